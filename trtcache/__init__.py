@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trtcache.lowering.arguments import Input as Input
     from trtcache.progress import Step as Step
     from trtcache.progress import watching as watching
+    from trtcache.remote.uploads import flush as flush
     from trtcache.runtime import CompiledModule as CompiledModule
     from trtcache.settings import Settings as Settings
     from trtcache.store.entry import Entry as Entry
@@ -40,6 +41,7 @@ _EXPORTS = {
     "compile": "trtcache.api",
     "digest": "trtcache.digests",
     "export": "trtcache.bundle.export",
+    "flush": "trtcache.remote.uploads",
     "install": "trtcache.integrations.torch_tensorrt",
     "key": "trtcache.compiler.inspect",
     "load": "trtcache.bundle.load",

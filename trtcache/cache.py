@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from trtcache.config.contention import ContentionPolicy
 from trtcache.config.environment import LOG_VARIABLE, Config, start_logging
 from trtcache.config.paths import absolute, absolutes
+from trtcache.config.remotes import parse_remotes, refuse_url
 from trtcache.config.units import parse_size
 from trtcache.digests import CacheKey
 from trtcache.errors import (
@@ -32,7 +33,7 @@ from trtcache.errors import (
 )
 from trtcache.store.contract import Miss
 from trtcache.store.disk import COLLISION, DiskStore
-from trtcache.store.entry import Entry, check_kind, check_labels, run_build
+from trtcache.store.entry import REMOTE, Entry, check_kind, check_labels, run_build
 from trtcache.store.layers import BELOW, Layers
 from trtcache.store.single_flight import hold_build_lock
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from trtcache.remote.tier import RemoteTiers
     from trtcache.store.format import Built
 
 _logger = logging.getLogger("trtcache.cache")
@@ -63,6 +65,7 @@ class Cache:
         max_size: int | str | None = None,
         lower: Iterable[str | os.PathLike[str]] | None = None,
         copy_up: bool | None = None,
+        remote: Iterable[str] | None = None,
         config: Config | None = None,
         on_busy: str | None = None,
         busy_timeout_s: float | None = None,
@@ -73,14 +76,18 @@ class Cache:
         the environment; ``root`` replaces the whole of ``TRTCACHE_PATH``. Hits may also come from the stores in
         ``lower``, which are never written to: in place, or with ``copy_up`` as a copy in ``root``.
 
+        ``remote`` lists the URLs of buckets and web folders that are asked after all directories, in place of those of
+        ``TRTCACHE_REMOTE``; hits are verified and stored in ``root``. The first with ``?mode=write`` gets the builds.
+
         ``on_busy`` is what to do while another process builds the same entry: ``wait`` for it, ``build`` it too, or
         ``eager``: continue without an engine, which ``compile`` does in torch and ``get_or_build`` by raising
         ``BusyError``. Each waits for ``busy_timeout_s`` first; after that, ``wait`` builds too. Both override
         ``config``.
 
         Raises:
-            SettingsError: ``root`` or an element of ``lower`` is not a path, ``max_size`` or a variable has an invalid
-                value, the signing key cannot be read, or ``cryptography`` is required and not installed.
+            SettingsError: ``root`` or an element of ``lower`` is not a path, an element of ``remote`` is not the URL of
+                a remote, ``max_size`` or a variable has an invalid value, the signing key cannot be read, or
+                ``cryptography`` is required and not installed.
             StoreError: ``root`` or an element of ``lower`` was given and is not a store, has a newer format, or is
                 unsafe.
         """
@@ -89,11 +96,16 @@ class Cache:
         if root is not None:
             if not isinstance(root, (str, os.PathLike)):
                 raise SettingsError("cache", f"expected a Cache, a directory or None, got {root!r}")
+            refuse_url(root, "cache")
             self.config = replace(self.config, root=absolute(root, "cache"), lower=())
         if lower is not None:
             self.config = replace(self.config, lower=absolutes(lower, "lower"))
         if copy_up is not None:
             self.config = replace(self.config, copy_up=bool(copy_up))
+        if remote is not None:
+            self.config = replace(
+                self.config, remotes=replace(self.config.remotes, urls=parse_remotes(remote, "remote"))
+            )
         if max_size is not None:
             self.config = replace(self.config, max_size_bytes=parse_size(max_size, "max_size") or None)
         self.busy = self.config.busy.override(on_busy, busy_timeout_s)
@@ -124,7 +136,7 @@ class Cache:
 
     def get(self, key: CacheKey) -> Entry | None:
         """Return the entry of ``key``, every byte verified, or None. Counts the hit or the miss."""
-        if not self.layers.stores:
+        if not self._searches:
             return None
         found = self._look(key)
         if isinstance(found, Entry):
@@ -137,7 +149,7 @@ class Cache:
 
         Without ``counted``, hits are not counted either: for entries that only lead to others.
         """
-        if not self.layers.stores:
+        if not self._searches:
             return None
         found = self._look(key, counted=counted)
         if isinstance(found, Miss) and found.reason.startswith("corrupt:"):
@@ -152,8 +164,9 @@ class Cache:
         store = self.store
         if store is not None and store.takes:
             entry = replace(run_build(key, lambda: built, reason="kept", name=name), build_s=build_s)
-            if self._put(store, entry) is not entry:
+            if (stored := self._put(store, entry)) is not entry:
                 self._tend(store, key.digest)
+                self._offer(store, stored)
 
     def recall(self, kind: str, parts: Mapping[str, object]) -> bytes | None:
         """Return the content stored by ``merge`` for ``parts``, or None. Counts neither a hit nor a miss.
@@ -233,10 +246,14 @@ class Cache:
         """
         check_kind(key.kind)
         check_labels(name, provenance)
-        result = self._look(key)
+        result = self._look(key, remote=False)
         if isinstance(result, Entry):
             return result
         store, reason = self.store, result.reason
+        locks = store is not None and store.writable and not self.config.forbid_build and store.takes
+        if not locks and self.config.remotes.urls and isinstance(beyond := self._look(key), Entry):
+            # Remotes are asked under the build lock, so that the processes of a host ask once; here there is none.
+            return beyond
         run = partial(run_build, key, build, name=name, provenance=provenance)
         if self.config.forbid_build:
             self._count_miss(key, reason)
@@ -286,22 +303,47 @@ class Cache:
         except OSError as error:
             _logger.warning("entry %s cannot be moved to quarantine: %s", entry.key.digest[:16], error.strerror)
 
-    def _look(self, key: CacheKey, *, counted: bool = True) -> Entry | Miss:
-        if not self.layers.stores:
+    @property
+    def _searches(self) -> bool:
+        """Whether there is anything to look in."""
+        return bool(self.layers.stores or (self.config.remotes.urls and not self.config.disable))
+
+    @cached_property
+    def _remotes(self) -> RemoteTiers | None:
+        if self.config.disable or not self.config.remotes.urls:
+            return None
+        from trtcache.remote.tier import RemoteTiers  # a hit in a directory does not need it
+
+        return RemoteTiers(self.config)
+
+    def _look(self, key: CacheKey, *, counted: bool = True, remote: bool = True) -> Entry | Miss:
+        if not self._searches:
             return Miss("disabled" if self.config.disable else "unusable")
         if self.config.recache:
             return Miss("recache")
         if key.digest in self._rejected:
             return Miss(self._rejected[key.digest])
-        found = self.layers.get(key)
+        found = self.layers.get(key) if self.layers.stores else Miss("unusable")
         if (damage := self._damaged.pop(key.digest, "")) and found == Miss("absent"):
             found = Miss(damage)
+        if remote and isinstance(found, Miss) and found.reason != COLLISION and self._remotes is not None:
+            found = self._fetch_remote(self._remotes, key, found)
         _logger.debug("%s %s: %s", key.kind, key.digest[:16], "hit" if isinstance(found, Entry) else found.reason)
         if isinstance(found, Entry) and counted and self.store is not None:
             saved_s = max(0.0, found.build_s - found.load_s)
             reason = BELOW if self.layers.is_below(found) else ""
             self.store.events.append("hit", reason=reason, kind=found.kind, key=key.digest, saved_s=saved_s)
         return found
+
+    def _fetch_remote(self, remotes: RemoteTiers, key: CacheKey, missed: Miss) -> Entry | Miss:
+        fetched, store = remotes.fetch(key, self.store), self.store
+        if isinstance(fetched, Entry):
+            return fetched
+        if not fetched or store is None:
+            return missed
+        self._tend(store, key.digest)
+        found = store.get(key)
+        return replace(found, origin=REMOTE) if isinstance(found, Entry) else found
 
     def _count_miss(self, key: CacheKey, reason: str) -> None:
         if self.store is not None:
@@ -350,7 +392,12 @@ class Cache:
         entry = self._put(store, built)
         if entry.path is not None:
             store.events.append("put", kind=entry.kind, key=key.digest)
+            self._offer(store, entry)
         return entry
+
+    def _offer(self, store: DiskStore, entry: Entry) -> None:
+        if self.config.remotes.target is not None and self._remotes is not None:
+            self._remotes.offer(store, entry)
 
     def _put(self, store: DiskStore, entry: Entry) -> Entry:
         """Store a new entry and return it as stored; on failure count it and return the unstored entry."""

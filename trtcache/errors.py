@@ -550,6 +550,20 @@ class IndexUnavailableError(StoreError):
 
 
 @dataclass(eq=False)
+class RemoteError(StoreError):
+    """A remote did not do what it was asked to do. Look-ups never raise it: they miss.
+
+    ``reason`` is one word for the counters: ``unreachable``, ``timeout``, ``slow``, ``busy`` (429 and 5xx), ``cut``,
+    ``denied``, ``no-credentials``, ``no-bucket``, ``not-installed``, ``error``.
+    """
+
+    url: str
+    reason: str
+    why: str
+    message = "{url}: {why} ({reason})"
+
+
+@dataclass(eq=False)
 class UnknownKeyError(StoreError):
     """No entry has this key."""
 

@@ -55,6 +55,10 @@ def examine(config: Config, *, quick: bool) -> Iterator[Check]:
     yield from probes.backends(has_gpu=gpu.status == "ok", has_compiler=compiler.status == "ok")
     yield from probes.store(config.root, readonly=config.readonly)
     yield from map(probes.layer, config.lower)
+    if config.remotes.urls:
+        from trtcache_cli.remote_probe import examine_remotes
+
+        yield from examine_remotes(config)
     yield from probes.signatures(config.root, config.trust)
     yield probes.temporary_directory()
     has_torch = probes.distribution_version(probes.DISTRIBUTIONS["torch"]) is not None

@@ -38,6 +38,7 @@ COMMANDS = {
     "stats": ("trtcache_cli.stats:stats", "Show hits, misses by reason, sizes and the time saved."),
     "prune": ("trtcache_cli.prune:prune", "Evict entries by size, age, idleness or filter."),
     "sync": ("trtcache_cli.sync:sync", "Copy missing entries from other stores."),
+    "push": ("trtcache_cli.push:push", "Upload the builds that are waiting for it."),
     "adopt": ("trtcache_cli.adopt:adopt", "List another tool's engine cache, and import its engines."),
     "pin": ("trtcache_cli.pin:pin", "Protect entries from pruning."),
     "unpin": ("trtcache_cli.pin:unpin", "Allow pruning of entries again."),

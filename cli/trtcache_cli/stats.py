@@ -28,6 +28,18 @@ UNNAMED = "unknown"
 """Reason of events without one."""
 
 
+@dataclass(slots=True)
+class RemoteStats:
+    """Events of one remote. ``hit_s`` and ``miss_s`` are the total times of its answers."""
+
+    hits: int = 0
+    hit_s: float = 0.0
+    misses: Counter[str] = field(default_factory=Counter)
+    miss_s: float = 0.0
+    uploads: int = 0
+    failed_uploads: Counter[str] = field(default_factory=Counter)
+
+
 @dataclass(frozen=True, slots=True)
 class Stats:
     """The displayed totals."""
@@ -48,6 +60,7 @@ class Stats:
     waits: int = 0
     waited_s: float = 0.0
     takeovers: int = 0
+    remotes: dict[str, RemoteStats] = field(default_factory=dict)
 
     @property
     def hit_rate(self) -> float | None:
@@ -82,7 +95,27 @@ def summarise(records: Iterable[Record], counts: Counters) -> Stats:
         waits=sum(total.count for total in waits),
         waited_s=sum(total.sum_s for total in waits),
         takeovers=_by_reason(counts, "takeover").total(),
+        remotes=_remotes(counts),
     )
+
+
+def _remotes(counts: Counters) -> dict[str, RemoteStats]:
+    """Sum up the events of each remote; their reason starts with its URL."""
+    found: dict[str, RemoteStats] = {}
+    for (_, event, text, _), total in sorted(counts.items()):
+        url, _, reason = text.partition(" ")
+        if event == "remote_hit":
+            one = found.setdefault(url, RemoteStats())
+            one.hits, one.hit_s = one.hits + total.count, one.hit_s + total.sum_s
+        elif event == "remote_miss":
+            one = found.setdefault(url, RemoteStats())
+            one.misses[reason or UNNAMED] += total.count
+            one.miss_s += total.sum_s
+        elif event == "upload":
+            found.setdefault(url, RemoteStats()).uploads += total.count
+        elif event == "upload_failed":
+            found.setdefault(url, RemoteStats()).failed_uploads[reason or UNNAMED] += total.count
+    return found
 
 
 def _by_reason(counts: Counters, wanted: str) -> Counter[str]:
@@ -138,6 +171,7 @@ def _document(found: Stats, root: str) -> dict[str, object]:
         "waited_s": found.waited_s,
         "takeovers": found.takeovers,
         "saved_s": found.saved_s,
+        "remotes": {url: _remote_document(remote) for url, remote in found.remotes.items()},
     }
 
 
@@ -166,6 +200,32 @@ def _pairs(found: Stats, root: str) -> list[tuple[str, str]]:
         if counts:
             pairs.append((title, f"{counts.total():,}"))
             pairs += [(f"  {reason}", f"{count:,}") for reason, count in counts.most_common()]
+    for url, remote in found.remotes.items():
+        pairs += _remote_pairs(url, remote)
+    return pairs
+
+
+def _remote_document(remote: RemoteStats) -> dict[str, object]:
+    return {
+        "hits": remote.hits,
+        "hit_s": remote.hit_s,
+        "misses": dict(remote.misses),
+        "miss_s": remote.miss_s,
+        "uploads": remote.uploads,
+        "failed_uploads": dict(remote.failed_uploads),
+    }
+
+
+def _remote_pairs(url: str, remote: RemoteStats) -> list[tuple[str, str]]:
+    def row(title: str, count: int, sum_s: float) -> tuple[str, str]:
+        return title, f"{count:,}" + (f", {format_duration(sum_s / count)} each" if count else "")
+
+    pairs = [("remote", url), row("  hits", remote.hits, remote.hit_s)]
+    pairs.append(row("  misses", remote.misses.total(), remote.miss_s))
+    pairs += [(f"    {reason}", f"{count:,}") for reason, count in remote.misses.most_common()]
+    if remote.uploads:
+        pairs.append(("  uploads", f"{remote.uploads:,}"))
+    pairs += [(f"  failed uploads, {reason}", f"{count:,}") for reason, count in remote.failed_uploads.most_common()]
     return pairs
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from trtcache.config.contention import ContentionPolicy
 from trtcache.config.environment import DEFAULT_MAX_SIZE_BYTES, VARIABLES, Config, default_root, write_setting
+from trtcache.config.remotes import RemoteSettings, RemoteUrl
 from trtcache.config.signing_keys import PublicKey, Trust
 from trtcache.errors import SettingsError
 
@@ -32,6 +33,7 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
     """Each documented variable changes its field."""
     (tmp_path / "own.toml").write_text("disable = false")
     environ = dict.fromkeys(VARIABLES, "1") | {
+        "TRTCACHE_REMOTE": "s3://bucket/prefix",
         "TRTCACHE_DIR": "",
         "TRTCACHE_PATH": "/c:/l:/m",
         "TRTCACHE_MAX_SIZE": "5GB",
@@ -56,6 +58,7 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
         lower=(Path("/l"), Path("/m")),
         copy_up=True,
         direct="verify",
+        remotes=RemoteSettings((RemoteUrl.parse("s3://bucket/prefix"),), 1.0, 1.0, 1.0, 1.0),
     )
 
 

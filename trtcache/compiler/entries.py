@@ -185,4 +185,5 @@ def report_partition(
         build_s=entry.build_s,
         path=str(entry.path) if entry.path else None,
         why=why,
+        origin=entry.origin,
     )

@@ -41,7 +41,7 @@ class ContentionPolicy:
         policy = _policy(environ.get("TRTCACHE_ON_BUSY", "").strip().lower() or "wait", "TRTCACHE_ON_BUSY")
         rank, world = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
         is_rank = rank.isdecimal() and world.isdecimal() and int(world) > 1
-        timeout_s = _seconds(text, "TRTCACHE_BUSY_TIMEOUT") if text else None
+        timeout_s = parse_seconds(text, "TRTCACHE_BUSY_TIMEOUT") if text else None
         if is_rank and policy == "wait" and not text:
             timeout_s = RANKS_WAIT_S
         return cls(policy, timeout_s, f"rank {rank} of {world}" if is_rank else "")
@@ -49,7 +49,7 @@ class ContentionPolicy:
     def override(self, on_busy: str | None, timeout_s: float | None) -> ContentionPolicy:
         """Return this policy with the given arguments in place of its own values; None keeps a value."""
         policy = self if on_busy is None else replace(self, policy=_policy(on_busy, "on_busy"))
-        return policy if timeout_s is None else replace(policy, timeout_s=_seconds(timeout_s, "busy_timeout_s"))
+        return policy if timeout_s is None else replace(policy, timeout_s=parse_seconds(timeout_s, "busy_timeout_s"))
 
     @property
     def patience_s(self) -> float | None:
@@ -63,7 +63,12 @@ def _policy(text: object, name: str) -> str:
     raise SettingsError(name, f"{text!r}: {did_you_mean(str(text), list(ON_BUSY))}")
 
 
-def _seconds(given: object, name: str) -> float:
+def parse_seconds(given: object, name: str) -> float:
+    """Parse a number of seconds, 0 or more.
+
+    Raises:
+        SettingsError: it is not one; the message names ``name``.
+    """
     try:
         seconds = float(given) if isinstance(given, (str, int, float)) else math.nan
     except ValueError:

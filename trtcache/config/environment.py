@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from trtcache.config.contention import ContentionPolicy
 from trtcache.config.paths import absolute, cache_folder, config_folder
+from trtcache.config.remotes import VARIABLE as REMOTE_VARIABLE
+from trtcache.config.remotes import RemoteSettings, refuse_url
 from trtcache.config.signing_keys import Trust, parse_keys, parse_mode
 from trtcache.config.units import parse_size
 from trtcache.errors import SettingsError, did_you_mean
@@ -43,6 +45,11 @@ VARIABLES = {
     "TRTCACHE_SIGNATURES": "require: use only entries signed by a trusted key; off: any (default: require if shared)",
     "TRTCACHE_TRUSTED_KEYS": "trusted public keys as NAME:HEX, separated by spaces or commas",
     "TRTCACHE_SIGNING_KEY": "path of the secret key that signs new entries",
+    "TRTCACHE_REMOTE": "URLs of buckets or web folders, asked after all directories; ?mode=write uploads builds",
+    "TRTCACHE_REMOTE_CONNECT_TIMEOUT": "seconds to connect to a remote (default: 0.3)",
+    "TRTCACHE_REMOTE_TIMEOUT": "seconds to wait for the first byte of a remote's answer (default: 2)",
+    "TRTCACHE_REMOTE_FLUSH": "seconds that unfinished uploads get at exit (default: 5)",
+    "TRTCACHE_REMOTE_MIN_BUILD": "seconds of build time from which an entry is uploaded (default: 1)",
     "TRTCACHE_DIRECT": "on: skip the export of a known module; verify: export it and compare; off (default)",
     "TRTCACHE_CONFIG": "path of the settings file (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config)",
     "TRTCACHE_LOG": "areas to log to standard error, by commas: lowering, keys, store, tensorrt, cli, torch_compile",
@@ -84,6 +91,7 @@ class Config:
     lower: tuple[Path, ...] = ()
     copy_up: bool = False
     direct: str = DEFAULT_DIRECT
+    remotes: RemoteSettings = field(default_factory=RemoteSettings)
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Config:
@@ -118,12 +126,16 @@ class Config:
             trust=trust,
             busy=ContentionPolicy.of(environ),
             direct=parse_direct(environ.get("TRTCACHE_DIRECT") or DEFAULT_DIRECT, "TRTCACHE_DIRECT"),
+            remotes=RemoteSettings.of(environ),
         )
 
 
 def _directories(environ: Mapping[str, str], settings: Mapping[str, str]) -> tuple[Path, tuple[Path, ...]]:
     """Return the cache directory and the lower ones; ``settings`` are the environment merged over the file."""
     named, path = settings.get("TRTCACHE_DIR"), settings.get("TRTCACHE_PATH")
+    for text in filter(None, (path, named)):  # a path is split at colons, which URLs have
+        for part in re.split(r":(?!//)", text):
+            refuse_url(part, "TRTCACHE_PATH" if text == path else "TRTCACHE_DIR")
     if named and path:
         if bool(environ.get("TRTCACHE_DIR")) == bool(environ.get("TRTCACHE_PATH")):
             raise SettingsError("TRTCACHE_PATH", "TRTCACHE_DIR is set too, and both set the cache directory; unset one")
@@ -166,6 +178,8 @@ def settings_path(environ: Mapping[str, str]) -> Path:
 
 def setting_name(variable: str) -> str:
     """Return the name of a variable's setting in the file: ``TRTCACHE_MAX_SIZE`` is ``max-size``."""
+    if variable == REMOTE_VARIABLE:
+        return "remotes"  # a list
     return variable.removeprefix("TRTCACHE_").lower().replace("_", "-")
 
 

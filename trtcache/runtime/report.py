@@ -32,6 +32,7 @@ class PartitionReport:
         build_s: seconds of the build: this one, or for a hit the saved one.
         path: the artifact file, or None if it could not be stored.
         why: for a miss, the nearest stored entry and the difference; empty without any.
+        origin: ``remote`` for a hit that this compile fetched from a remote, otherwise empty.
     """
 
     key: CacheKey | None
@@ -43,6 +44,7 @@ class PartitionReport:
     build_s: float
     path: str | None
     why: str = ""
+    origin: str = ""
 
     @property
     def frozen(self) -> int:
@@ -136,7 +138,8 @@ class Report:
         rows = [f"{self.name}: {self.backend} for {self.target}"]
         for partition in self.partitions:
             built = f"build {format_duration(partition.build_s)}" + (" saved" if partition.outcome == "hit" else "")
-            why = f" ({partition.reason})" if partition.reason else ""
+            reason = partition.reason or partition.origin
+            why = f" ({reason})" if reason else ""
             key = partition.key.digest[:12] if partition.key else "without key "
             rows.append(
                 f"  {key}  {partition.outcome}{why:<10}  {partition.weights} weights  "

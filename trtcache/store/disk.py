@@ -31,6 +31,7 @@ from trtcache.store.events import EventLog
 from trtcache.store.file_lock import hold, objection
 from trtcache.store.files import TEMPORARY, Folders, TemporaryFile, delete, make_permanent, sweep, sync_directory
 from trtcache.store.format import Draft, check_document
+from trtcache.store.outbox import Outbox
 from trtcache.store.reader import ArtifactFile
 from trtcache.store.reading import StoredEntries, folders
 from trtcache.store.root import StoreRoot, is_local, prepare, private_index_root
@@ -226,14 +227,25 @@ class DiskStore(StoredEntries, Store):
         Runs in constant memory: the stored bytes and the signatures that this store requires are verified before the
         copy is renamed into place, the decompressed content when a member is used.
         """
-        digest = file.header.key.digest
+        self.receive_stream(file.header, file.copy_to)
 
-        def write(fd: int) -> EntryHeader:
-            file.copy_to(fd)
-            return file.header
+    def receive_stream(self, header: EntryHeader, write: Callable[[int], None]) -> None:
+        """Store an artifact file as ``receive`` does; ``write`` writes all of it to an open file.
+
+        Raises:
+            CorruptBlobError: what was written is damaged, or does not begin with ``header``.
+            UntrustedEntryError: this store requires signatures, and does not trust those of the file.
+            OSError: it cannot be written.
+            Exception: any exception of ``write``.
+        """
+        digest = header.key.digest
+
+        def write_file(fd: int) -> EntryHeader:
+            write(fd)
+            return header
 
         with self.place(digest) as place:
-            self._publish(place, write, self.admission.admit(str(self.path(digest)))).close()
+            self._publish(place, write_file, self.admission.admit(str(self.path(digest)))).close()
 
     @contextmanager
     def place(self, digest: str) -> Iterator[Path]:
@@ -320,6 +332,11 @@ class DiskStore(StoredEntries, Store):
         """The status files of running builds."""
         return BuildNotes(self._folders)
 
+    @property
+    def outbox(self) -> Outbox:
+        """The entries that are waiting for their upload."""
+        return Outbox(self._folders)
+
     def look_again(self, digest: str) -> None:
         """Make a network file system forget that an entry was absent.
 
@@ -350,7 +367,7 @@ class DiskStore(StoredEntries, Store):
         stale += [(names, "", quarantine_ns) for names in (("quarantine",), *(("locks", name) for name in NOTES))]
         stale += [(("entries", name), TEMPORARY, temporary_ns) for name in folders(self.root)]
         if self.shared:  # permanent files of a shared store are created under a temporary name
-            stale += [((name,), TEMPORARY, temporary_ns) for name in ("events", "pins", "locks")]
+            stale += [((name,), TEMPORARY, temporary_ns) for name in ("events", "pins", "locks", "outbox")]
             stale += [(("locks", name), TEMPORARY, temporary_ns) for name in folders(self.root, "locks")]
         freed_bytes = 0
         for names, prefix, before_ns in stale:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 COMPANIONS = frozenset({"direct", "direct-why", "memo", "runtime_cache", "timing_cache"})
 """Key aliases, manifests and miss reasons of direct mode, and TensorRT's timing and runtime caches."""
 
+REMOTE = "remote"
+"""Origin of an entry that this look-up fetched from a remote."""
+
 _KIND = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 Outcome: TypeAlias = Literal["hit", "built"]
@@ -75,7 +78,8 @@ class Entry:
 
     ``outcome`` is ``hit`` or ``built``; ``reason`` is why it was built (``absent``, ``corrupt:member``, ``recache``,
     ...), and None for a hit. ``path`` is the artifact file, or None if it could not be stored. ``load_s`` is the time
-    spent in the cache: to find and verify a hit, or to store the result of a build.
+    spent in the cache: to find and verify a hit, or to store the result of a build. ``origin`` is ``remote`` if this
+    look-up fetched the entry from a remote, and otherwise empty.
     """
 
     key: CacheKey
@@ -89,6 +93,7 @@ class Entry:
     path: Path | None
     load_s: float
     contents: Mapping[str, Content] = field(repr=False)
+    origin: str = ""
 
     @property
     def members(self) -> tuple[str, ...]:

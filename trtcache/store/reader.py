@@ -30,6 +30,7 @@ from trtcache.store.format import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from trtcache.store.format import Admit
@@ -158,9 +159,16 @@ class ArtifactFile:
 
     def copy_to(self, fd: int) -> None:
         """Copy the file's bytes to the beginning of another file."""
+        offset = 0
+        for chunk in self.chunks():
+            write_at(fd, chunk, offset)
+            offset += len(chunk)
+
+    def chunks(self) -> Iterator[memoryview]:
+        """Yield all bytes of the file as they are stored."""
         self._check_written()
         for offset in range(0, self.stat.st_size, _CHUNK_BYTES):
-            write_at(fd, self._read(offset, min(_CHUNK_BYTES, self.stat.st_size - offset)), offset)
+            yield self._read(offset, min(_CHUNK_BYTES, self.stat.st_size - offset))
 
     def _check_written(self) -> None:
         """Reject a large file that is nearly all a hole before reading it.

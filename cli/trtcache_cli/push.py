@@ -1,0 +1,43 @@
+"""``trtcache push``: upload what processes before could not."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import click
+
+from trtcache.errors import RemoteError, SettingsError
+from trtcache_cli.output import note, print_json, print_pairs
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+
+@click.command(epilog=examples("trtcache push", "trtcache push --json"))
+@session_options
+@pass_session
+def push(session: Session) -> int:
+    """Upload the builds that are waiting in the store's outbox to the remote that is written to.
+
+    A build waits there until it is uploaded, also after its process has ended. Exits with 3 if the remote does not take
+    it, and the rest stays in the outbox.
+    """
+    from trtcache.remote.tier import RemoteTier
+    from trtcache.remote.uploads import Uploader
+
+    config, store = session.config(), session.writable_store("upload entries")
+    target = config.remotes.target
+    if target is None:
+        raise SettingsError("TRTCACHE_REMOTE", "no remote is written to; add ?mode=write to one")
+    tier = RemoteTier(target, config.remotes, config.trust)
+    waiting = len(store.outbox.digests())
+    if waiting and (objection := tier.admission.objection()):
+        raise RemoteError(target.text, "unsigned", f"{objection}, and other machines would not use the entries")
+    outcomes = Counter(outcome for _, outcome in Uploader(store, tier).send_all())
+    left = len(store.outbox.digests())
+    if session.as_json:
+        print_json({"remote": target.text, "waiting": waiting, "outcomes": dict(outcomes), "left": left})
+    elif not waiting:
+        note("nothing is waiting")
+    else:
+        words = {"there": "there already", "gone": "pruned before", "unsigned": "not signed by a trusted key"}
+        print_pairs([("remote", target.text), *((words.get(name, name), str(n)) for name, n in outcomes.most_common())])
+    return 0

@@ -1,0 +1,59 @@
+"""Probes of remotes for ``trtcache doctor``: whether each answers, how fast, and whether builds would be uploaded."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from trtcache.errors import RemoteError, SettingsError
+from trtcache_cli.probes import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trtcache.config.environment import Config
+    from trtcache.config.remotes import RemoteUrl
+
+
+def examine_remotes(config: Config) -> Iterator[Check]:
+    """Yield a check for each remote: one look-up of a random key, as a compile makes it. Nothing is written."""
+    for url in config.remotes.urls:
+        yield _look_up(config, url)
+        if url == config.remotes.target:
+            yield _writing(config, url)
+
+
+def _look_up(config: Config, url: RemoteUrl) -> Check:
+    from trtcache.remote.bucket import Bucket
+    from trtcache.remote.connection import REMEDIES, connect
+    from trtcache.remote.tier import object_name
+
+    name = f"remote {url.text}"
+    breaker = connect(url, config.remotes).breaker
+    began_s = time.monotonic()
+    try:
+        size_bytes, _ = Bucket(url, config.remotes).get(object_name(os.urandom(32).hex()))
+        return Check(name, "bad", f"it has {size_bytes} bytes for a random name", "a proxy answers in its place")
+    except FileNotFoundError:
+        took_ms = (time.monotonic() - began_s) * 1e3
+        breaker.note_success()
+    except RemoteError as error:
+        advice = REMEDIES.get(error.reason, "compiles go on without it, and try it again later")
+        return Check(name, "bad", f"{error.reason}: {error.why}", advice)
+    if not config.trust.keys and config.trust.required is not False:
+        return Check(name, "bad", f"a miss takes {took_ms:.0f} ms, but no key is trusted", REMEDIES["no-trusted-key"])
+    return Check(name, "ok", f"a miss takes {took_ms:.0f} ms")
+
+
+def _writing(config: Config, url: RemoteUrl) -> Check:
+    from trtcache.remote.tier import RemoteTier
+
+    try:
+        objection = RemoteTier(url, config.remotes, config.trust).admission.objection()
+    except SettingsError as error:
+        objection = str(error)
+    if objection:
+        advice = "trtcache trust keygen NAME; other machines add the key with trtcache trust add"
+        return Check("uploads", "bad", f"nothing is uploaded: {objection}", advice)
+    return Check("uploads", "ok", f"builds of {config.remotes.min_build_s:g} s and longer go to {url.text}")

@@ -1,0 +1,98 @@
+"""``doctor`` and ``stats`` with a remote, and a whole compile through one."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+import trtcache
+from tests.models import Affine
+from tests.remote.conftest import fetch, free_port, report
+from trtcache.config.environment import Config
+from trtcache.remote import uploads
+from trtcache_cli.main import main
+from trtcache_cli.remote_probe import examine_remotes
+
+if TYPE_CHECKING:
+    from tests.remote.conftest import Hosts
+    from tests.remote.fault_proxy import FaultProxy
+
+
+def checks(hosts: Hosts, **environ: str) -> list[tuple[str, str]]:
+    """Return the status and the finding of each check of a machine's remotes."""
+    config = Config.from_environ({**hosts.variables("a"), **environ})
+    return [(check.status, check.found) for check in examine_remotes(config)]
+
+
+def test_doctor_asks_each_remote_once(hosts: Hosts, proxy: FaultProxy) -> None:
+    """With one look-up as a compile makes it, and nothing is written."""
+    ((status, found),) = checks(hosts)
+    assert (status, found.startswith("a miss takes ")) == ("ok", True)
+    assert [method for method, _ in proxy.requests] == ["GET"]
+    assert checks(hosts, TRTCACHE_REMOTE=f"{hosts.url}&mode=write")[1][0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [("foreign", "bytes for a random name"), ("503", "busy"), ("reset", "(unreachable|cut|error)")],
+)
+def test_doctor_fails_on_a_remote_that_fails(hosts: Hosts, proxy: FaultProxy, fault: str, expected: str) -> None:
+    """With the reason."""
+    proxy.fault = fault
+    ((status, found),) = checks(hosts)
+    assert status == "bad"
+    assert re.search(expected, found)
+
+
+def test_doctor_says_why_nothing_would_be_used(hosts: Hosts) -> None:
+    """No such bucket, nobody trusted, no key to sign with, a port that is closed."""
+    assert "no-bucket" in checks(hosts, TRTCACHE_REMOTE=hosts.url.replace("engines", "no-such-bucket", 1))[0][1]
+    assert "no key is trusted" in checks(hosts, TRTCACHE_TRUSTED_KEYS="")[0][1]
+    found = checks(hosts, TRTCACHE_REMOTE=f"{hosts.url}&mode=write", TRTCACHE_SIGNING_KEY="")
+    assert [status for status, _ in found] == ["ok", "bad"]
+    url = f"s3://b/p?endpoint=http://127.0.0.1:{free_port()}"
+    assert checks(hosts, TRTCACHE_REMOTE=url)[0][0] == "bad"
+
+
+def test_stats_have_a_block_for_each_remote(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hits, misses by reason, and uploads."""
+    hosts.publish()
+    cache = hosts.writer("a")
+    fetch(cache)
+    fetch(cache, n=1)
+    assert uploads.flush(5) == 0
+    for name, value in hosts.variables("a").items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main(["stats", "--json"])
+    (remote,) = json.loads(capsys.readouterr().out)["remotes"].values()
+    assert (remote["hits"], remote["misses"], remote["uploads"]) == (1, {"absent": 1}, 1)
+    with pytest.raises(SystemExit):
+        main(["stats"])
+    shown = capsys.readouterr().out
+    assert hosts.url.partition("?")[0] in shown
+    assert "uploads" in shown
+
+
+def test_a_compile_asks_three_times_at_most(hosts: Hosts, proxy: FaultProxy, interpreter: str) -> None:
+    """A cold one misses what it needs, and on a new machine the same requests are hits."""
+    model, example = Affine().eval(), (torch.randn(3, 4),)
+    cold = trtcache.compile(model, example, backend=interpreter, cache=hosts.writer("a"))
+    assert uploads.flush(10) == 0
+    asked = [method for method, _ in proxy.requests]
+    report(f"cold compile: {asked}")
+    assert asked.count("GET") <= 3
+    assert set(asked) == {"GET", "PUT"}
+    proxy.requests.clear()
+    warm = trtcache.compile(model, example, backend=interpreter, cache=hosts.host("b"))
+    report(f"new machine: {[method for method, _ in proxy.requests]}")
+    assert proxy.count("GET") == proxy.count() <= 3
+    assert (cold.report.partitions[0].origin, warm.report.partitions[0].origin) == ("", "remote")
+    assert "hit (remote)" in str(warm.report)
+    torch.testing.assert_close(warm(*example), model(*example))

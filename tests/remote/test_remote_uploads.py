@@ -1,0 +1,169 @@
+"""Uploads: in the background, once, of signed entries that took a while, and never lost with their process."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import trtcache
+from tests.remote.conftest import fetch, free_port, report
+from trtcache.remote import bucket, uploads
+from trtcache.remote.tier import object_name
+from trtcache_cli.main import main
+
+if TYPE_CHECKING:
+    from tests.conftest import RunPython
+    from tests.remote.conftest import Hosts
+    from tests.remote.fault_proxy import FaultProxy
+    from trtcache.cache import Cache
+
+
+def waiting(cache: Cache) -> int:
+    """Return how many entries wait in a cache's outbox."""
+    assert cache.store is not None
+    return len(cache.store.outbox.digests())
+
+
+def run(*args: str) -> int:
+    """Run a command, and return its exit code."""
+    with pytest.raises(SystemExit) as ended:
+        main(args)
+    return int(ended.value.code or 0)
+
+
+def test_a_reader_uploads_nothing(hosts: Hosts, proxy: FaultProxy) -> None:
+    """Writing is opted into by mode=write."""
+    cache = hosts.host("a")
+    fetch(cache)
+    assert trtcache.flush(5) == 0
+    assert (proxy.count("PUT"), waiting(cache)) == (0, 0)
+
+
+def test_a_quick_build_is_not_uploaded(hosts: Hosts, proxy: FaultProxy) -> None:
+    """A second of build time is the default from which it pays; aliases go with their engine only."""
+    cache = hosts.writer(TRTCACHE_REMOTE_MIN_BUILD="")
+    fetch(cache)
+    cache.keep(cache.key({"n": 1}, kind="memo"), b"alias", build_s=0.5)
+    assert uploads.flush(5) == 0
+    assert proxy.count("PUT") == 0
+    cache.keep(cache.key({"n": 2}, kind="test"), b"engine", build_s=2.0)
+    cache.keep(cache.key({"n": 3}, kind="memo"), b"alias", build_s=0.5)
+    assert uploads.flush(5) == 0
+    assert proxy.count("PUT") == 2
+
+
+@pytest.mark.parametrize("missing", ["TRTCACHE_SIGNING_KEY", "trust"])
+def test_what_others_would_not_use_is_not_uploaded(
+    hosts: Hosts, proxy: FaultProxy, keys: dict[str, tuple[str, object]], missing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a key, or with one that is not trusted, it is said once."""
+    environ = {missing: ""} if missing != "trust" else {"TRTCACHE_TRUSTED_KEYS": keys["stranger"][0]}
+    with caplog.at_level(logging.WARNING, "trtcache.remote"):
+        cache = hosts.writer(**environ)
+        fetch(cache)
+        fetch(cache, n=1)
+    assert uploads.flush(5) == 0
+    assert (proxy.count("PUT"), waiting(cache)) == (0, 0)
+    assert sum("nothing is uploaded" in record.message for record in caplog.records) == 1
+
+
+def test_an_object_that_is_there_is_kept(hosts: Hosts, proxy: FaultProxy) -> None:
+    """The second of two builders gets 412, and its own entry stays where it is."""
+    first = hosts.publish(b"first")
+    second = fetch(hosts.writer("b", TRTCACHE_RECACHE="1"), b"second")
+    assert uploads.flush(5) == 0
+    assert proxy.count("PUT") == 2
+    assert (bytes(second.read()), bytes(fetch(hosts.host("c")).read())) == (b"second", bytes(first.read()))
+
+
+def test_a_large_entry_is_sent_in_parts(hosts: Hosts, proxy: FaultProxy) -> None:
+    """And not at all if it is there: a conditional upload would be refused after all of its bytes."""
+    content = os.urandom(bucket.PART_BYTES * 2)
+    hosts.publish(content)
+    assert proxy.count("HEAD") == 1
+    assert proxy.count("PUT") == 3
+    assert bytes(fetch(hosts.host("b")).read()) == content
+    proxy.requests.clear()
+    fetch(hosts.writer("c", TRTCACHE_RECACHE="1"), content)
+    assert uploads.flush(10) == 0
+    assert [method for method, _ in proxy.requests] == ["HEAD"]
+
+
+def test_an_object_that_does_not_count_is_replaced(
+    hosts: Hosts, proxy: FaultProxy, keys: dict[str, tuple[str, object]]
+) -> None:
+    """By a writer that has read it; a reader with both keys got the stranger's before."""
+    stranger = {"TRTCACHE_TRUSTED_KEYS": keys["stranger"][0], "TRTCACHE_SIGNING_KEY": str(keys["stranger"][1])}
+    fetch(hosts.writer("theirs", **stranger), b"theirs")
+    assert uploads.flush(5) == 0
+    ours = fetch(hosts.writer("ours"), b"ours")
+    assert (ours.outcome, uploads.flush(5)) == ("built", 0)
+    assert bytes(fetch(hosts.host("b")).read()) == b"ours"
+
+
+def test_what_was_not_sent_waits_for_the_next_process(hosts: Hosts, proxy: FaultProxy) -> None:
+    """A remote that refuses leaves it in the outbox, and the next upload takes it along."""
+    cache = hosts.writer()
+    fetch(cache)
+    assert uploads.flush(10) == 0
+    assert waiting(cache) == 0
+    down = hosts.writer(TRTCACHE_REMOTE=f"{hosts.url.replace(str(proxy.port), str(free_port()))}&mode=write")
+    fetch(down, n=1)
+    assert uploads.flush(10) == 0
+    assert waiting(down) == 1
+
+
+def test_exit_waits_no_longer_than_it_may(hosts: Hosts, proxy: FaultProxy, run_python: RunPython) -> None:
+    """An upload that hangs holds the exit for TRTCACHE_REMOTE_FLUSH seconds, and stays in the outbox."""
+    code = """
+    import time, trtcache
+    cache = trtcache.Cache()
+    cache.keep(cache.key({"n": 0}, kind="test"), b"engine", build_s=9.0)
+    print(time.time())
+    """
+    proxy.fault = "hang"
+    variables = {**hosts.variables("a"), "TRTCACHE_REMOTE": f"{hosts.url}&mode=write", "TRTCACHE_REMOTE_FLUSH": "0.5"}
+    done = run_python(code, **variables)
+    took_s = time.time() - float(done.stdout)
+    report(f"exit with an upload that hangs, 0.5 s allowed: {took_s:.2f} s")
+    assert (done.returncode, done.stderr.count("trtcache push")) == (0, 1)
+    assert 0.4 < took_s < 3
+    assert waiting(hosts.host("a")) == 1
+    proxy.fault = ""
+    done = run_python(code.replace('"n": 0', '"n": 1'), **{**variables, "TRTCACHE_REMOTE_FLUSH": "10"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert waiting(hosts.host("a")) == 0
+    assert proxy.count("PUT") == 3
+
+
+def test_push_sends_the_outbox(
+    hosts: Hosts, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And says what became of each entry; a second one has nothing to do."""
+    for name, value in {**hosts.variables("a"), "TRTCACHE_REMOTE": f"{hosts.url}&mode=write"}.items():
+        monkeypatch.setenv(name, value)
+    cache = hosts.host("a")
+    assert cache.store is not None
+    for n in range(3):
+        cache.store.outbox.add(fetch(cache, n=n).key.digest)
+    cache.store.outbox.add("f" * 64)
+    proxy.fault = "503"
+    assert run("push") == 3
+    assert waiting(cache) == 4
+    proxy.fault = ""
+    capsys.readouterr()
+    assert run("push", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["outcomes"] == {"sent": 3, "gone": 1}
+    assert waiting(cache) == 0
+    assert run("push") == 0
+    assert fetch(hosts.host("b"), n=2).origin == "remote"
+
+
+def test_names_of_objects_are_keys() -> None:
+    """The first two digits are a folder, as in a store."""
+    assert object_name("ab" * 32) == f"entries/v1/ab/{'ab' * 32}.trtc"

@@ -1,0 +1,259 @@
+"""Objects in a bucket or in a web folder, through obstore. This is the only file that imports obstore.
+
+Calls block for as long as the time-outs allow, and a signal does not interrupt them: look-ups call them in a thread
+(``connection.py``). obstore is not safe after a fork: see ``used_by``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from trtcache.errors import RemoteError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trtcache.config.remotes import RemoteSettings, RemoteUrl
+
+PART_BYTES: Final = 8 << 20
+"""Larger objects are uploaded in parts of this size, each with time-outs of its own."""
+
+_PATIENT_S = 30.0
+_STATUS = re.compile(r"status code: (\d{3})")
+_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist", re.IGNORECASE)
+_NO_CREDENTIALS = re.compile(r"169\.254\.169\.254|metadata\.google\.internal|credential", re.IGNORECASE)
+_AWS_SOURCES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+
+_USED_BY: list[int] = []
+
+
+def used_by() -> int:
+    """Return the process in which obstore was first used, 0 if it was not.
+
+    In a child that was forked after that, a request waits for threads that only its parent has.
+    """
+    return _USED_BY[0] if _USED_BY else 0
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteObject:
+    """An object in a listing. ``name`` is without the remote's prefix."""
+
+    name: str
+    size_bytes: int
+    modified_ns: int
+
+
+class Bucket:
+    """One remote. ``patient`` is for uploads and commands, which may take longer than a look-up."""
+
+    def __init__(self, url: RemoteUrl, settings: RemoteSettings, *, patient: bool = False) -> None:
+        """Prepare requests; nothing is sent.
+
+        Raises:
+            RemoteError: obstore is not installed, or refuses the configuration.
+        """
+        self.url = url
+        try:
+            import obstore  # 9 ms, at the first miss
+        except ImportError as error:
+            raise RemoteError(
+                url.text, "not-installed", "obstore is missing: pip install 'trtcache[remote]'"
+            ) from error
+        if not _USED_BY:
+            _USED_BY.append(os.getpid())
+        self._api = obstore
+        read_s = max(settings.timeout_s, _PATIENT_S) if patient else settings.timeout_s
+        options = {
+            "connect_timeout": timedelta(seconds=settings.connect_timeout_s * (10 if patient else 1)),
+            "read_timeout": timedelta(seconds=read_s),
+            "timeout": timedelta(days=1),  # of a whole answer: large ones are limited by their throughput
+            "allow_http": url.is_plain_http,
+        }
+        retries: dict[str, Any] = {
+            "max_retries": 3 if patient else 1,
+            "retry_timeout": timedelta(seconds=0.75 * read_s),
+        }
+        if not patient:
+            retries["backoff"] = {"init_backoff": timedelta(milliseconds=20)}
+        with _translate_errors(url):
+            self._store = _open_store(url, client_options=options, retry_config=retries)
+
+    def get(self, name: str) -> tuple[int, Iterator[bytes]]:
+        """Return the size of an object, and its bytes as they arrive.
+
+        Raises:
+            FileNotFoundError: there is none.
+            RemoteError: the request failed; reading the bytes raises the same.
+        """
+        with _translate_errors(self.url):
+            found = self._api.get(self._store, self._path(name))
+            size_bytes = int(found.meta["size"])
+            chunks = iter(found.stream(min_chunk_size=1))
+        return size_bytes, self._read(chunks)
+
+    def _read(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        while True:
+            with _translate_errors(self.url):
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
+
+    def put(self, name: str, data: Iterator[memoryview], size_bytes: int, *, replace: bool = False) -> bool:
+        """Upload an object and return True, or return False if there is one, unless that is to be replaced.
+
+        Raises:
+            RemoteError: a request failed.
+        """
+        path = self._path(name)
+        if not replace and (size_bytes > PART_BYTES or not self._creates) and self.head(name) is not None:
+            return False  # a conditional create of a large object would be refused after all of it was sent
+        try:
+            with _translate_errors(self.url):
+                if size_bytes > PART_BYTES:
+                    self._api.put(self._store, path, data, chunk_size=PART_BYTES, max_concurrency=4)
+                else:
+                    mode: Literal["create", "overwrite"] = "overwrite" if replace or not self._creates else "create"
+                    self._api.put(self._store, path, b"".join(data), mode=mode, use_multipart=False)
+        except FileExistsError:
+            return False
+        except FileNotFoundError as error:
+            raise RemoteError(self.url.text, "no-bucket", "the bucket or folder does not exist") from error
+        return True
+
+    def head(self, name: str) -> RemoteObject | None:
+        """Return the size and the time of an object, None if there is none.
+
+        Raises:
+            RemoteError: the request failed.
+        """
+        try:
+            with _translate_errors(self.url):
+                return self._object(self._api.head(self._store, self._path(name)))
+        except FileNotFoundError:
+            return None
+
+    def list(self, prefix: str) -> Iterator[RemoteObject]:
+        """Yield the objects of which the name begins with a folder.
+
+        Raises:
+            RemoteError: a request failed, or the server cannot list.
+        """
+        with _translate_errors(self.url):
+            batches = iter(self._api.list(self._store, self._path(prefix), chunk_size=1000))
+        while True:
+            with _translate_errors(self.url):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield from map(self._object, batch)
+
+    def delete(self, name: str) -> None:
+        """Delete an object, if there is one.
+
+        Raises:
+            RemoteError: the request failed.
+        """
+        try:
+            with _translate_errors(self.url):
+                self._api.delete(self._store, self._path(name))
+        except FileNotFoundError:
+            return
+
+    @property
+    def _creates(self) -> bool:
+        """Whether the engine can create an object only if there is none."""
+        return self.url.scheme not in ("http", "https")
+
+    def _path(self, name: str) -> str:
+        # A web folder's prefix is part of the URL that the engine was opened with.
+        return f"{self.url.prefix}/{name}" if self.url.prefix and self._creates else name
+
+    def _object(self, meta: Any) -> RemoteObject:
+        name = str(meta["path"])
+        start = f"{self.url.prefix}/" if self.url.prefix and self._creates else ""
+        return RemoteObject(name.removeprefix(start), int(meta["size"]), int(meta["last_modified"].timestamp() * 1e9))
+
+
+def _open_store(url: RemoteUrl, **options: Any) -> Any:
+    from obstore import store
+
+    endpoint: dict[str, Any] = {"endpoint": url.endpoint} if url.endpoint else {}
+    if url.scheme == "s3":
+        if url.region or (url.endpoint and not os.environ.get("AWS_REGION")):
+            options["region"] = url.region or "us-east-1"  # what servers other than Amazon's expect
+        return store.S3Store(url.place, credential_provider=_profile(url), **endpoint, **options)
+    if url.scheme == "gs":
+        base: dict[str, Any] = {"base_url": url.endpoint} if url.endpoint else {}
+        return store.GCSStore(url.place, **base, **options)
+    if url.scheme == "az":
+        account: dict[str, Any] = {"account_name": url.account} if url.account else {}
+        return store.AzureStore(url.place, **account, **endpoint, **options)
+    return store.HTTPStore(url.text, **options)
+
+
+def _profile(url: RemoteUrl) -> Any:
+    """Return boto3's credentials where the user has a profile, which obstore does not read; None otherwise.
+
+    Raises:
+        RemoteError: there is a profile, and boto3 is not installed.
+    """
+    named = os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials"
+    has_profile = "AWS_PROFILE" in os.environ or Path(named).expanduser().exists()
+    if any(name in os.environ for name in _AWS_SOURCES) or not has_profile:
+        return None
+    try:
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError as error:
+        why = "credentials in ~/.aws are read by boto3, which is missing: pip install boto3"
+        raise RemoteError(url.text, "no-credentials", why) from error
+    return Boto3CredentialProvider()
+
+
+@contextmanager
+def _translate_errors(url: RemoteUrl) -> Iterator[None]:
+    """Raise RemoteError for every error of obstore; FileNotFoundError and FileExistsError are answers."""
+    try:
+        yield
+    except (RemoteError, StopIteration):
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever a library raises, a compile goes on
+        text = str(error)
+        name, line = type(error).__name__, _first_line(text)
+        if isinstance(error, FileNotFoundError) and not _NO_BUCKET.search(text):
+            raise FileNotFoundError(line) from None
+        if name == "AlreadyExistsError":
+            raise FileExistsError(line) from None
+        raise RemoteError(url.text, _reason(name, text), line) from None
+
+
+def _reason(name: str, text: str) -> str:
+    status = match[1] if (match := _STATUS.search(text)) else ""
+    table = (
+        ("no-bucket", bool(_NO_BUCKET.search(text))),
+        ("no-credentials", bool(_NO_CREDENTIALS.search(text))),
+        ("denied", name in ("PermissionDeniedError", "UnauthenticatedError")),
+        ("busy", status == "429" or status.startswith("5")),
+        ("timeout", "kind: Timeout" in text or "TimedOut" in text),
+        ("unreachable", "kind: Connect" in text or "kind: Request" in text),
+        ("cut", "kind: Interrupted" in text or "kind: Decode" in text),
+    )
+    return next((reason for reason, is_it in table if is_it), "error")
+
+
+def _first_line(text: str) -> str:
+    """Return what a message says, without the parameters of URLs: Azure's may have a signature in them."""
+    line = " ".join(text.partition("Debug source:")[0].split())
+    return re.sub(r"\?\S+", "?...", line)[:300]

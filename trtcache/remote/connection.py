@@ -1,0 +1,202 @@
+"""Connection of this process to one remote: when not to ask it, and downloads that the caller can leave at any time.
+
+obstore's calls neither notice signals nor end before their time-outs, and a server that sends a byte a second never
+runs into one. So each download runs in a thread of its own, and its caller waits on a queue with a deadline.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from trtcache.config.paths import cache_folder
+from trtcache.digests import hash_bytes
+from trtcache.errors import RemoteError
+from trtcache.remote import bucket
+from trtcache.remote.breaker import Breaker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trtcache.config.remotes import RemoteSettings, RemoteUrl
+    from trtcache.remote.bucket import Bucket
+
+_logger = logging.getLogger("trtcache.remote")
+
+REMEDIES: Final = {
+    "denied": "check the role or the key with 'trtcache doctor'; reading needs s3:GetObject and s3:ListBucket",
+    "no-credentials": "set AWS_ACCESS_KEY_ID, AWS_PROFILE (with boto3), or run under a role",
+    "no-bucket": "create it, or correct TRTCACHE_REMOTE",
+    "not-installed": "or unset TRTCACHE_REMOTE",
+    "no-trusted-key": "its entries are ignored until you trust a signing key: trtcache trust add NAME:HEX",
+    "forked": "use the 'spawn' start method for processes that compile",
+}
+"""Reason to stop asking in this process -> what to do about it."""
+
+_AT_ONCE = ("unreachable", "timeout")
+_MARGIN_S = 0.3
+_WAITING_CHUNKS = 8
+
+
+class Connection:
+    """The state of one remote in this process. Create it with ``connect``."""
+
+    def __init__(self, url: RemoteUrl, settings: RemoteSettings) -> None:
+        self.url, self.settings = url, settings
+        identity = hash_bytes(f"{url.text} {url.endpoint} {url.account}".encode()).hex()[:16]
+        self.breaker = Breaker(cache_folder("trtcache-remotes") / f"remote-{identity}.json")
+        self.off = ""
+        self._bucket: Bucket | None = None
+
+    def refusal(self) -> str:
+        """Return why the remote is not asked now, or an empty text. Costs no request."""
+        if bucket.used_by() not in (0, os.getpid()) and not self.off:
+            self.stop("forked", "this process was forked after its parent had used the remote")
+        if self.off:
+            return self.off
+        return "" if self.breaker.admits() else "open"
+
+    def stop(self, reason: str, why: str) -> None:
+        """Ask nothing any more in this process, and say so once."""
+        if not self.off:
+            self.off = reason
+            _logger.warning("%s is not used by this process: %s; %s", self.url.text, why, REMEDIES[reason])
+
+    def note_success(self, *, took_s: float = 0.0) -> None:
+        """Note an answer. A miss that took a quarter of the time-out counts as a failure: the next takes as long."""
+        if took_s > self.settings.timeout_s / 4:
+            self.note_failure(RemoteError(self.url.text, "slow", f"its answer took {took_s:.1f} s"))
+        else:
+            self.breaker.note_success()
+
+    def note_failure(self, error: RemoteError) -> None:
+        """Note a failed request: stop for this process, or for a while for all processes of this host."""
+        if error.reason in REMEDIES:
+            self.stop(error.reason, error.why)
+            return
+        wait_s = self.breaker.note_failure(error.why, at_once=error.reason in _AT_ONCE)
+        if wait_s:
+            _logger.warning("%s gets no requests for %.0f s: %s", self.url.text, wait_s, error.why)
+        else:
+            _logger.info("%s", error)
+
+    def download(self, name: str) -> Download:
+        """Start the download of an object.
+
+        Raises:
+            RemoteError: obstore is not installed, or refuses the configuration.
+        """
+        if self._bucket is None:
+            self._bucket = bucket.Bucket(self.url, self.settings)
+        return Download(self._bucket, name)
+
+
+@functools.cache
+def connect(url: RemoteUrl, settings: RemoteSettings) -> Connection:
+    """Return the one connection of this process to a remote; nothing is sent."""
+    return Connection(url, settings)
+
+
+class Download:
+    """A running download. Leave it with ``abandon``: the thread then ends with the next bytes, or by its time-outs."""
+
+    def __init__(self, source: Bucket, name: str) -> None:
+        self._source, self._name = source, name
+        self._received: queue.Queue[int | bytes | BaseException | None] = queue.Queue(_WAITING_CHUNKS)
+        self._abandoned = threading.Event()
+        self._deadline_s = 0.0
+        self._rest_bytes = self._count = 0
+        self._began_s = time.monotonic()
+        threading.Thread(target=self._run, name="trtcache-remote", daemon=True).start()
+
+    def size(self, timeout_s: float) -> int | None:
+        """Wait for the beginning of the answer, and return the object's size; None if there is no object.
+
+        Raises:
+            RemoteError: the request failed, or took longer than ``timeout_s``.
+        """
+        try:
+            found = self._received.get(timeout=timeout_s + _MARGIN_S)
+        except queue.Empty:
+            raise self._error("timeout", f"no answer within {timeout_s:.1f} s") from None
+        if isinstance(found, FileNotFoundError):
+            return None
+        if isinstance(found, BaseException):
+            raise found
+        assert isinstance(found, int)  # noqa: S101  # the first item
+        return found
+
+    @property
+    def took_s(self) -> float:
+        """Seconds since the request was sent."""
+        return time.monotonic() - self._began_s
+
+    def limit(self, limit_s: float, *, rest_bytes: int = 0) -> None:
+        """Set how long the rest may take from now on; of a known size, give up as soon as it clearly takes longer."""
+        self._began_s, self._count, self._rest_bytes = time.monotonic(), 0, rest_bytes
+        self._deadline_s = self._began_s + limit_s
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the object's bytes.
+
+        Raises:
+            RemoteError: the answer was cut, or it is clear that the rest takes longer than its limit.
+        """
+        while True:
+            left_s = self._deadline_s - time.monotonic()
+            try:
+                found = self._received.get(timeout=max(left_s, 0.001))
+            except queue.Empty:
+                # While the header is awaited, no size is set: then the server itself is slow.
+                reason = "slow" if self._rest_bytes else "timeout"
+                raise self._error(reason, f"{self._count} bytes in {self.took_s:.1f} s") from None
+            if found is None:
+                return
+            if isinstance(found, BaseException):
+                raise found
+            assert isinstance(found, bytes)  # noqa: S101  # after the first item
+            self._count += len(found)
+            self._check_throughput()
+            yield found
+
+    def _check_throughput(self) -> None:
+        elapsed_s = self.took_s
+        allowed_s = self._deadline_s - self._began_s
+        expected_s = elapsed_s * self._rest_bytes / self._count
+        if elapsed_s > min(0.5, allowed_s / 2) and expected_s > allowed_s:
+            what = f"{self._rest_bytes} bytes would take {expected_s:.0f} s, more than the {allowed_s:.0f} s allowed"
+            raise self._error("slow", what)
+
+    def abandon(self) -> None:
+        """Stop the download."""
+        self._abandoned.set()
+
+    def _run(self) -> None:
+        try:
+            size_bytes, chunks = self._source.get(self._name)
+            going = self._put(size_bytes)
+            while going and (chunk := next(chunks, None)) is not None:
+                going = self._put(chunk)
+            if going:
+                self._put(None)
+        except (RemoteError, FileNotFoundError) as error:
+            self._put(error)
+        except BaseException as error:  # noqa: BLE001  # such as a panic of the library
+            self._put(self._error("error", f"{type(error).__name__}: {error}"))
+
+    def _put(self, item: int | bytes | BaseException | None) -> bool:
+        while not self._abandoned.is_set():
+            try:
+                self._received.put(item, timeout=0.2)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def _error(self, reason: str, why: str) -> RemoteError:
+        return RemoteError(self._source.url.text, reason, why)

@@ -1,0 +1,206 @@
+"""Look-ups in a remote, and offers of new entries to it. A failure of any kind is a miss or an entry that stays here.
+
+One object is one entry, in the format of a store's files, named by its key. Signatures are required, whatever the
+directory above asks for: the header is judged before the rest is fetched, and what arrived is verified before it is
+published in the store, where it is read as any other entry is.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from trtcache.errors import (
+    CorruptBlobError,
+    FormatVersionError,
+    RemoteError,
+    SettingsError,
+    StoreError,
+    UntrustedEntryError,
+)
+from trtcache.remote.connection import connect
+from trtcache.store.contract import Miss
+from trtcache.store.entry import REMOTE, Entry, entry_of, is_companion
+from trtcache.store.receiving import IncomingFile
+from trtcache.store.signatures import Admission
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trtcache.config.environment import Config
+    from trtcache.config.remotes import RemoteSettings, RemoteUrl
+    from trtcache.config.signing_keys import Trust
+    from trtcache.digests import CacheKey
+    from trtcache.store.disk import DiskStore
+
+_logger = logging.getLogger("trtcache.remote")
+
+LOCAL_KINDS: Final = frozenset({"direct-why", "runtime_cache", "timing_cache"})
+"""Kinds that stay on their machine: reasons of misses, and measurements of its GPU."""
+
+_REMEMBERED_S = 60.0
+_MOST_REMEMBERED = 10_000
+_LEAST_S = 2.0
+
+
+def object_name(digest: str) -> str:
+    """Return the name of an entry's object, below the remote's prefix."""
+    return f"entries/v1/{digest[:2]}/{digest}.trtc"
+
+
+class RemoteTier:
+    """One remote of one cache. It remembers for a minute what the remote does not have, in memory only."""
+
+    def __init__(
+        self,
+        url: RemoteUrl,
+        settings: RemoteSettings,
+        trust: Trust,
+        *,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.url, self.settings = url, settings
+        self.connection = connect(url, settings)
+        self.trust, self._clock_ns = trust, clock_ns
+        self._admission: Admission | None = None
+        self._absent: dict[str, float] = {}
+        self.rejected: set[str] = set()
+
+    @property
+    def stores(self) -> bool:
+        """Whether what arrives may be stored. Not with signatures off: a private store would vouch for it."""
+        return self.trust.required is not False
+
+    @property
+    def admission(self) -> Admission:
+        """The signature rules.
+
+        Raises:
+            SettingsError: the signing key cannot be read, or ``cryptography`` is not installed.
+        """
+        if self._admission is None:
+            self._admission = Admission.of(self.trust, shared=True, writable=self.url.writable, clock_ns=self._clock_ns)
+        return self._admission
+
+    def fetch(self, key: CacheKey, upper: DiskStore | None) -> Entry | Miss | None:
+        """Fetch an entry with one request, and publish it in ``upper``.
+
+        Return None if it is there now, the entry itself if it cannot be stored there, or the reason for a miss:
+        ``absent``, ``open`` (the breaker), ``untrusted:...``, ``corrupt:...``, or that of a RemoteError.
+        """
+        if key.kind in LOCAL_KINDS:
+            return Miss("local")
+        if self._absent.get(key.digest, 0.0) > time.monotonic():
+            return Miss("remembered")
+        if reason := self._refusal():
+            return Miss(reason)
+        began_s = time.monotonic()
+        found = self._fetch(key, upper)
+        took_s = time.monotonic() - began_s
+        reason = found.reason if isinstance(found, Miss) else ""
+        if reason:
+            if len(self._absent) >= _MOST_REMEMBERED:
+                self._absent.clear()
+            self._absent[key.digest] = time.monotonic() + _REMEMBERED_S
+        _logger.debug("%s %s: %s in %.0f ms", self.url.text, key.digest[:16], reason or "hit", took_s * 1e3)
+        if upper is not None:
+            event, text = ("remote_miss", f"{self.url.text} {reason}") if reason else ("remote_hit", self.url.text)
+            upper.events.append(event, reason=text, kind=key.kind, key=key.digest, waited_s=took_s)
+        return replace(found, load_s=took_s) if isinstance(found, Entry) else found
+
+    def _refusal(self) -> str:
+        if not self.connection.off:
+            try:
+                if self.admission.required and not self.admission.keys:
+                    self.connection.stop("no-trusted-key", "signatures are required")
+            except SettingsError as error:
+                self.connection.stop("not-installed", str(error))
+        return self.connection.refusal()
+
+    def _fetch(self, key: CacheKey, upper: DiskStore | None) -> Entry | Miss | None:
+        where = f"{self.url.text}/{object_name(key.digest)}"
+        try:
+            return self._download(key, upper, where)
+        except RemoteError as error:
+            self.connection.note_failure(error)
+            return Miss(error.reason)
+        except UntrustedEntryError as error:
+            self.rejected.add(key.digest)
+            _logger.info("%s", error)
+            return Miss(f"untrusted:{error.reason}")
+        except FormatVersionError as error:
+            _logger.info("%s", error)
+            return Miss("format")
+        except CorruptBlobError as error:
+            # Three in a row: a proxy that answers everything with a page of its own, or a damaged path.
+            self.rejected.add(key.digest)
+            self.connection.note_failure(RemoteError(self.url.text, "corrupt", error.why))
+            _logger.warning("%s; it will be built", error)
+            return Miss(f"corrupt:{error.reason}")
+        except (OSError, StoreError, SettingsError) as error:
+            _logger.warning("%s was not stored: %s", where, error)
+            return Miss("unstored")
+
+    def _download(self, key: CacheKey, upper: DiskStore | None, where: str) -> Entry | Miss | None:
+        admit = self.admission.admit(where)
+        download = self.connection.download(object_name(key.digest))
+        try:
+            size_bytes = download.size(self.settings.timeout_s)
+            if size_bytes is None:
+                self.connection.note_success(took_s=download.took_s)
+                return Miss("absent")
+            download.limit(self.settings.timeout_s)
+            file = IncomingFile.open(download.chunks(), size_bytes, key, where=where, admit=admit)
+            # A download that takes longer than half of the build is not worth waiting for.
+            download.limit(max(_LEAST_S, file.header.build_s / 2), rest_bytes=size_bytes - len(file.begin))
+            if upper is not None and upper.writable and self.stores:
+                upper.receive_stream(file.header, file.write)
+                found = None
+            else:
+                contents = file.load(Path(tempfile.gettempdir()), admit)
+                found = entry_of(file.header, contents, path=None, outcome="hit")
+            self.connection.note_success()  # a hit is worth its time, however slow the answer was
+            return found
+        finally:
+            download.abandon()
+
+
+class RemoteTiers:
+    """All remotes of one cache, in the order in which they are asked."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._tiers = tuple(RemoteTier(url, config.remotes, config.trust) for url in config.remotes.urls)
+        self._target = next((tier for tier in self._tiers if tier.url.writable), None)
+        self._has_engine = False
+
+    def fetch(self, key: CacheKey, upper: DiskStore | None) -> Entry | bool:
+        """Fetch an entry from the first remote that has a sound one.
+
+        Return True if it is in ``upper`` now, the entry if it cannot be stored there, or False.
+        """
+        for tier in self._tiers:
+            found = tier.fetch(key, upper)
+            if not isinstance(found, Miss):
+                self._has_engine = True
+                return True if found is None else replace(found, origin=REMOTE)
+        return False
+
+    def offer(self, store: DiskStore, entry: Entry) -> None:
+        """Upload a new entry in the background, if builds are uploaded and this one took long enough.
+
+        Key aliases go with their engine: they are uploaded once this cache had to do with an engine of the remote.
+        """
+        tier = self._target
+        if tier is None or entry.path is None or entry.kind in LOCAL_KINDS:
+            return
+        if entry.build_s < self._config.remotes.min_build_s and not (is_companion(entry.kind) and self._has_engine):
+            return
+        self._has_engine = True
+        from trtcache.remote.uploads import uploader_of  # look-ups do not need it
+
+        uploader_of(store, tier).offer(entry.key.digest, replace_=entry.key.digest in tier.rejected)

@@ -1,0 +1,188 @@
+"""Uploads of new entries to a remote: a thread in the background, an outbox that survives the process, and a flush.
+
+A build never waits for its upload. What was not sent when the process exits stays in the store's outbox, and is sent by
+the next process that uploads, or by ``trtcache push``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, TypeAlias
+
+from trtcache.errors import CorruptBlobError, RemoteError, SettingsError, StoreError, UntrustedEntryError
+from trtcache.remote.bucket import Bucket
+from trtcache.remote.tier import object_name
+from trtcache.store.reader import ArtifactFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trtcache.config.remotes import RemoteUrl
+    from trtcache.config.signing_keys import Trust
+    from trtcache.remote.tier import RemoteTier
+    from trtcache.store.disk import DiskStore
+
+_logger = logging.getLogger("trtcache.remote")
+
+Outcome: TypeAlias = str
+"""``sent``, ``there`` (on the remote), ``gone`` (pruned here), ``damaged``, ``unsigned``, ``busy`` (being sent)."""
+
+_UPLOADERS: dict[tuple[str, RemoteUrl, Trust], Uploader] = {}
+
+
+def uploader_of(store: DiskStore, tier: RemoteTier) -> Uploader:
+    """Return the one uploader of this process from a store to a remote."""
+    name = (store.location, tier.url, tier.trust)
+    if name not in _UPLOADERS:
+        _UPLOADERS[name] = Uploader(store, tier)
+        atexit.register(_UPLOADERS[name].finish)
+    return _UPLOADERS[name]
+
+
+def flush(timeout_s: float | None = None) -> int:
+    """Wait until the uploads of this process are done, for at most ``timeout_s`` seconds; return how many are not.
+
+    What is left stays in the outbox of its store.
+    """
+    deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+    left = 0
+    for uploader in list(_UPLOADERS.values()):
+        left += uploader.flush(None if deadline_s is None else max(0.0, deadline_s - time.monotonic()))
+    return left
+
+
+class Uploader:
+    """Uploads from the outbox of one store to one remote."""
+
+    def __init__(self, store: DiskStore, tier: RemoteTier) -> None:
+        self._store, self._tier, self._connection = store, tier, tier.connection
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._waiting: list[str] = []
+        self._replace: set[str] = set()
+        self._thread: threading.Thread | None = None
+        self._bucket: Bucket | None = None
+        self._objection = self._find_objection()
+
+    def _find_objection(self) -> str | None:
+        """Return why entries of this process would not be used by others, and say it once."""
+        try:
+            objection = self._tier.admission.objection()
+        except SettingsError as error:
+            objection = str(error)
+        if objection:
+            _logger.warning("nothing is uploaded to %s: %s; see 'trtcache trust'", self._tier.url.text, objection)
+        return objection
+
+    def offer(self, digest: str, *, replace_: bool = False) -> None:
+        """Put an entry into the outbox, and send it in the background. ``replace_`` overwrites an unusable object."""
+        if self._objection:
+            return
+        try:
+            if not self._store.outbox.add(digest):
+                self._note("upload_failed", "full", digest)
+                return
+        except OSError as error:
+            _logger.warning("entry %s is not uploaded: %s", digest[:16], error)
+            return
+        if os.getpid() != self._pid:
+            return  # a forked child has no thread; the next process sends it
+        with self._changed:
+            if self._thread is None:
+                # What processes before this one left behind goes first.
+                self._waiting += [left for left in self._store.outbox.digests() if left != digest]
+                self._thread = threading.Thread(target=self._run, name="trtcache-upload", daemon=True)
+                self._thread.start()
+            self._waiting.append(digest)
+            if replace_:
+                self._replace.add(digest)
+            self._changed.notify_all()
+
+    def flush(self, timeout_s: float | None) -> int:
+        """Wait for the uploads; return how many are not done."""
+        if os.getpid() != self._pid:
+            return 0
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting, timeout_s)
+            return len(self._waiting)
+
+    def finish(self) -> None:
+        """At exit, wait for as long as ``TRTCACHE_REMOTE_FLUSH`` says."""
+        if left := self.flush(self._tier.settings.flush_s):
+            _logger.warning("%d uploads to %s are left: trtcache push", left, self._tier.url.text)
+
+    def send_all(self) -> Iterator[tuple[str, Outcome]]:
+        """Send everything in the outbox now, and yield each digest with its outcome.
+
+        Raises:
+            RemoteError: the remote does not take it; the rest stays in the outbox.
+        """
+        for digest in self._store.outbox.digests():
+            yield digest, self._send(digest)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting)
+                digest = self._waiting[0]
+            try:
+                reason = self._connection.refusal()
+                if not reason:
+                    self._send(digest)
+            except RemoteError as error:
+                reason = error.reason
+                self._connection.note_failure(error)
+                self._note("upload_failed", reason, digest)
+            except (OSError, StoreError) as error:
+                reason = ""
+                _logger.warning("entry %s is not uploaded: %s", digest[:16], error)
+            with self._changed:
+                # A remote that does not answer is not tried with the rest: all of it stays in the outbox.
+                del self._waiting[: len(self._waiting) if reason else 1]
+                self._changed.notify_all()
+
+    def _send(self, digest: str) -> Outcome:
+        outbox = self._store.outbox
+        with outbox.hold(digest) as alone:
+            if not alone:
+                return "busy"
+            began_s = time.monotonic()
+            try:
+                outcome = self._upload(digest)
+            except CorruptBlobError as error:
+                _logger.warning("%s; it is not uploaded", error)
+                outcome = "damaged"
+            outbox.remove(digest)
+            if outcome in ("sent", "there"):
+                self._connection.breaker.note_success()
+            if outcome == "sent":
+                self._note("upload", "", digest, took_s=time.monotonic() - began_s)
+        return outcome
+
+    def _upload(self, digest: str) -> Outcome:
+        store, path = self._store, self._store.path(digest)
+        try:
+            file = ArtifactFile(path, shared=store.shared, admit=self._tier.admission.admit(str(path)))
+        except FileNotFoundError:
+            return "gone"
+        except UntrustedEntryError:
+            return "unsigned"
+        try:
+            file.verify_stored()
+            if file.header.key.digest != digest:
+                raise CorruptBlobError(str(path), "key", "it is the entry of another key")
+            if self._bucket is None:
+                self._bucket = Bucket(self._tier.url, self._tier.settings, patient=True)
+            name, replace_ = object_name(digest), digest in self._replace
+            sent = self._bucket.put(name, file.chunks(), file.stat.st_size, replace=replace_)
+        finally:
+            file.close()
+        return "sent" if sent else "there"
+
+    def _note(self, event: str, reason: str, digest: str, *, took_s: float = 0.0) -> None:
+        text = f"{self._tier.url.text} {reason}".strip()
+        self._store.events.append(event, reason=text, key=digest, waited_s=took_s)
