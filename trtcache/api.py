@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-from functools import cache as once
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -82,20 +82,20 @@ def compile(  # noqa: A001  # named like torch.compile
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
         BuildCancelledError: a progress callback cancelled the build, or the wait for another process's.
-        BusyError: another process builds it, ``on_busy`` is ``eager``, and it cannot be run in torch.
+        BusyError: another process is building the engine, ``on_busy`` is ``eager``, and torch cannot run the program.
         PartitionError: the settings require one engine, and an operator would stay in torch.
         StoreError: ``cache`` names a directory that cannot be a cache. The default cache failing is only a warning.
     """
     start = time.perf_counter()
-    store, options = cache if isinstance(cache, Cache) else Cache(cache), CompileOptions.of(backend, settings, target)
+    opened, options = cache if isinstance(cache, Cache) else Cache(cache), CompileOptions.of(backend, settings, target)
     policy = parse_on_guard(on_guard)
-    mode = store.config.direct if direct is None else parse_direct(direct, "direct")
-    with resolve(model, args, kwargs, dynamic_shapes, name=name, direct=mode, cache=store) as source:
+    mode = opened.config.direct if direct is None else parse_direct(direct, "direct")
+    with resolve(model, args, kwargs, dynamic_shapes, name=name, direct=mode, cache=opened) as source:
         if not source.is_torch and (keep_program or policy != "error"):
             if keep_program:
                 raise SettingsError("keep_program", "an ONNX file is the program: keep the file")
             raise SettingsError("on_guard", "torch can neither run nor export an ONNX file: leave it at 'error'")
-        module = compile_source(source, options, store)
+        module = compile_source(source, options, opened)
         module.threads = options.settings.threads
         module.report.file_s = source.file_s
         module.note_fixed_sizes(source.automatic_sizes(module.in_spec))
@@ -104,18 +104,18 @@ def compile(  # noqa: A001  # named like torch.compile
         if keep_program:
             from trtcache.compiler.kept_program import KeptOptions, keep  # rarely needed
 
-            keep(store, module.report, source.program, KeptOptions.of(options))
+            keep(opened, module.report, source.program, KeptOptions.of(options))
         if policy != "error":
-            again = partial(
+            compile_again = partial(
                 compile,
                 backend=backend,
                 settings=options.settings,
                 target=target,
-                cache=store,
+                cache=opened,
                 name=source.name,
                 direct=direct,
             )
-            module.on_guard = _on_guard(policy, model, source, module, dynamic_shapes, again)
+            module.on_guard = _on_guard(policy, model, source, module, dynamic_shapes, compile_again)
     module.report.compile_s = time.perf_counter() - start
     log.info("%s", module.report)
     return module
@@ -127,7 +127,7 @@ def _on_guard(
     source: Source,
     module: CompiledModule,
     dynamic_shapes: Any,
-    again: Callable[..., CompiledModule],
+    compile_again: Callable[..., CompiledModule],
 ) -> OnGuard:
     """Return the handler for calls that fail a compiled module's guards.
 
@@ -138,10 +138,10 @@ def _on_guard(
         raise SettingsError("on_guard", f"calls of {module.report.name} change its weights: leave it at 'error'")
     torch_model = source.model
     if isinstance(torch_model, torch.nn.Module):
-        compile_branch = partial(_compile_branch, torch_model, again, dynamic_shapes)
+        compile_branch = partial(_compile_branch, torch_model, compile_again, dynamic_shapes)
         return OnGuard(policy, module.report, lambda: torch_model, compile_branch)
 
-    @once
+    @functools.cache
     def program() -> torch.nn.Module:
         with resolve(model) as opened:
             return opened.program().module()
@@ -154,7 +154,7 @@ def _on_guard(
 
 def _compile_branch(
     model: torch.nn.Module,
-    again: Callable[..., CompiledModule],
+    compile_again: Callable[..., CompiledModule],
     dynamic_shapes: Any,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -165,9 +165,9 @@ def _compile_branch(
     ``dynamic_shapes``, and is left to infer which sizes vary (``Dim.AUTO``).
     """
     try:
-        return again(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+        return compile_again(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     except ExportError:
         automatic = pytree.tree_map(
             lambda size: size if size is None or isinstance(size, int) else torch.export.Dim.AUTO, dynamic_shapes
         )
-        return again(model, args, kwargs, dynamic_shapes=automatic)
+        return compile_again(model, args, kwargs, dynamic_shapes=automatic)

@@ -4,8 +4,8 @@ To add a kind of source, derive a class from ``trtcache.frontends.source.Source`
 ``trtcache.frontends.resolve``; nothing in this file depends on the kind. To add a kind of store, see
 ``trtcache.store.contract``.
 
-On a miss the chain to a build is ``build_and_load``, ``_load_engine``, ``entries.entry_for``, ``Cache.fetch``, the
-backend's ``build``.
+On a miss the calls are ``build_and_load``, ``_load_whole`` or ``_load_partitions`` (which calls ``build_missing``
+first), ``_load_engine``, ``entries.entry_for``, ``Cache.fetch``, and the backend's ``build``.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
         SettingsError: a setting or the target is unknown.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
-        BusyError: another process builds it, the cache does not wait, and the settings leave no part to torch.
+        BusyError: another process is building the engine, ``on_busy`` is ``eager``, and torch cannot run the program.
     """
     # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported, parsed or lowered. For a module,
     #    ``fingerprint`` looks up the manifest of direct mode, so a direct hit returns here.
@@ -79,7 +79,7 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
     #    weights, and store the key alias for the next time.
     module = compilation.finish()
 
-    # 4. Direct mode: store a manifest, which leads the next process from the module to the exported program's alias.
+    # 4. If direct mode is on, store a manifest: it leads the next process from the module to the program's alias.
     if exported is not source:
         source.remember(exported, has_alias=compilation.has_alias)
         source.annotate(module.report, is_hit=False)

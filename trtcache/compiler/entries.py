@@ -52,8 +52,9 @@ def entries_for(request: EngineRequest, cache: Cache, folder: Path, report: Repo
 def entry_for(request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None = None) -> tuple[Entry, str]:
     """Get or build the entry of one engine; also return how the nearest stored entry differs, if it was built.
 
-    If the settings do not decide whether an engine is refittable, and not all of its weights can be, the engine is
-    built for these weights alone: another entry, whose key has their fingerprints and whose reason names them.
+    If the settings do not decide whether an engine is refittable, and some of its weights cannot be refitted, the
+    engine is built for these weights alone. Its entry has another key, with the fingerprints of the weights; after a
+    build its reason starts with ``frozen:``.
 
     Args:
         request: the request for the engine.
@@ -68,9 +69,9 @@ def entry_for(request: EngineRequest, cache: Cache, folder: Path, worker: Worker
     """
     holder = cache.layers.holder
     if request.backend.capabilities.bakes_weights and isinstance(request.key, CacheKey):
-        # Case 1: an entry for these weights alone is stored, and none that takes any weights.
-        alone = None if holder(request.key.digest) else request.freeze()
-        key = alone.key if alone is not None else None
+        # Case 1: no entry that takes any weights is stored, but one for these weights alone is.
+        frozen_request = None if holder(request.key.digest) else request.freeze()
+        key = frozen_request.key if frozen_request is not None else None
         entry = cache.peek(key) if isinstance(key, CacheKey) and holder(key.digest) else None
         if entry is not None:
             return entry, ""
@@ -79,11 +80,11 @@ def entry_for(request: EngineRequest, cache: Cache, folder: Path, worker: Worker
         return _get_or_build(request, cache, folder, worker)
     except FrozenWeightsError as error:
         # Case 3: the builder cannot build a refittable engine.
-        alone = request.freeze()
-        if alone is None:
+        frozen_request = request.freeze()
+        if frozen_request is None:
             raise
         log.warning("%s is built for these weights alone: %s", request.program.name, error.why)
-        entry, why = _get_or_build(alone, cache, folder, worker)
+        entry, why = _get_or_build(frozen_request, cache, folder, worker)
         return replace(entry, reason=f"frozen: {error.why}"), why
 
 

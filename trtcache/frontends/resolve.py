@@ -1,4 +1,4 @@
-"""Resolution of a model, program or file to a source: the one place that distinguishes their kinds."""
+"""Creates the source of a model, program or file: the only place that distinguishes their kinds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def resolve(
     direct: str | None = None,
     cache: Cache | None = None,
 ) -> Source:
-    """Create the source of a model. If it has a file, leaving the ``with`` block closes it.
+    """Create the source of a model. Use it in a ``with`` block, which closes the file of a source that has one.
 
     Args:
         model: a module, an exported program, or the path of a ``.pt2``, ``.onnx`` or TorchScript file.
@@ -71,7 +71,8 @@ def resolve(
             return ScriptSource(load_script(path), args, kwargs, dynamic_shapes, name=name or path.stem)
         from trtcache.frontends.pt2 import ProgramFile
 
-        program = ProgramFile(path, name)  # before the examples: that it is another kind of file is the better error
+        # It is opened before the examples are checked: if the file is of another kind, that error helps more.
+        program = ProgramFile(path, name)
         try:
             refuse_examples(path.name, args, kwargs, dynamic_shapes)
         except SettingsError:

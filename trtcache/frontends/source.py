@@ -64,14 +64,20 @@ class Source(ABC):
     """A model in any form that can be compiled, as ``trtcache.frontends.resolve`` returns it.
 
     To add a kind of source, derive a class, set ``kind`` and ``name``, implement the abstract methods, and add it to
-    ``resolve``. If it is not a program of torch, it also needs an ``EngineRequest`` of its own. The methods are called
+    ``resolve``. If it is not a program of torch, it also needs an ``EngineRequest`` of its own. Methods and
+    properties are used in this order. On a hit:
 
-    - on a hit: ``require_weights``, ``fingerprint``, ``find_backend``, ``device``, ``toolchain``; with the alias
-      ``specs_of`` and ``expect``; with the entry ``place``, ``weights``, ``engine_weights``, ``input_names``,
-      ``weight_file``, ``check`` and ``annotate``;
-    - on a miss: ``export``, then the same on what it returned, ``request``, ``release``, and to store the alias
-      ``stat_fingerprint``, ``custom_operators`` and ``check_alias``; ``remember`` and ``annotate`` of the source that
-      was exported.
+    1. to find the alias: ``require_weights``, ``fingerprint``, ``find_backend``, ``device``, ``toolchain``;
+    2. with the alias: ``specs_of``, ``expect``;
+    3. with the entry: ``place``, ``weights``, ``engine_weights``, ``input_names``, ``weight_file``, ``check``,
+       ``annotate``.
+
+    On a miss:
+
+    1. ``export``; the rest on the source that it returned, which is tried as above first;
+    2. to build: ``request``, ``release``;
+    3. to store the alias: ``stat_fingerprint``, ``custom_operators``, ``check_alias``;
+    4. on the source that was exported: ``remember``, ``annotate``.
 
     Attributes:
         kind: the name of the fingerprint in an alias's key. Sources of one kind and digest share an alias: a module
@@ -139,7 +145,8 @@ class Source(ABC):
     def fingerprint(self) -> Mapping[str, object] | None:
         """Return the fingerprint of the program, without the values of weights; MUST NOT export or lower anything.
 
-        Programs with different cache keys MUST have different fingerprints.
+        Programs with different cache keys MUST have different fingerprints. A module's is that of the exported program
+        which the manifest of direct mode names.
 
         Returns:
             Parts of an alias's key; None if the program is unknown until it is exported.
@@ -228,7 +235,7 @@ class Source(ABC):
         return None
 
     def check(self, whole: Digest | None) -> None:
-        """Check that the data was intact, after everything was read.
+        """Check, once everything was read, that the data is intact.
 
         Args:
             whole: the digest of all bytes when the alias was stored.

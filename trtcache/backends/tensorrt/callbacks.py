@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trtcache.progress import Watcher
 
 log = logging.getLogger("trtcache.tensorrt")
-_MOST_ERRORS = 20
+_MAX_ERRORS = 20
 
 
 def monitor_of(trt: Any, watcher: Watcher, interrupted: Callable[[], bool]) -> Any:
@@ -66,14 +66,15 @@ def monitor_of(trt: Any, watcher: Watcher, interrupted: Callable[[], bool]) -> A
 def defer_interrupts() -> Iterator[Callable[[], bool]]:
     """Defer Ctrl-C until TensorRT has returned; yield a function that returns whether there was one.
 
-    Python raises KeyboardInterrupt in any running function, but TensorRT's callbacks must not raise: its logger lost
-    one of two. A program's own handler, and threads that receive no signals, are left alone.
+    Python raises KeyboardInterrupt in whichever function is running, but TensorRT's callbacks must not raise: an
+    interrupt raised in its logger may be lost. If the program has its own handler, or this is not the main thread,
+    nothing is changed.
 
     Raises:
         KeyboardInterrupt: there was one, regardless of the result.
     """
-    received, pythons = threading.Event(), signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if threading.current_thread() is not threading.main_thread() or not pythons:
+    received, is_default_handler = threading.Event(), signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or not is_default_handler:
         yield received.is_set
         return
     signal.signal(signal.SIGINT, lambda *_: received.set())
@@ -86,7 +87,7 @@ def defer_interrupts() -> Iterator[Callable[[], bool]]:
 
 
 class ErrorCollector:
-    """The errors that TensorRT has logged since collection started, in order."""
+    """The first errors that TensorRT logs while this is active, in order."""
 
     def __init__(self) -> None:
         """Start with none."""
@@ -94,19 +95,22 @@ class ErrorCollector:
 
     def add(self, line: str) -> None:
         """Add an error; only the first few are kept."""
-        if len(self.lines) < _MOST_ERRORS:
+        if len(self.lines) < _MAX_ERRORS:
             self.lines.append(line)
 
     @property
     def text(self) -> str:
-        """All errors in one line."""
+        """The collected errors, separated by semicolons and without repetitions."""
         return (
             "; ".join(dict.fromkeys(self.lines)) or "it gave no reason (TRTCACHE_LOG=tensorrt shows all its messages)"
         )
 
 
 class MessageRouter:
-    """Route TensorRT's messages to ``logging``, and errors to active collectors too."""
+    """Route TensorRT's messages to ``logging``, and errors to active collectors too.
+
+    Its warnings are logged at INFO, and what it logs at INFO at DEBUG.
+    """
 
     def __init__(self) -> None:
         """Start without collectors."""
