@@ -13,7 +13,7 @@ from trtcache.errors import BuildForbiddenError
 from trtcache.remote import uploads
 
 if TYPE_CHECKING:
-    from tests.conftest import RunPython
+    from tests.conftest import RunPython, StartPython
     from tests.remote.conftest import Hosts
     from tests.remote.fault_proxy import FaultProxy
 
@@ -68,6 +68,36 @@ def test_a_local_hit_asks_nothing_and_imports_nothing(hosts: Hosts, proxy: Fault
     done = run_python(code, **hosts.variables("a"))
     assert done.stdout == "hit []\n", done.stderr
     assert proxy.count() == 0
+
+
+def test_processes_of_a_host_ask_once(hosts: Hosts, proxy: FaultProxy, start_python: StartPython) -> None:
+    """The remote is asked under the build lock, and the others find what the first has fetched."""
+    hosts.publish(b"engine" * 50_000)
+    proxy.requests.clear()
+    proxy.fault, proxy.delay_s = "delay", 0.4
+    code = """
+    import trtcache
+    entry = trtcache.Cache().get_or_build({"n": 0}, lambda: b"never", kind="test")
+    print(entry.outcome, entry.origin)
+    """
+    processes = [start_python(code, **hosts.variables("a")) for _ in range(4)]
+    outputs = sorted(process.communicate(timeout=60)[0] for process in processes)
+    assert outputs == ["hit \n"] * 3 + ["hit remote\n"]
+    assert proxy.count() == 1
+
+
+def test_without_obstore_everything_is_built(hosts: Hosts, run_python: RunPython) -> None:
+    """One warning says what to install; uploads wait in the outbox."""
+    code = """
+    import sys
+    sys.modules["obstore"] = None
+    import trtcache
+    cache = trtcache.Cache()
+    print([cache.get_or_build({"n": n}, lambda: b"", kind="test").outcome for n in range(2)], trtcache.flush(5))
+    """
+    done = run_python(code, **hosts.variables("a") | {"TRTCACHE_REMOTE": f"{hosts.url}&mode=write"})
+    assert done.stdout == "['built', 'built'] 0\n", done.stderr
+    assert done.stderr.count("pip install 'trtcache[remote]'") == 1
 
 
 def test_opening_a_cache_asks_nothing(hosts: Hosts, proxy: FaultProxy) -> None:
