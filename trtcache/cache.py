@@ -341,7 +341,7 @@ class Cache:
             return fetched
         if not fetched or store is None:
             return missed
-        self._tend(store, key.digest)
+        self._tend(store, key.digest, index=False)  # a listing adds the row; a hit imports no SQLAlchemy
         found = store.get(key)
         return replace(found, origin=REMOTE) if isinstance(found, Entry) else found
 
@@ -419,13 +419,15 @@ class Cache:
         self._rejected.pop(entry.key.digest, None)
         return replace(stored, reason=entry.reason)
 
-    def _tend(self, store: DiskStore, digest: str) -> None:
+    def _tend(self, store: DiskStore, digest: str, *, index: bool = True) -> None:
         """Add the index row of a new entry and prune the store to its limits. Failures are logged."""
-        from trtcache.store.catalog import add  # a hit imports no SQLAlchemy
         from trtcache.store.gc import prune_after_put
 
         try:
-            add(store, digest)
+            if index:
+                from trtcache.store.catalog import add  # a hit imports no SQLAlchemy
+
+                add(store, digest)
             store.sweep()
             prune_after_put(store, self.config.max_size_bytes, self.config.max_entries, keep=[digest])
         except (OSError, StoreError) as error:

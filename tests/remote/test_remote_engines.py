@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from tests.remote.conftest import BUCKET, fetch
 from trtcache.config.remotes import RemoteSettings, RemoteUrl
 from trtcache.errors import RemoteError
 from trtcache.remote import uploads
-from trtcache.remote.bucket import Bucket
+from trtcache.remote.bucket import PART_BYTES, Bucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,6 +78,16 @@ def test_a_folder_of_a_web_server(hosts: Hosts, folder: tuple[type[Folder], str]
     fetch(hosts.writer("c", TRTCACHE_REMOTE=f"{url}?mode=write", TRTCACHE_RECACHE="1"), b"other")
     assert uploads.flush(5) == 0
     assert served.asked[4:] == ["HEAD"]
+
+
+def test_a_large_entry_goes_to_a_web_server_in_one_piece(hosts: Hosts, folder: tuple[type[Folder], str]) -> None:
+    """It has no uploads in parts."""
+    served, url = folder
+    content = os.urandom(PART_BYTES + 1)
+    fetch(hosts.writer(TRTCACHE_REMOTE=f"{url}?mode=write"), content)
+    assert uploads.flush(20) == 0
+    assert served.asked == ["GET", "HEAD", "PUT"]
+    assert bytes(fetch(hosts.host("b", TRTCACHE_REMOTE=url)).read()) == content
 
 
 def test_a_profile_is_read_by_boto3(hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moto: int) -> None:

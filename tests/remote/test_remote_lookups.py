@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,10 @@ import pytest
 from tests.remote.conftest import fetch, left_behind
 from trtcache.errors import BuildForbiddenError
 from trtcache.remote import uploads
+from trtcache.store.catalog import load_records
 
 if TYPE_CHECKING:
-    from tests.conftest import RunPython
+    from tests.conftest import RunPython, StartPython
     from tests.remote.conftest import Hosts
     from tests.remote.fault_proxy import FaultProxy
 
@@ -68,6 +70,60 @@ def test_a_local_hit_asks_nothing_and_imports_nothing(hosts: Hosts, proxy: Fault
     done = run_python(code, **hosts.variables("a"))
     assert done.stdout == "hit []\n", done.stderr
     assert proxy.count() == 0
+
+
+def test_processes_of_a_host_ask_once(hosts: Hosts, proxy: FaultProxy, start_python: StartPython) -> None:
+    """The remote is asked under the build lock, and the others find what the first has fetched."""
+    hosts.publish(b"engine" * 50_000)
+    proxy.requests.clear()
+    proxy.fault, proxy.delay_s = "delay", 0.4
+    code = """
+    import trtcache
+    entry = trtcache.Cache().get_or_build({"n": 0}, lambda: b"never", kind="test")
+    print(entry.outcome, entry.origin)
+    """
+    processes = [start_python(code, **hosts.variables("a")) for _ in range(4)]
+    outputs = sorted(process.communicate(timeout=60)[0] for process in processes)
+    assert outputs == ["hit \n"] * 3 + ["hit remote\n"]
+    assert proxy.count() == 1
+
+
+def test_without_obstore_everything_is_built(hosts: Hosts, run_python: RunPython) -> None:
+    """One warning says what to install; uploads wait in the outbox."""
+    code = """
+    import sys
+    sys.modules["obstore"] = None
+    import trtcache
+    cache = trtcache.Cache()
+    print([cache.get_or_build({"n": n}, lambda: b"", kind="test").outcome for n in range(2)], trtcache.flush(5))
+    """
+    done = run_python(code, **hosts.variables("a") | {"TRTCACHE_REMOTE": f"{hosts.url}&mode=write"})
+    assert done.stdout == "['built', 'built'] 0\n", done.stderr
+    assert done.stderr.count("pip install 'trtcache[remote]'") == 1
+
+
+def test_a_hit_imports_no_sqlalchemy_and_is_listed(hosts: Hosts, run_python: RunPython) -> None:
+    """A listing adds the row to the index."""
+    entry = hosts.publish()
+    code = """
+    import sys, trtcache
+    print(trtcache.Cache().get_or_build({"n": 0}, lambda: b"", kind="test").origin, "sqlalchemy" in sys.modules)
+    """
+    done = run_python(code, **hosts.variables("a"))
+    assert done.stdout == "remote False\n", done.stderr
+    store = hosts.host("a").store
+    assert store is not None
+    assert [record.digest for record in load_records(store)] == [entry.key.digest]
+
+
+def test_what_is_fetched_stays_within_the_limits(hosts: Hosts) -> None:
+    """As after a put: the oldest entries are pruned."""
+    for n in range(6):
+        hosts.publish(os.urandom(50_000), n)
+    cache = hosts.host("a", TRTCACHE_MAX_ENTRIES="3")
+    for n in range(6):
+        assert fetch(cache, n=n).origin == "remote"
+    assert len(list((hosts.folder / "a").rglob("*.trtc"))) <= 3
 
 
 def test_opening_a_cache_asks_nothing(hosts: Hosts, proxy: FaultProxy) -> None:

@@ -122,7 +122,7 @@ class Bucket:
             return False  # a conditional create of a large object would be refused after all of it was sent
         try:
             with _translate_errors(self.url):
-                if size_bytes > PART_BYTES:
+                if size_bytes > PART_BYTES and self._creates:  # a web folder takes no parts: all of it is in memory
                     self._api.put(self._store, path, data, chunk_size=PART_BYTES, max_concurrency=4)
                 else:
                     mode: Literal["create", "overwrite"] = "overwrite" if replace or not self._creates else "create"
