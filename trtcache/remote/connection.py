@@ -40,6 +40,7 @@ REMEDIES: Final = {
 
 _AT_ONCE = ("unreachable", "timeout")
 _MARGIN_S = 0.3
+_SLICE_S = 0.1
 _WAITING_CHUNKS = 8
 
 
@@ -121,7 +122,7 @@ class Download:
             RemoteError: the request failed, or took longer than ``timeout_s``.
         """
         try:
-            found = self._received.get(timeout=timeout_s + _MARGIN_S)
+            found = self._wait(time.monotonic() + timeout_s + _MARGIN_S)
         except queue.Empty:
             raise self._error("timeout", f"no answer within {timeout_s:.1f} s") from None
         if isinstance(found, FileNotFoundError):
@@ -148,9 +149,8 @@ class Download:
             RemoteError: the answer was cut, or it is clear that the rest takes longer than its limit.
         """
         while True:
-            left_s = self._deadline_s - time.monotonic()
             try:
-                found = self._received.get(timeout=max(left_s, 0.001))
+                found = self._wait(self._deadline_s)
             except queue.Empty:
                 # While the header is awaited, no size is set: then the server itself is slow.
                 reason = "slow" if self._rest_bytes else "timeout"
@@ -163,6 +163,21 @@ class Download:
             self._count += len(found)
             self._check_throughput()
             yield found
+
+    def _wait(self, deadline_s: float) -> int | bytes | BaseException | None:
+        """Return the next item that the thread has received.
+
+        Raises:
+            queue.Empty: there is none at the deadline.
+        """
+        while True:
+            left_s = deadline_s - time.monotonic()
+            try:
+                # In slices: a signal that arrives just before the wait begins is noticed only after it.
+                return self._received.get(timeout=min(max(left_s, 0.001), _SLICE_S))
+            except queue.Empty:
+                if left_s <= _SLICE_S:
+                    raise
 
     def _check_throughput(self) -> None:
         elapsed_s = self.took_s
