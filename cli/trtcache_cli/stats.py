@@ -103,18 +103,19 @@ def _remotes(counts: Counters) -> dict[str, RemoteStats]:
     """Sum up the events of each remote; their reason starts with its URL."""
     found: dict[str, RemoteStats] = {}
     for (_, event, text, _), total in sorted(counts.items()):
+        if event not in {"remote_hit", "remote_miss", "upload", "upload_failed"}:
+            continue
         url, _, reason = text.partition(" ")
+        one = found.setdefault(url, RemoteStats())
         if event == "remote_hit":
-            one = found.setdefault(url, RemoteStats())
             one.hits, one.hit_s = one.hits + total.count, one.hit_s + total.sum_s
         elif event == "remote_miss":
-            one = found.setdefault(url, RemoteStats())
             one.misses[reason or UNNAMED] += total.count
             one.miss_s += total.sum_s
         elif event == "upload":
-            found.setdefault(url, RemoteStats()).uploads += total.count
-        elif event == "upload_failed":
-            found.setdefault(url, RemoteStats()).failed_uploads[reason or UNNAMED] += total.count
+            one.uploads += total.count
+        else:
+            one.failed_uploads[reason or UNNAMED] += total.count
     return found
 
 

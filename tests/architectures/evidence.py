@@ -1,7 +1,8 @@
 """Write ``docs/evidence/models.md``: ``python -m tests.architectures.evidence``, or ``make models``.
 
-Each architecture is compiled in one process and asked for in another. Results are kept as they come: the same command
-goes on where an earlier one ended. After a change of trtcache or torch everything runs again, unless ``--keep``.
+Each architecture is compiled in one process and loaded from the cache in another. Each result is saved at once: the
+same command goes on where an earlier one ended. After a change of trtcache or torch everything
+runs again, unless ``--keep``.
 """
 
 from __future__ import annotations

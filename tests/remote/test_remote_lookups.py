@@ -171,7 +171,7 @@ def test_without_a_trusted_key_nothing_is_asked(
 
 
 def test_remotes_are_asked_in_their_order(hosts: Hosts, proxy: FaultProxy) -> None:
-    """The first is not asked for what it does not have again, and nothing that came from one is uploaded to another."""
+    """A miss of the first remote is remembered, and an entry from one remote is not uploaded to another."""
     hosts.publish(b"content")
     other = hosts.url.replace("?", "-pr?")
     found = fetch(hosts.host("a", TRTCACHE_REMOTE=f"{other}&mode=write {hosts.url}"))

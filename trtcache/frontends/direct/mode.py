@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ON, VERIFY = "on", "verify"
+VERIFY = "verify"
 Examples = tuple[tuple[Any, ...], "Mapping[str, Any] | None", Any]
 
 
