@@ -126,9 +126,9 @@ def keep_reason(cache: Cache, name: str, reason: str) -> None:
     """Store the outcome of direct mode for ``trtcache why --direct``, unless it is stored already."""
     if cache.store is None or not cache.store.takes:
         return
-    data = reason.encode("utf-8", "backslashreplace")  # names may have lone surrogates
+    data = reason.encode()
     try:
-        if reason_of(cache.layers, name) != data.decode():
+        if reason_of(cache.layers, name) != reason:
             cache.keep(reason_key(name), {REASON: data}, build_s=0.0, name=name)
     except Exception:  # only a diagnostic
         log.debug("storing the outcome of direct mode failed", exc_info=True)

@@ -285,7 +285,8 @@ class Attempt:
             log.debug("%s gets no manifest", self._name, exc_info=True)
             self.outcome = f"off: {error}"
         self._seen, self._attributes = None, []
-        self.outcome = self.outcome or "miss: nothing is known of it"
+        outcome = self.outcome or "miss: nothing is known of it"
+        self.outcome = outcome.encode(errors="backslashreplace").decode()  # names may have lone surrogates
         log.info("%s: direct mode: %s", self._name, self.outcome)
         from trtcache.frontends.direct.explain import keep_reason
 
