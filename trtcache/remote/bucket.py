@@ -97,11 +97,20 @@ class Bucket:
             FileNotFoundError: there is none.
             RemoteError: the request failed; reading the bytes raises the same.
         """
+        found, chunks = self.open(name)
+        return found.size_bytes, chunks
+
+    def open(self, name: str) -> tuple[RemoteObject, Iterator[bytes]]:
+        """Return an object as ``get`` does, with its time.
+
+        Raises:
+            FileNotFoundError: there is none.
+            RemoteError: the request failed; reading the bytes raises the same.
+        """
         with _translate_errors(self.url):
             found = self._api.get(self._store, self._path(name))
-            size_bytes = int(found.meta["size"])
             chunks = iter(found.stream(min_chunk_size=1))
-        return size_bytes, self._read(chunks)
+            return self._object(found.meta), self._read(chunks)
 
     def _read(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         while True:

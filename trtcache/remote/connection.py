@@ -12,7 +12,7 @@ import os
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trtcache.config.paths import cache_folder
 from trtcache.digests import hash_bytes
@@ -21,10 +21,13 @@ from trtcache.remote import bucket
 from trtcache.remote.breaker import Breaker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from trtcache.config.remotes import RemoteSettings, RemoteUrl
     from trtcache.remote.bucket import Bucket
+
+T = TypeVar("T")
 
 _logger = logging.getLogger("trtcache.remote")
 
@@ -49,10 +52,25 @@ class Connection:
 
     def __init__(self, url: RemoteUrl, settings: RemoteSettings) -> None:
         self.url, self.settings = url, settings
-        identity = hash_bytes(f"{url.text} {url.endpoint} {url.account}".encode()).hex()[:16]
-        self.breaker = Breaker(cache_folder("trtcache-remotes") / f"remote-{identity}.json")
+        self._identity = hash_bytes(f"{url.text} {url.endpoint} {url.account}".encode()).hex()[:16]
+        self.breaker = Breaker(self.note("remote"))
         self.off = ""
         self._bucket: Bucket | None = None
+
+    def note(self, kind: str) -> Path:
+        """Return the file in the user's cache folder that keeps what is known of this remote."""
+        return cache_folder("trtcache-remotes") / f"{kind}-{self._identity}.json"
+
+    @property
+    def bucket(self) -> Bucket:
+        """The remote's objects, with the time-outs of look-ups.
+
+        Raises:
+            RemoteError: obstore is not installed, or refuses the configuration.
+        """
+        if self._bucket is None:
+            self._bucket = bucket.Bucket(self.url, self.settings)
+        return self._bucket
 
     def refusal(self) -> str:
         """Return why the remote is not asked now, or an empty text. Costs no request."""
@@ -92,9 +110,34 @@ class Connection:
         Raises:
             RemoteError: obstore is not installed, or refuses the configuration.
         """
-        if self._bucket is None:
-            self._bucket = bucket.Bucket(self.url, self.settings)
-        return Download(self._bucket, name)
+        return Download(self.bucket, name)
+
+    def call(self, function: Callable[[Bucket], T], *, limit_s: float | None = None) -> T:
+        """Return the result of small requests, made in a thread; a signal interrupts the wait for it.
+
+        Raises:
+            RemoteError: a request failed, or they took longer than the time-out; or the remote is not asked now.
+            Exception: any other exception of ``function``.
+        """
+        if reason := self.refusal():
+            raise RemoteError(self.url.text, reason, "it is not asked now")
+        limit_s = self.settings.timeout_s + _MARGIN_S if limit_s is None else limit_s
+        received: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(1)
+
+        def run() -> None:
+            try:
+                received.put((function(self.bucket), None))
+            except BaseException as error:  # noqa: BLE001  # raised by the caller
+                received.put((None, error))
+
+        threading.Thread(target=run, name="trtcache-remote", daemon=True).start()
+        try:
+            result, error = _take(received, time.monotonic() + limit_s)
+        except queue.Empty:
+            error = RemoteError(self.url.text, "timeout", f"no answer within {limit_s:.1f} s")
+        if error is not None:
+            raise error
+        return result  # type: ignore[no-any-return]  # what the function returned
 
 
 @functools.cache
@@ -122,7 +165,7 @@ class Download:
             RemoteError: the request failed, or took longer than ``timeout_s``.
         """
         try:
-            found = self._wait(time.monotonic() + timeout_s + _MARGIN_S)
+            found = _take(self._received, time.monotonic() + timeout_s + _MARGIN_S)
         except queue.Empty:
             raise self._error("timeout", f"no answer within {timeout_s:.1f} s") from None
         if isinstance(found, FileNotFoundError):
@@ -150,7 +193,7 @@ class Download:
         """
         while True:
             try:
-                found = self._wait(self._deadline_s)
+                found = _take(self._received, self._deadline_s)
             except queue.Empty:
                 # While the header is awaited, no size is set: then the server itself is slow.
                 reason = "slow" if self._rest_bytes else "timeout"
@@ -163,21 +206,6 @@ class Download:
             self._count += len(found)
             self._check_throughput()
             yield found
-
-    def _wait(self, deadline_s: float) -> int | bytes | BaseException | None:
-        """Return the next item that the thread has received.
-
-        Raises:
-            queue.Empty: there is none at the deadline.
-        """
-        while True:
-            left_s = deadline_s - time.monotonic()
-            try:
-                # In slices: a signal that arrives just before the wait begins is noticed only after it.
-                return self._received.get(timeout=min(max(left_s, 0.001), _SLICE_S))
-            except queue.Empty:
-                if left_s <= _SLICE_S:
-                    raise
 
     def _check_throughput(self) -> None:
         elapsed_s = self.took_s
@@ -215,3 +243,19 @@ class Download:
 
     def _error(self, reason: str, why: str) -> RemoteError:
         return RemoteError(self._source.url.text, reason, why)
+
+
+def _take(received: queue.Queue[T], deadline_s: float) -> T:
+    """Return the next item that a thread has received.
+
+    Raises:
+        queue.Empty: there is none at the deadline.
+    """
+    while True:
+        left_s = deadline_s - time.monotonic()
+        try:
+            # In slices: a signal that arrives just before the wait begins is noticed only after it.
+            return received.get(timeout=min(max(left_s, 0.001), _SLICE_S))
+        except queue.Empty:
+            if left_s <= _SLICE_S:
+                raise
