@@ -42,7 +42,11 @@ from trtcache.remote import claims
 claims.ALIVE_S, claims.HEARTBEAT_S, claims.LONGEST_POLL_S = 4.0, 1.0, 1.0
 folder, build_s = Path(os.environ["SHARED"]), float(os.environ["BUILD_S"])
 
+waited_s = 0.0
+
 def build():
+    global waited_s
+    waited_s = time.monotonic() - began_s
     with open(folder / "builds", "a") as file:
         file.write(f"{os.getpid()}\\n")
     time.sleep(build_s)
@@ -54,7 +58,7 @@ while not (folder / "go").exists():
     time.sleep(0.01)
 began_s = time.monotonic()
 entry = cache.get_or_build({"n": 0}, build, kind="test")
-print(entry.outcome, bytes(entry.read()).decode(), round(time.monotonic() - began_s, 2))
+print(entry.outcome, bytes(entry.read()).decode(), round(waited_s or time.monotonic() - began_s, 2))
 """
 
 
@@ -88,13 +92,14 @@ class Farm:
         path = self._folder / "builds"
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
-    def outcomes(self) -> list[list[str]]:
-        """Wait for all that live, and return what they printed."""
+    def outcomes(self, *, warns: bool = False) -> list[list[str]]:
+        """Wait for all that live, and return outcome, content and seconds up to the hit or the build of each."""
         outputs = []
         for process in self.processes:
             out, err = process.communicate(timeout=120)
             if process.returncode >= 0:
-                assert (process.returncode, err) == (0, ""), err
+                assert process.returncode == 0, err
+                assert warns or not err, err
                 outputs.append(out.split())
         return outputs
 
@@ -199,9 +204,10 @@ class Careless(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Delete the objects of a list."""
-        for name in re.findall(r"<Key>(.*?)</Key>", self.rfile.read(int(self.headers["Content-Length"])).decode()):
-            self.objects.pop(f"/{BUCKET}/{name}", None)
-        self._answer(200, b"<DeleteResult></DeleteResult>")
+        found = re.search(rb"<Key>(.*?)</Key>", self.rfile.read(int(self.headers["Content-Length"])))
+        assert found is not None
+        self.objects.pop(f"/{BUCKET}/{found[1].decode()}", None)
+        self._answer(200, b"<DeleteResult><Deleted>%b</Deleted></DeleteResult>" % found[0])
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""
@@ -226,6 +232,7 @@ def careless() -> Iterator[tuple[type[Careless], int]]:
         thread.join()
 
 
+@pytest.mark.torture
 def test_nobody_waits_where_conditions_are_ignored(
     careless: tuple[type[Careless], int],
     make_hosts: Callable[..., Hosts],
@@ -236,14 +243,12 @@ def test_nobody_waits_where_conditions_are_ignored(
     served, port = careless
     hosts = make_hosts(port)
     farm = Farm(hosts, start_python, tmp_path / "farm", f"{hosts.url}&mode=write&claims=1")
-    farm.start(HOSTS, build_s=1.0)
-    took = []
-    for process in farm.processes:
-        out, err = process.communicate(timeout=120)
-        assert err.count("ignores conditions") == 1, err
-        took.append(float(out.split()[2]))
-    report(f"conditions ignored: {len(farm.builders)} builds of 1.0 s, {max(took)} s in all")
-    assert len(farm.builders) == HOSTS
+    count = HOSTS if os.environ.get("TRTCACHE_TORTURE") == "1" else 4
+    farm.start(count, build_s=1.0)
+    waited = [float(outcome[2]) for outcome in farm.outcomes(warns=True)]
+    report(f"conditions ignored: {len(farm.builders)} builds, the last began after {max(waited)} s")
+    assert len(farm.builders) == count
+    assert max(waited) < 8
     assert not [path for path in served.objects if "/claims/" in path]
 
 
@@ -277,7 +282,7 @@ def test_a_damaged_note_is_probed_again(hosts: Hosts) -> None:
 def test_without_claims_there_are_no_requests_for_them(hosts: Hosts, proxy: FaultProxy) -> None:
     """They are off by default."""
     hosts.publish()
-    assert not [path for _, path in proxy.requests if "claims" in path]
+    assert not [path for _, path in proxy.requests if "/claims/" in path]
 
 
 def test_what_a_claimed_build_asks(hosts: Hosts, proxy: FaultProxy) -> None:
@@ -288,7 +293,7 @@ def test_what_a_claimed_build_asks(hosts: Hosts, proxy: FaultProxy) -> None:
     proxy.requests.clear()
     fetch(cache, n=1)
     assert uploads.flush(10) == 0
-    asked = [(method, "claims" in path) for method, path in proxy.requests]
+    asked = [(method, "/claims/" in path or method == "POST") for method, path in proxy.requests]
     report(f"a claimed build: {asked}")
     assert asked[:4] == [("GET", False), ("PUT", True), ("GET", False), ("PUT", False)]
     assert len(asked) == 5
@@ -359,30 +364,26 @@ def test_a_failed_build_releases_its_claim(hosts: Hosts) -> None:
 
 
 @pytest.mark.parametrize("fault", ["503", "hang", "reset", "cut", "foreign"])
-def test_a_remote_that_fails_costs_no_build(hosts: Hosts, proxy: FaultProxy, fault: str) -> None:
-    """Not at the claim, not while waiting, and not at the release."""
+def test_a_remote_that_fails_costs_no_build(hosts: Hosts, proxy: FaultProxy, farm: Farm, fault: str) -> None:
+    """Neither while a host waits, nor while it builds and uploads."""
+    farm.start(1, build_s=1.0, TRTCACHE_REMOTE_FLUSH="0.5")
+    while not farm.builders:
+        time.sleep(0.01)
+    proxy.fault = fault
+    began_s = time.monotonic()
+    ((outcome, *_),) = farm.outcomes(warns=True)
+    built_s = time.monotonic() - began_s
+    proxy.fault = ""
     cache = claimer(hosts, TRTCACHE_REMOTE_TIMEOUT="0.5")
-    fetch(cache, n=0)
-    assert uploads.flush(10) == 0
     hold_claim(hosts, cache.key({"n": 1}, kind="test").digest)
     threading.Timer(0.5, setattr, (proxy, "fault", fault)).start()
     began_s = time.monotonic()
-    assert fetch(cache, n=1).outcome == "built"  # fails while it waits
-    first_s = time.monotonic() - began_s
-
-    def build() -> bytes:
-        proxy.fault = fault
-        return b"engine"
-
-    proxy.fault = ""
-    cache = claimer(hosts, TRTCACHE_REMOTE_TIMEOUT="0.5")
-    for path in (hosts.folder.parent / "user").rglob("remote-*.json"):
-        path.unlink()
-    began_s = time.monotonic()
-    assert cache.get_or_build({"n": 2}, build, kind="test").outcome == "built"
-    report(f"{fault}: {first_s:.2f} s, {time.monotonic() - began_s:.2f} s")
-    assert first_s < 20
-    assert time.monotonic() - began_s < 5
+    entry = fetch(cache, n=1)
+    waited_s = time.monotonic() - began_s
+    report(f"{fault}: a build of 1 s ended after {built_s:.2f} s, and one that waited after {waited_s:.2f} s")
+    assert (outcome, entry.outcome) == ("built", "built")
+    assert built_s < 10
+    assert waited_s < 10
 
 
 def test_a_server_that_refuses_claims_still_gives_entries(

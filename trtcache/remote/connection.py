@@ -147,7 +147,10 @@ def connect(url: RemoteUrl, settings: RemoteSettings) -> Connection:
 
 
 class Download:
-    """A running download. Leave it with ``abandon``: the thread then ends with the next bytes, or by its time-outs."""
+    """A running download. Leave it with ``abandon``: the thread then ends with the next bytes, or by its time-outs.
+
+    ``modified_ns`` is the time of the object, as soon as its size is known.
+    """
 
     def __init__(self, source: Bucket, name: str) -> None:
         self._source, self._name = source, name
@@ -155,6 +158,7 @@ class Download:
         self._abandoned = threading.Event()
         self._deadline_s = 0.0
         self._rest_bytes = self._count = 0
+        self.modified_ns = 0
         self._began_s = time.monotonic()
         threading.Thread(target=self._run, name="trtcache-remote", daemon=True).start()
 
@@ -221,8 +225,9 @@ class Download:
 
     def _run(self) -> None:
         try:
-            size_bytes, chunks = self._source.get(self._name)
-            going = self._put(size_bytes)
+            found, chunks = self._source.open(self._name)
+            self.modified_ns = found.modified_ns
+            going = self._put(found.size_bytes)
             while going and (chunk := next(chunks, None)) is not None:
                 going = self._put(chunk)
             if going:

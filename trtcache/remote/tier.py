@@ -57,7 +57,12 @@ def object_name(digest: str) -> str:
 
 
 class RemoteTier:
-    """One remote of one cache. It remembers for a minute what the remote does not have, in memory only."""
+    """One remote of one cache. It remembers for a minute what the remote does not have, in memory only.
+
+    Attributes:
+        rejected: keys of objects that were read and do not count.
+        aged: keys of hits for which half of the remote's lifetime is over.
+    """
 
     def __init__(
         self,
@@ -73,6 +78,7 @@ class RemoteTier:
         self._admission: Admission | None = None
         self._absent: dict[str, float] = {}
         self.rejected: set[str] = set()
+        self.aged: set[str] = set()
 
     @property
     def stores(self) -> bool:
@@ -119,6 +125,10 @@ class RemoteTier:
     def forget(self, digest: str) -> None:
         """Ask for an entry again, although it was missing."""
         self._absent.pop(digest, None)
+
+    def renewal_ns(self) -> int:
+        """Return the time from before which objects that are used are uploaded again; 0 if none are."""
+        return self._clock_ns() - int(self.url.lifetime_s / 2 * 1e9) if self.url.lifetime_s else 0
 
     def _refusal(self) -> str:
         if not self.connection.off:
@@ -172,6 +182,8 @@ class RemoteTier:
                 contents = file.load(Path(tempfile.gettempdir()), admit)
                 found = entry_of(file.header, contents, path=None, outcome="hit")
             self.connection.note_success()  # a hit is worth its time, however slow the answer was
+            if 0 < download.modified_ns < self.renewal_ns():
+                self.aged.add(key.digest)
             return found
         finally:
             download.abandon()
@@ -196,6 +208,10 @@ class RemoteTiers:
             found = tier.fetch(key, upper)
             if not isinstance(found, Miss):
                 self._has_engine = True
+                if found is None and upper is not None and tier is self._target and key.digest in tier.aged:
+                    from trtcache.remote.uploads import uploader_of
+
+                    uploader_of(upper, tier).offer(key.digest, renew=True)
                 return True if found is None else replace(found, origin=REMOTE)
         return False
 

@@ -65,6 +65,7 @@ class Uploader:
         self._changed = threading.Condition()
         self._waiting: list[str] = []
         self._replace: set[str] = set()
+        self._renew: set[str] = set()
         self._claims: dict[str, Claim] = {}
         self._thread: threading.Thread | None = None
         self._bucket: Bucket | None = None
@@ -80,10 +81,10 @@ class Uploader:
             _logger.warning("nothing is uploaded to %s: %s; see 'trtcache trust'", self._tier.url.text, objection)
         return objection
 
-    def offer(self, digest: str, *, replace_: bool = False, claim: Claim | None = None) -> None:
+    def offer(self, digest: str, *, replace_: bool = False, renew: bool = False, claim: Claim | None = None) -> None:
         """Put an entry into the outbox, and send it in the background; release its ``claim`` after that.
 
-        ``replace_`` overwrites an unusable object.
+        ``replace_`` overwrites an unusable object, and ``renew`` one of which half of the lifetime is over.
         """
         if self.objection:
             return
@@ -105,6 +106,8 @@ class Uploader:
             self._waiting.append(digest)
             if replace_:
                 self._replace.add(digest)
+            if renew:
+                self._renew.add(digest)
             if claim is not None:
                 self._claims[digest], claim.goes_with_upload = claim, True
             self._changed.notify_all()
@@ -190,6 +193,13 @@ class Uploader:
             if self._bucket is None:
                 self._bucket = Bucket(self._tier.url, self._tier.settings, patient=True)
             name, replace_ = object_name(digest), digest in self._replace
+            if digest in self._renew:
+                # It is in use, so the bucket's rules must not delete it. S3 refuses to copy an object onto itself.
+                self._renew.discard(digest)
+                found = self._bucket.head(name)
+                if found is not None and found.modified_ns >= self._tier.renewal_ns():
+                    return "there"  # another writer was faster
+                replace_ = True
             sent = self._bucket.put(name, file.chunks(), file.stat.st_size, replace=replace_)
         finally:
             file.close()
