@@ -11,6 +11,7 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from mmap import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from trtcache.config.remotes import RemoteSettings, RemoteUrl
 
 PART_BYTES: Final = 8 << 20
-"""Larger objects are uploaded in parts of this size, each with time-outs of its own."""
+"""Larger objects are uploaded in parts of this size, each with time-outs of its own; see ``get_part`` too."""
 
 _PATIENT_S = 30.0
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -111,6 +112,25 @@ class Bucket:
             found = self._api.get(self._store, self._path(name))
             chunks = iter(found.stream(min_chunk_size=1))
             return self._object(found.meta), self._read(chunks)
+
+    def get_part(self, name: str, start: int, end: int) -> mmap:
+        """Return the bytes of an object from ``start`` up to ``end``.
+
+        Raises:
+            FileNotFoundError: there is none.
+            RemoteError: the request failed, or the server answers with the whole object.
+        """
+        # A mapping goes back to the system when it is closed. Freed memory of many threads does not: downloading 250 MiB in
+        # such parts took 70 to 100 MiB of memory with bytearrays, and 21 with mappings.
+        part, count = mmap(-1, end - start), 0
+        with _translate_errors(self.url):
+            found = self._api.get(self._store, self._path(name), options={"range": (start, end)})
+            for chunk in found.stream(min_chunk_size=1):
+                part[count : count + len(chunk)] = chunk
+                count += len(chunk)
+        if count != end - start:
+            raise RemoteError(self.url.text, "cut", f"{count} of {end - start} bytes from {start}")
+        return part
 
     def _read(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         while True:
