@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.effort import tries
 from tests.remote.conftest import BUCKET, fetch, report
+from trtcache.config.environment import Config
 from trtcache.config.remotes import RemoteSettings, RemoteUrl
 from trtcache.errors import BusyError, SettingsError
 from trtcache.remote import claims, uploads
 from trtcache.remote.bucket import Bucket
 from trtcache.remote.claims import Claims
 from trtcache.remote.connection import Connection
+from trtcache_cli.remote_probe import examine_remotes
 
 if TYPE_CHECKING:
     import subprocess
@@ -243,7 +246,7 @@ def test_nobody_waits_where_conditions_are_ignored(
     served, port = careless
     hosts = make_hosts(port)
     farm = Farm(hosts, start_python, tmp_path / "farm", f"{hosts.url}&mode=write&claims=1")
-    count = HOSTS if os.environ.get("TRTCACHE_TORTURE") == "1" else 4
+    count = tries(4, HOSTS)
     farm.start(count, build_s=1.0)
     waited = [float(outcome[2]) for outcome in farm.outcomes(warns=True)]
     report(f"conditions ignored: {len(farm.builders)} builds, the last began after {max(waited)} s")
@@ -405,6 +408,21 @@ def test_a_server_that_refuses_claims_still_gives_entries(
     assert [fetch(cache, n=n).outcome for n in range(2)] == ["built", "built"]
     assert fetch(cache, n=5).origin == "remote"
     assert sum("builds are not claimed" in record.message for record in caplog.records) == 1
+
+
+def test_doctor_says_whether_claims_work(careless: tuple[type[Careless], int], hosts: Hosts) -> None:
+    """By trying it, whatever was found before."""
+    served, port = careless
+    other = hosts.url.replace(hosts.url.rpartition(":")[2], str(port))
+    found = []
+    for url in (hosts.url, other):
+        environ = {**hosts.environ, "TRTCACHE_REMOTE": f"{url}&mode=write&claims=1"}
+        *_, check = examine_remotes(Config.from_environ(environ))
+        found.append((check.name, check.status, check.found))
+    assert [status for _, status, _ in found] == ["ok", "bad"]
+    assert found[1][2] == "the server accepts a second create of one name"
+    assert served.asked.count("PUT") == 2
+    assert objects(hosts, "claims") == []
 
 
 def test_claims_need_a_remote_that_is_written_to(hosts: Hosts) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.effort import tries
 from tests.remote.conftest import BUCKET, fetch, left_behind, report
 from trtcache.remote import connection
 from trtcache.remote.tier import object_name
@@ -225,7 +226,7 @@ print(entry.origin, most[0] - before, time.monotonic() - began)
 @pytest.mark.torture
 def test_a_large_entry_takes_little_memory(hosts: Hosts, disk: Disk, run_python: RunPython) -> None:
     """Not more than 64 MiB, whatever its size."""
-    megabytes = 3000 if os.environ.get("TRTCACHE_TORTURE") == "1" else 250
+    megabytes = tries(250, 3000)
     disk.add(hosts, builder(hosts), os.urandom(megabytes << 20), build_s=600.0)
     done = run_python(FETCH, **hosts.variables("a"))
     assert done.stdout.startswith("asking\nremote "), done.stderr

@@ -120,8 +120,8 @@ class Bucket:
             FileNotFoundError: there is none.
             RemoteError: the request failed, or the server answers with the whole object.
         """
-        # A mapping goes back to the system when it is closed. Freed memory of many threads does not: downloading 250 MiB in
-        # such parts took 70 to 100 MiB of memory with bytearrays, and 21 with mappings.
+        # A mapping goes back to the system when it is closed, what many threads free does not: a download of 250 MiB
+        # took 70 to 100 MiB of memory with bytearrays, and 21 with mappings.
         part, count = mmap(-1, end - start), 0
         with _translate_errors(self.url):
             found = self._api.get(self._store, self._path(name), options={"range": (start, end)})
