@@ -20,6 +20,7 @@ from trtcache.config.environment import Config
 from trtcache.config.remotes import RemoteSettings, RemoteUrl
 from trtcache.errors import BusyError, SettingsError
 from trtcache.remote import claims, uploads
+from trtcache.remote.breaker import FIRST_S
 from trtcache.remote.bucket import Bucket
 from trtcache.remote.claims import Claims
 from trtcache.remote.connection import Connection
@@ -387,6 +388,8 @@ def test_a_remote_that_fails_costs_no_build(hosts: Hosts, proxy: FaultProxy, far
     assert (outcome, entry.outcome) == ("built", "built")
     assert built_s < 10
     assert waited_s < 10
+    breaker = Connection(RemoteUrl.parse(hosts.url), RemoteSettings()).breaker
+    assert breaker.read().wait_s in (0, FIRST_S)  # what was not asked is no failure
 
 
 def test_a_server_that_refuses_claims_still_gives_entries(

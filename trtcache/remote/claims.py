@@ -66,7 +66,8 @@ class Claim:
         if not self.goes_with_upload:
             self._released.set()
             with suppress(RemoteError):
-                self._connection.call(lambda _: self.release(), limit_s=_RELEASE_S)
+                if not self._connection.refusal():
+                    self._connection.call(lambda _: self.release(), limit_s=_RELEASE_S)
 
     def release(self) -> None:
         """Delete the claim, and those of dead builders before it. Blocks for as long as the time-outs allow."""
@@ -151,6 +152,8 @@ class Claims:
         return found
 
     def _ask(self, function: Callable[[Bucket], T]) -> T:
+        if reason := self._connection.refusal():
+            raise RemoteError(self._connection.url.text, reason, "it is not asked now")
         try:
             result = self._connection.call(function)
         except RemoteError as error:

@@ -124,11 +124,9 @@ class Connection:
         """Return the result of small requests, made in a thread; a signal interrupts the wait for it.
 
         Raises:
-            RemoteError: a request failed, or they took longer than the time-out; or the remote is not asked now.
+            RemoteError: a request failed, or they took longer than the time-out.
             Exception: any other exception of ``function``.
         """
-        if reason := self.refusal():
-            raise RemoteError(self.url.text, reason, "it is not asked now")
         limit_s = self.settings.timeout_s + _MARGIN_S if limit_s is None else limit_s
         received: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(1)
 
