@@ -221,7 +221,7 @@ def _probe(bucket: Bucket) -> bool:
 
 
 def _delete(bucket: Bucket, name: str) -> None:
-    """Delete an object; one that remains is garbage, and harms nobody."""
+    """Delete an object. One that remains is garbage, which costs a request at the next build of its key."""
     try:
         bucket.delete(name)
     except RemoteError as error:

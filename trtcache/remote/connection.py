@@ -277,7 +277,7 @@ class Download:
         def run() -> None:
             try:
                 part.put(self._source.get_part(self._name, start, end))
-            except BaseException as error:  # noqa: BLE001  # raised by who waits for it
+            except BaseException as error:  # noqa: BLE001  # raised by the caller
                 part.put(error)
 
         threading.Thread(target=run, name="trtcache-remote-part", daemon=True).start()
