@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property, partial
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from trtcache.remote.claims import Claim
     from trtcache.remote.tier import RemoteTiers
     from trtcache.store.format import Built
 
@@ -266,9 +268,16 @@ class Cache:
             # It will not be stored, so no other process has to wait: an existing entry of another document is kept.
             self._count_miss(key, reason)
             return run(reason=reason)
+        began_s = time.monotonic()
         with self._alone(store, key, name=name, busy=self.busy) as alone:
-            again = self._look(key)  # another process may have built it during the wait
-            entry = again if isinstance(again, Entry) else self._build(store, key, run, reason, alone=alone)
+            found: Entry | Miss | Claim = self._look(key)  # another process may have built it during the wait
+            if alone and isinstance(found, Miss):
+                found = self._claim(store, key, name or "", waited_s=time.monotonic() - began_s) or found
+            if isinstance(found, Entry):
+                entry = found
+            else:
+                with nullcontext() if isinstance(found, Miss) else found as claim:
+                    entry = self._build(store, key, run, reason, alone=alone, claim=claim)
         if entry.outcome == "built" and entry.path is not None:
             self._tend(store, key.digest)
         return entry
@@ -384,7 +393,42 @@ class Cache:
                 store.look_again(key.digest)
             yield alone
 
-    def _build(self, store: DiskStore, key: CacheKey, run: Callable[..., Entry], reason: str, *, alone: bool) -> Entry:
+    def _claim(self, store: DiskStore, key: CacheKey, name: str, *, waited_s: float) -> Claim | Entry | None:
+        """Claim a build among hosts, or return the entry that another host has built meanwhile; None: just build.
+
+        Raises:
+            BusyError: another host builds it, and ``on_busy`` is ``eager``.
+            BuildCancelledError: a watcher cancelled the wait.
+        """
+        target, remotes = self.config.remotes.target, self._remotes
+        if target is None or not target.claims or remotes is None:
+            return None
+        if self.config.recache or key.digest in self._rejected:  # an entry of another host would not be used either
+            return None
+
+        def look() -> Entry | None:
+            found = self._look(key)
+            return found if isinstance(found, Entry) else None
+
+        try:
+            return remotes.claim(store, key, name=name, busy=self.busy, waited_s=waited_s, look=look)
+        except BusyError as error:
+            if self.busy.policy == "eager":
+                self._count_miss(key, "busy")
+                raise
+            _logger.warning("building %s although %s builds it", key.digest[:16], error.builder or "another host")
+            return None
+
+    def _build(
+        self,
+        store: DiskStore,
+        key: CacheKey,
+        run: Callable[..., Entry],
+        reason: str,
+        *,
+        alone: bool,
+        claim: Claim | None,
+    ) -> Entry:
         self._count_miss(key, reason)
         built = run(reason=reason)
         if not alone and isinstance(there := store.get(key), Entry) and not self.config.recache:
@@ -392,12 +436,12 @@ class Cache:
         entry = self._put(store, built)
         if entry.path is not None:
             store.events.append("put", kind=entry.kind, key=key.digest)
-            self._offer(store, entry)
+            self._offer(store, entry, claim)
         return entry
 
-    def _offer(self, store: DiskStore, entry: Entry) -> None:
+    def _offer(self, store: DiskStore, entry: Entry, claim: Claim | None = None) -> None:
         if self.config.remotes.target is not None and self._remotes is not None:
-            self._remotes.offer(store, entry)
+            self._remotes.offer(store, entry, claim)
 
     def _put(self, store: DiskStore, entry: Entry) -> Entry:
         """Store a new entry and return it as stored; on failure count it and return the unstored entry."""

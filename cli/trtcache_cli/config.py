@@ -64,7 +64,10 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
         "TRTCACHE_SIGNATURES": _MODES[found.trust.required],
         "TRTCACHE_TRUSTED_KEYS": " ".join(map(str, found.trust.keys)),
         "TRTCACHE_SIGNING_KEY": str(found.trust.signing_key or ""),
-        "TRTCACHE_REMOTE": " ".join(url.text + ("?mode=write" if url.writable else "") for url in found.remotes.urls),
+        "TRTCACHE_REMOTE": " ".join(
+            url.text + ("?mode=write" if url.writable else "") + ("&claims=1" if url.claims else "")
+            for url in found.remotes.urls
+        ),
         "TRTCACHE_REMOTE_CONNECT_TIMEOUT": found.remotes.connect_timeout_s,
         "TRTCACHE_REMOTE_TIMEOUT": found.remotes.timeout_s,
         "TRTCACHE_REMOTE_FLUSH": found.remotes.flush_s,

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 
 
 def examine_remotes(config: Config) -> Iterator[Check]:
-    """Yield a check for each remote: one look-up of a random key, as a compile makes it. Nothing is written."""
+    """Yield a check for each remote: one look-up of a random key, as a compile makes it.
+
+    Nothing is written, except to probe claims where they are on: an object that is created twice, and deleted.
+    """
     for url in config.remotes.urls:
         yield _look_up(config, url)
         if url == config.remotes.target:
             yield _writing(config, url)
+        if url.claims:
+            yield _claims(config, url)
 
 
 def _look_up(config: Config, url: RemoteUrl) -> Check:
@@ -57,3 +62,17 @@ def _writing(config: Config, url: RemoteUrl) -> Check:
         advice = "trtcache trust keygen NAME; other machines add the key with trtcache trust add"
         return Check("uploads", "bad", f"nothing is uploaded: {objection}", advice)
     return Check("uploads", "ok", f"builds of {config.remotes.min_build_s:g} s and longer go to {url.text}")
+
+
+def _claims(config: Config, url: RemoteUrl) -> Check:
+    from trtcache.remote.claims import Claims
+    from trtcache.remote.connection import connect
+
+    try:
+        excludes = Claims(connect(url, config.remotes)).excludes(again=True)
+    except RemoteError as error:
+        return Check("claims", "bad", f"{error.reason}: {error.why}", "hosts build what others are building, too")
+    if not excludes:
+        advice = "remove claims=1, or use a server with conditional requests (If-None-Match: *)"
+        return Check("claims", "bad", "the server accepts a second create of one name", advice)
+    return Check("claims", "ok", "of hosts that miss an entry, one builds it")

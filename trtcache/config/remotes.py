@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from trtcache.config.contention import parse_seconds
+from trtcache.config.units import parse_duration
 from trtcache.errors import SettingsError, did_you_mean
 
 if TYPE_CHECKING:
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 VARIABLE: Final = "TRTCACHE_REMOTE"
 
 PARAMETERS: Final = {
-    "s3": ("mode", "insecure", "endpoint", "region"),
-    "gs": ("mode", "insecure", "endpoint"),
-    "az": ("mode", "insecure", "endpoint", "account"),
-    "http": ("mode", "insecure"),
-    "https": ("mode",),
+    "s3": ("mode", "lifetime", "claims", "insecure", "endpoint", "region"),
+    "gs": ("mode", "lifetime", "claims", "insecure", "endpoint"),
+    "az": ("mode", "lifetime", "claims", "insecure", "endpoint", "account"),
+    "http": ("mode", "lifetime", "insecure"),
+    "https": ("mode", "lifetime"),
 }
 """Scheme -> its parameters."""
 
@@ -41,6 +42,8 @@ class RemoteUrl:
         endpoint: the server's URL, empty for that of the provider.
         region, account: S3's region and Azure's account, empty for those of the environment.
         writable: whether builds are uploaded.
+        claims: whether hosts agree through the remote on which of them builds an entry.
+        lifetime_s: the age at which the bucket's rules may delete an entry; used ones are uploaded again at half of it.
     """
 
     text: str
@@ -51,6 +54,8 @@ class RemoteUrl:
     region: str = ""
     account: str = ""
     writable: bool = False
+    claims: bool = False
+    lifetime_s: float = 30 * 86400.0
 
     @classmethod
     def parse(cls, url: str, where: str = VARIABLE) -> RemoteUrl:
@@ -87,7 +92,16 @@ class RemoteUrl:
         place, prefix = parts.netloc, "/".join(segments)
         text = f"{scheme}://{place}" + (f"/{prefix}" if prefix else "")
         rest = {name: options.get(name, "") for name in ("endpoint", "region", "account")}
-        return cls(text, scheme, place, prefix, writable=options.get("mode") == "write", **rest)
+        return cls(
+            text,
+            scheme,
+            place,
+            prefix,
+            writable=options.get("mode") == "write",
+            claims=options.get("claims") == "1",
+            lifetime_s=parse_duration(options.get("lifetime", "30d"), f"lifetime in {where}"),
+            **rest,
+        )
 
     @property
     def is_plain_http(self) -> bool:
@@ -164,8 +178,11 @@ def _parameters(scheme: str, given: list[tuple[str, str]], where: str) -> dict[s
             raise SettingsError(where, f"parameter {name!r} of {scheme}://: {did_you_mean(name, list(known))}")
     if options.get("mode", "read") not in _MODES:
         raise SettingsError(where, f"mode {options['mode']!r}: {did_you_mean(options['mode'], list(_MODES))}")
-    if options.get("insecure", "0") not in ("0", "1"):
-        raise SettingsError(where, f"insecure is 1 or 0, not {options['insecure']!r}")
+    for name in ("insecure", "claims"):
+        if options.get(name, "0") not in ("0", "1"):
+            raise SettingsError(where, f"{name} is 1 or 0, not {options[name]!r}")
+    if options.get("claims") == "1" and options.get("mode") != "write":
+        raise SettingsError(where, "claims=1 is for hosts that upload what they build; add mode=write")
     return options
 
 

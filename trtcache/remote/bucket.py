@@ -11,6 +11,7 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from mmap import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from trtcache.config.remotes import RemoteSettings, RemoteUrl
 
 PART_BYTES: Final = 8 << 20
-"""Larger objects are uploaded in parts of this size, each with time-outs of its own."""
+"""Larger objects are uploaded in parts of this size, each with time-outs of its own; see ``get_part`` too."""
 
 _PATIENT_S = 30.0
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -97,11 +98,39 @@ class Bucket:
             FileNotFoundError: there is none.
             RemoteError: the request failed; reading the bytes raises the same.
         """
+        found, chunks = self.open(name)
+        return found.size_bytes, chunks
+
+    def open(self, name: str) -> tuple[RemoteObject, Iterator[bytes]]:
+        """Return an object as ``get`` does, with its time.
+
+        Raises:
+            FileNotFoundError: there is none.
+            RemoteError: the request failed; reading the bytes raises the same.
+        """
         with _translate_errors(self.url):
             found = self._api.get(self._store, self._path(name))
-            size_bytes = int(found.meta["size"])
             chunks = iter(found.stream(min_chunk_size=1))
-        return size_bytes, self._read(chunks)
+            return self._object(found.meta), self._read(chunks)
+
+    def get_part(self, name: str, start: int, end: int) -> mmap:
+        """Return the bytes of an object from ``start`` up to ``end``.
+
+        Raises:
+            FileNotFoundError: there is none.
+            RemoteError: the request failed, or the server answers with the whole object.
+        """
+        # A mapping goes back to the system when it is closed, what many threads free does not: a download of 250 MiB
+        # took 70 to 100 MiB of memory with bytearrays, and 21 with mappings.
+        part, count = mmap(-1, end - start), 0
+        with _translate_errors(self.url):
+            found = self._api.get(self._store, self._path(name), options={"range": (start, end)})
+            for chunk in found.stream(min_chunk_size=1):
+                part[count : count + len(chunk)] = chunk
+                count += len(chunk)
+        if count != end - start:
+            raise RemoteError(self.url.text, "cut", f"{count} of {end - start} bytes from {start}")
+        return part
 
     def _read(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         while True:

@@ -12,7 +12,9 @@ import os
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from collections import deque
+from itertools import pairwise, starmap
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trtcache.config.paths import cache_folder
 from trtcache.digests import hash_bytes
@@ -21,10 +23,14 @@ from trtcache.remote import bucket
 from trtcache.remote.breaker import Breaker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from mmap import mmap
+    from pathlib import Path
 
     from trtcache.config.remotes import RemoteSettings, RemoteUrl
     from trtcache.remote.bucket import Bucket
+
+T = TypeVar("T")
 
 _logger = logging.getLogger("trtcache.remote")
 
@@ -38,6 +44,11 @@ REMEDIES: Final = {
 }
 """Reason to stop asking in this process -> what to do about it."""
 
+SIDE_BY_SIDE_BYTES: Final = 64 << 20
+"""Size from which an object is downloaded in parts of 8 MiB, four at once: one stream rarely fills a fast network."""
+
+_PARTS_AT_ONCE = 4
+_CHUNK_BYTES = 1 << 20
 _AT_ONCE = ("unreachable", "timeout")
 _MARGIN_S = 0.3
 _SLICE_S = 0.1
@@ -49,10 +60,25 @@ class Connection:
 
     def __init__(self, url: RemoteUrl, settings: RemoteSettings) -> None:
         self.url, self.settings = url, settings
-        identity = hash_bytes(f"{url.text} {url.endpoint} {url.account}".encode()).hex()[:16]
-        self.breaker = Breaker(cache_folder("trtcache-remotes") / f"remote-{identity}.json")
+        self._identity = hash_bytes(f"{url.text} {url.endpoint} {url.account}".encode()).hex()[:16]
+        self.breaker = Breaker(self.note("remote"))
         self.off = ""
         self._bucket: Bucket | None = None
+
+    def note(self, kind: str) -> Path:
+        """Return the file in the user's cache folder that keeps what is known of this remote."""
+        return cache_folder("trtcache-remotes") / f"{kind}-{self._identity}.json"
+
+    @property
+    def bucket(self) -> Bucket:
+        """The remote's objects, with the time-outs of look-ups.
+
+        Raises:
+            RemoteError: obstore is not installed, or refuses the configuration.
+        """
+        if self._bucket is None:
+            self._bucket = bucket.Bucket(self.url, self.settings)
+        return self._bucket
 
     def refusal(self) -> str:
         """Return why the remote is not asked now, or an empty text. Costs no request."""
@@ -92,9 +118,32 @@ class Connection:
         Raises:
             RemoteError: obstore is not installed, or refuses the configuration.
         """
-        if self._bucket is None:
-            self._bucket = bucket.Bucket(self.url, self.settings)
-        return Download(self._bucket, name)
+        return Download(self.bucket, name)
+
+    def call(self, function: Callable[[Bucket], T], *, limit_s: float | None = None) -> T:
+        """Return the result of small requests, made in a thread; a signal interrupts the wait for it.
+
+        Raises:
+            RemoteError: a request failed, or they took longer than the time-out.
+            Exception: any other exception of ``function``.
+        """
+        limit_s = self.settings.timeout_s + _MARGIN_S if limit_s is None else limit_s
+        received: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(1)
+
+        def run() -> None:
+            try:
+                received.put((function(self.bucket), None))
+            except BaseException as error:  # noqa: BLE001  # raised by the caller
+                received.put((None, error))
+
+        threading.Thread(target=run, name="trtcache-remote", daemon=True).start()
+        try:
+            result, error = _take(received, time.monotonic() + limit_s)
+        except queue.Empty:
+            error = RemoteError(self.url.text, "timeout", f"no answer within {limit_s:.1f} s")
+        if error is not None:
+            raise error
+        return result  # type: ignore[no-any-return]  # what the function returned
 
 
 @functools.cache
@@ -104,14 +153,18 @@ def connect(url: RemoteUrl, settings: RemoteSettings) -> Connection:
 
 
 class Download:
-    """A running download. Leave it with ``abandon``: the thread then ends with the next bytes, or by its time-outs."""
+    """A running download. Leave it with ``abandon``: the thread then ends with the next bytes, or by its time-outs.
+
+    ``modified_ns`` is the time of the object, as soon as its size is known.
+    """
 
     def __init__(self, source: Bucket, name: str) -> None:
         self._source, self._name = source, name
         self._received: queue.Queue[int | bytes | BaseException | None] = queue.Queue(_WAITING_CHUNKS)
         self._abandoned = threading.Event()
         self._deadline_s = 0.0
-        self._rest_bytes = self._count = 0
+        self._rest_bytes = self._count = self._ahead_bytes = 0
+        self.modified_ns = 0
         self._began_s = time.monotonic()
         threading.Thread(target=self._run, name="trtcache-remote", daemon=True).start()
 
@@ -122,7 +175,7 @@ class Download:
             RemoteError: the request failed, or took longer than ``timeout_s``.
         """
         try:
-            found = self._wait(time.monotonic() + timeout_s + _MARGIN_S)
+            found = _take(self._received, time.monotonic() + timeout_s + _MARGIN_S)
         except queue.Empty:
             raise self._error("timeout", f"no answer within {timeout_s:.1f} s") from None
         if isinstance(found, FileNotFoundError):
@@ -150,7 +203,7 @@ class Download:
         """
         while True:
             try:
-                found = self._wait(self._deadline_s)
+                found = _take(self._received, self._deadline_s)
             except queue.Empty:
                 # While the header is awaited, no size is set: then the server itself is slow.
                 reason = "slow" if self._rest_bytes else "timeout"
@@ -164,25 +217,10 @@ class Download:
             self._check_throughput()
             yield found
 
-    def _wait(self, deadline_s: float) -> int | bytes | BaseException | None:
-        """Return the next item that the thread has received.
-
-        Raises:
-            queue.Empty: there is none at the deadline.
-        """
-        while True:
-            left_s = deadline_s - time.monotonic()
-            try:
-                # In slices: a signal that arrives just before the wait begins is noticed only after it.
-                return self._received.get(timeout=min(max(left_s, 0.001), _SLICE_S))
-            except queue.Empty:
-                if left_s <= _SLICE_S:
-                    raise
-
     def _check_throughput(self) -> None:
         elapsed_s = self.took_s
         allowed_s = self._deadline_s - self._began_s
-        expected_s = elapsed_s * self._rest_bytes / self._count
+        expected_s = elapsed_s * self._rest_bytes / (self._count + self._ahead_bytes)
         if elapsed_s > min(0.5, allowed_s / 2) and expected_s > allowed_s:
             what = f"{self._rest_bytes} bytes would take {expected_s:.0f} s, more than the {allowed_s:.0f} s allowed"
             raise self._error("slow", what)
@@ -193,8 +231,11 @@ class Download:
 
     def _run(self) -> None:
         try:
-            size_bytes, chunks = self._source.get(self._name)
-            going = self._put(size_bytes)
+            found, chunks = self._source.open(self._name)
+            self.modified_ns = found.modified_ns
+            going = self._put(found.size_bytes)
+            if found.size_bytes > SIDE_BY_SIDE_BYTES:
+                chunks = self._in_parts(found.size_bytes, chunks)
             while going and (chunk := next(chunks, None)) is not None:
                 going = self._put(chunk)
             if going:
@@ -203,6 +244,44 @@ class Download:
             self._put(error)
         except BaseException as error:  # noqa: BLE001  # such as a panic of the library
             self._put(self._error("error", f"{type(error).__name__}: {error}"))
+
+    def _in_parts(self, size_bytes: int, stream: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the bytes of a large object: a stream up to its header, then parts that arrive side by side."""
+        offset = 0
+        # Until the header is accepted, nothing but this stream is requested.
+        while not self._rest_bytes and (chunk := next(stream, b"")):
+            offset += len(chunk)
+            yield chunk
+        # The first ones are small, so that a slow network shows before much time is lost.
+        starts = [offset + _CHUNK_BYTES * number for number in range(_PARTS_AT_ONCE)]
+        starts += range(starts[-1] + _CHUNK_BYTES, size_bytes, bucket.PART_BYTES)
+        parts = list(pairwise([*starts, size_bytes]))
+        pending = deque(starmap(self._start_part, parts[:_PARTS_AT_ONCE]))
+        for number in range(len(parts)):
+            part = pending.popleft().get()
+            if isinstance(part, BaseException):
+                if number:
+                    raise part
+                yield from stream  # a server without parts, which sends the whole object each time
+                return
+            stream = iter(())
+            self._ahead_bytes = sum(end - start for start, end in parts[number + 1 : number + _PARTS_AT_ONCE])
+            pending.extend(starmap(self._start_part, parts[number + _PARTS_AT_ONCE :][:1]))
+            for start in range(0, len(part), _CHUNK_BYTES):
+                yield part[start : start + _CHUNK_BYTES]
+            part.close()
+
+    def _start_part(self, start: int, end: int) -> queue.Queue[mmap | BaseException]:
+        part: queue.Queue[mmap | BaseException] = queue.Queue(1)
+
+        def run() -> None:
+            try:
+                part.put(self._source.get_part(self._name, start, end))
+            except BaseException as error:  # noqa: BLE001  # raised by the caller
+                part.put(error)
+
+        threading.Thread(target=run, name="trtcache-remote-part", daemon=True).start()
+        return part
 
     def _put(self, item: int | bytes | BaseException | None) -> bool:
         while not self._abandoned.is_set():
@@ -215,3 +294,19 @@ class Download:
 
     def _error(self, reason: str, why: str) -> RemoteError:
         return RemoteError(self._source.url.text, reason, why)
+
+
+def _take(received: queue.Queue[T], deadline_s: float) -> T:
+    """Return the next item that a thread has received.
+
+    Raises:
+        queue.Empty: there is none at the deadline.
+    """
+    while True:
+        left_s = deadline_s - time.monotonic()
+        try:
+            # In slices: a signal that arrives just before the wait begins is noticed only after it.
+            return received.get(timeout=min(max(left_s, 0.001), _SLICE_S))
+        except queue.Empty:
+            if left_s <= _SLICE_S:
+                raise

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trtcache.errors import (
+    BusyError,
     CorruptBlobError,
     FormatVersionError,
     RemoteError,
@@ -27,14 +28,17 @@ from trtcache.store.contract import Miss
 from trtcache.store.entry import REMOTE, Entry, entry_of, is_companion
 from trtcache.store.receiving import IncomingFile
 from trtcache.store.signatures import Admission
+from trtcache.store.single_flight import BuildProcess, WaitReporter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trtcache.config.contention import ContentionPolicy
     from trtcache.config.environment import Config
     from trtcache.config.remotes import RemoteSettings, RemoteUrl
     from trtcache.config.signing_keys import Trust
     from trtcache.digests import CacheKey
+    from trtcache.remote.claims import Claim, Claims
     from trtcache.store.disk import DiskStore
 
 _logger = logging.getLogger("trtcache.remote")
@@ -53,7 +57,12 @@ def object_name(digest: str) -> str:
 
 
 class RemoteTier:
-    """One remote of one cache. It remembers for a minute what the remote does not have, in memory only."""
+    """One remote of one cache. It remembers for a minute what the remote does not have, in memory only.
+
+    Attributes:
+        rejected: keys of objects that were read and do not count.
+        aged: keys of hits for which half of the remote's lifetime is over.
+    """
 
     def __init__(
         self,
@@ -69,6 +78,7 @@ class RemoteTier:
         self._admission: Admission | None = None
         self._absent: dict[str, float] = {}
         self.rejected: set[str] = set()
+        self.aged: set[str] = set()
 
     @property
     def stores(self) -> bool:
@@ -111,6 +121,14 @@ class RemoteTier:
             event, text = ("remote_miss", f"{self.url.text} {reason}") if reason else ("remote_hit", self.url.text)
             upper.events.append(event, reason=text, kind=key.kind, key=key.digest, waited_s=took_s)
         return replace(found, load_s=took_s) if isinstance(found, Entry) else found
+
+    def forget(self, digest: str) -> None:
+        """Ask for an entry again, although it was missing."""
+        self._absent.pop(digest, None)
+
+    def renewal_ns(self) -> int:
+        """Return the time from before which objects that are used are uploaded again; 0 if none are."""
+        return self._clock_ns() - int(self.url.lifetime_s / 2 * 1e9) if self.url.lifetime_s else 0
 
     def _refusal(self) -> str:
         if not self.connection.off:
@@ -164,6 +182,8 @@ class RemoteTier:
                 contents = file.load(Path(tempfile.gettempdir()), admit)
                 found = entry_of(file.header, contents, path=None, outcome="hit")
             self.connection.note_success()  # a hit is worth its time, however slow the answer was
+            if 0 < download.modified_ns < self.renewal_ns():
+                self.aged.add(key.digest)
             return found
         finally:
             download.abandon()
@@ -176,6 +196,7 @@ class RemoteTiers:
         self._config = config
         self._tiers = tuple(RemoteTier(url, config.remotes, config.trust) for url in config.remotes.urls)
         self._target = next((tier for tier in self._tiers if tier.url.writable), None)
+        self._claims: Claims | None = None
         self._has_engine = False
 
     def fetch(self, key: CacheKey, upper: DiskStore | None) -> Entry | bool:
@@ -187,20 +208,79 @@ class RemoteTiers:
             found = tier.fetch(key, upper)
             if not isinstance(found, Miss):
                 self._has_engine = True
+                if found is None and upper is not None and tier is self._target and key.digest in tier.aged:
+                    from trtcache.remote.uploads import uploader_of
+
+                    uploader_of(upper, tier).offer(key.digest, renew=True)
                 return True if found is None else replace(found, origin=REMOTE)
         return False
 
-    def offer(self, store: DiskStore, entry: Entry) -> None:
+    def claim(
+        self,
+        store: DiskStore,
+        key: CacheKey,
+        *,
+        name: str,
+        busy: ContentionPolicy,
+        waited_s: float,
+        look: Callable[[], Entry | None],
+    ) -> Claim | Entry | None:
+        """Claim the build of an entry, or return the entry that another host has built meanwhile.
+
+        Return None to build without a claim: they are off, the server ignores or refuses them, or it fails. ``look``
+        looks the entry up; ``waited_s`` is how long this process has waited already.
+
+        Raises:
+            BusyError: another host has held the claim for as long as ``busy`` allows to wait.
+            BuildCancelledError: a watcher cancelled the wait.
+        """
+        tier = self._target
+        if tier is None or not tier.url.claims or key.kind in LOCAL_KINDS or key.digest in tier.rejected:
+            return None
+        from trtcache.remote.claims import Claims
+        from trtcache.remote.uploads import uploader_of
+
+        if self._claims is None:
+            self._claims = Claims(tier.connection)
+        claims, who = self._claims, BuildProcess.here(kind=key.kind, name=name)
+        if claims.denied or uploader_of(store, tier).objection:
+            return None
+        report, waited = WaitReporter(key, busy), 0.0
+
+        def on_wait(builder: BuildProcess | None, since_s: float) -> None:
+            nonlocal waited
+            waited = since_s
+            if busy.patience_s is not None and waited_s + since_s >= busy.patience_s:
+                raise BusyError(key.kind, key.digest, str(builder or ""), waited_s + since_s)
+            report(builder, since_s)
+
+        def look_again() -> Entry | None:
+            tier.forget(key.digest)
+            return look()
+
+        try:
+            if claims.excludes():
+                return claims.acquire(key.digest, who, look=look_again, on_wait=on_wait)
+        except RemoteError as error:
+            _logger.info("building %s without a claim: %s", key.digest[:16], error)
+        finally:
+            if waited:
+                store.events.append("wait", reason="remote", kind=key.kind, key=key.digest, waited_s=waited)
+        return None
+
+    def offer(self, store: DiskStore, entry: Entry, claim: Claim | None = None) -> None:
         """Upload a new entry in the background, if builds are uploaded and this one took long enough.
 
-        Key aliases go with their engine: they are uploaded once this cache had to do with an engine of the remote.
+        A claimed one is uploaded in any case, as other hosts may wait for it, and its claim is released after that. Key
+        aliases go with their engine: they are uploaded once this cache had to do with an engine of the remote.
         """
         tier = self._target
         if tier is None or entry.path is None or entry.kind in LOCAL_KINDS:
             return
-        if entry.build_s < self._config.remotes.min_build_s and not (is_companion(entry.kind) and self._has_engine):
+        goes_along = claim is not None or (is_companion(entry.kind) and self._has_engine)
+        if entry.build_s < self._config.remotes.min_build_s and not goes_along:
             return
         self._has_engine = True
         from trtcache.remote.uploads import uploader_of  # look-ups do not need it
 
-        uploader_of(store, tier).offer(entry.key.digest, replace_=entry.key.digest in tier.rejected)
+        uploader_of(store, tier).offer(entry.key.digest, replace_=entry.key.digest in tier.rejected, claim=claim)

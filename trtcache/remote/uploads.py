@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from trtcache.config.remotes import RemoteUrl
     from trtcache.config.signing_keys import Trust
+    from trtcache.remote.claims import Claim
     from trtcache.remote.tier import RemoteTier
     from trtcache.store.disk import DiskStore
 
@@ -64,9 +65,11 @@ class Uploader:
         self._changed = threading.Condition()
         self._waiting: list[str] = []
         self._replace: set[str] = set()
+        self._renew: set[str] = set()
+        self._claims: dict[str, Claim] = {}
         self._thread: threading.Thread | None = None
         self._bucket: Bucket | None = None
-        self._objection = self._find_objection()
+        self.objection = self._find_objection()
 
     def _find_objection(self) -> str | None:
         """Return why entries of this process would not be used by others, and say it once."""
@@ -78,9 +81,12 @@ class Uploader:
             _logger.warning("nothing is uploaded to %s: %s; see 'trtcache trust'", self._tier.url.text, objection)
         return objection
 
-    def offer(self, digest: str, *, replace_: bool = False) -> None:
-        """Put an entry into the outbox, and send it in the background. ``replace_`` overwrites an unusable object."""
-        if self._objection:
+    def offer(self, digest: str, *, replace_: bool = False, renew: bool = False, claim: Claim | None = None) -> None:
+        """Put an entry into the outbox, and send it in the background; release its ``claim`` after that.
+
+        ``replace_`` overwrites an unusable object, and ``renew`` one of which half of the lifetime is over.
+        """
+        if self.objection:
             return
         try:
             if not self._store.outbox.add(digest):
@@ -100,6 +106,10 @@ class Uploader:
             self._waiting.append(digest)
             if replace_:
                 self._replace.add(digest)
+            if renew:
+                self._renew.add(digest)
+            if claim is not None:
+                self._claims[digest], claim.goes_with_upload = claim, True
             self._changed.notify_all()
 
     def flush(self, timeout_s: float | None) -> int:
@@ -142,7 +152,12 @@ class Uploader:
                 _logger.warning("entry %s is not uploaded: %s", digest[:16], error)
             with self._changed:
                 # A remote that does not answer is not tried with the rest: all of it stays in the outbox.
-                del self._waiting[: len(self._waiting) if reason else 1]
+                done = self._waiting[: len(self._waiting) if reason else 1]
+                claims = [self._claims.pop(digest) for digest in done if digest in self._claims]
+            for claim in claims:
+                claim.release()
+            with self._changed:
+                del self._waiting[: len(done)]
                 self._changed.notify_all()
 
     def _send(self, digest: str) -> Outcome:
@@ -178,6 +193,13 @@ class Uploader:
             if self._bucket is None:
                 self._bucket = Bucket(self._tier.url, self._tier.settings, patient=True)
             name, replace_ = object_name(digest), digest in self._replace
+            if digest in self._renew:
+                # It is in use, so the bucket's rules must not delete it. S3 refuses to copy an object onto itself.
+                self._renew.discard(digest)
+                found = self._bucket.head(name)
+                if found is not None and found.modified_ns >= self._tier.renewal_ns():
+                    return "there"  # another writer was faster
+                replace_ = True
             sent = self._bucket.put(name, file.chunks(), file.stat.st_size, replace=replace_)
         finally:
             file.close()
