@@ -47,6 +47,7 @@ class BackendType(click.ParamType[str]):
         "trtcache build model.pt2 --setting inductor.max_autotune=true",
         "trtcache build model.pt --shape x=8x128 --shape ids=8x128,int64",
         "trtcache build model.onnx --target sm_89 --shape x=1:8:32x128 -o model.plan",
+        "trtcache build models.bert:small",
     )
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
@@ -80,8 +81,9 @@ def build(
 ) -> None:
     """Build the engine of a program file and put it into the cache, unless it is already there.
 
-    FILE: an exported program (.pt2), an ONNX file (.onnx), which TensorRT and TensorRT-RTX build, or a TorchScript file
-    with a --shape for each argument.
+    FILE: an exported program (.pt2), an ONNX file (.onnx), which TensorRT and TensorRT-RTX build, a TorchScript file
+    with a --shape for each argument, or MODULE:FUNCTION, a function that returns a model and its example inputs:
+    (model, args) or (model, args, kwargs).
 
     A later compile of the same file, or of any model of the same architecture, is a hit. The engine contains no
     weights: the process that runs it supplies them. A TensorRT-RTX plan contains its weights, and is a hit for models
@@ -106,7 +108,7 @@ def build(
             settings=given,
             target=target,
             cache=Cache(config=session.config()),
-            name=name or file.stem,
+            name=name or file.stem.rpartition(":")[2],
             output=output,
             inputs=inputs,
             keep_program=keep_program,

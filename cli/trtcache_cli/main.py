@@ -28,6 +28,7 @@ COMMANDS = {
     "ls": ("trtcache_cli.ls:ls", "List the entries."),
     "show": ("trtcache_cli.show:show", "Show one entry: header, members, key document."),
     "build": ("trtcache_cli.build:build", "Build the engine of an exported program, or find it in the cache."),
+    "warm": ("trtcache_cli.warm:warm", "Build the engines of a matrix before they are needed."),
     "export": ("trtcache_cli.export:export", "Write a program with its engines to a file, for other machines."),
     "rebuild": ("trtcache_cli.rebuild:rebuild", "Rebuild kept programs for the installed versions."),
     "refit": ("trtcache_cli.refit:refit", "Check that weights fit a program or an entry, and refit it."),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,7 @@ from trtcache.compiler import inspect as looking
 from trtcache.errors import CanonicalizationError, SettingsError
 from trtcache.frontends.onnx.file import is_onnx
 from trtcache.frontends.pt2 import ProgramFile
+from trtcache.frontends.resolve import resolve
 from trtcache.frontends.torchscript import convert_script, example_arguments, is_script_file, load_script
 from trtcache_cli.shapes import read_examples, read_shapes
 
@@ -25,17 +28,53 @@ if TYPE_CHECKING:
 
 
 def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | Path, dict[str, ShapeProfile]]:
-    """Return the argument for the API: the converted program of a TorchScript file, or the path, and the sizes for it.
+    """Return the argument for the API: the program of a function or a TorchScript file, or the path, and its sizes.
 
     Raises:
-        ExportError: a TorchScript file cannot be read or converted.
-        SettingsError: its arguments do not match the shapes.
+        ExportError: a TorchScript file cannot be read or converted, or a function's model cannot be exported.
+        SettingsError: arguments do not match the shapes, or a function cannot be imported.
         click.BadParameter: a shape is malformed.
     """
+    if is_function(path):
+        if shapes:
+            raise SettingsError("--shape", f"{path} returns example inputs, which have shapes")
+        return export_function(str(path)), {}
     if not is_script_file(path):
         return path, read_shapes(shapes)
     script = load_script(path)
     return convert_script(script, example_arguments(script, read_examples(shapes)), None, None), {}
+
+
+def is_function(path: Path) -> bool:
+    """Return whether a FILE argument is ``MODULE:FUNCTION``."""
+    module, colon, function = str(path).partition(":")
+    return (
+        bool(colon) and function.isidentifier() and all(map(str.isidentifier, module.split("."))) and not path.exists()
+    )
+
+
+def export_function(location: str) -> ExportedProgram:
+    """Import and call ``MODULE:FUNCTION``, and export the model that it returns. The current folder is searched first.
+
+    Raises:
+        SettingsError: the module or the function cannot be imported, or it returns something else.
+        ExportError: the model cannot be exported.
+    """
+    import torch
+
+    module_name, _, name = location.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        function = getattr(import_module(module_name), name)
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise SettingsError(location, f"it cannot be imported: {error}") from None
+    finally:
+        del sys.path[0]
+    found = function()
+    if not (isinstance(found, tuple) and 2 <= len(found) <= 3 and isinstance(found[0], torch.nn.Module)):
+        raise SettingsError(location, "it has to return (model, args) or (model, args, kwargs)")
+    with resolve(*found, name=name) as source:
+        return source.program()
 
 
 def program_in(path: Path, shapes: Sequence[str]) -> ExportedProgram:

@@ -78,7 +78,7 @@ class AliasLookup:
         self._target = backend.target(options.target, source.device)
         self._given = source.given_parts(backend, options.settings, self._target)
         self.key = alias_key(
-            {**fingerprint, "weights": source.whole if backend.capabilities.bakes_weights else None},
+            {**fingerprint, "weights": source.content_digest if backend.capabilities.bakes_weights else None},
             self._given,
             backend=backend,
             device_type=source.device.type,
@@ -129,7 +129,7 @@ class AliasLookup:
         if alias.operators and not identify_again(alias.operators):
             log.info("the key alias of %s was made with other versions of its custom operators", self._source.label)
             return None
-        self._source.expect(alias.whole, alias.seen)
+        self._source.expect_digest(alias.content_digest, alias.seen)
         self._kept = kept
         alias_s = self._key_s + time.perf_counter() - start
         entry = self._cache.peek(alias.key)
@@ -164,7 +164,7 @@ class AliasLookup:
         except (IncompatibleEngineError, RefitError, ValueError) as error:
             log.warning("%s is lowered again: its key alias leads to an unusable entry: %s", self._source.label, error)
             return None
-        self._source.check(found.alias.whole)
+        self._source.check_content(found.alias.content_digest)
         module.report = self._report(found, weights, time.perf_counter() - start)
         module.report.guards = module.guards
         self._source.annotate(module.report, is_hit=True)
@@ -177,7 +177,7 @@ class AliasLookup:
             entry, names=alias.names, known=alias.known, sources=alias.sources, device=alias.device
         )
         # Entries of older versions lack the small sizes; the alias has them since it was stored.
-        interface = source.place(replace(executable.interface, small_sizes=alias.small_sizes))
+        interface = source.move_interface(replace(executable.interface, small_sizes=alias.small_sizes))
         executable = replace(executable, interface=interface)
         state = source.weights([name for names in alias.names for name in names])
         weights = source.engine_weights(interface, alias, state)
@@ -231,7 +231,7 @@ class AliasLookup:
             alias = KeyAlias.of(
                 request.program,
                 key,
-                self._source.whole,
+                self._source.content_digest,
                 seen=self._stat_fingerprint(),
                 operators=self._source.custom_operators(self._settings),
             )
@@ -242,7 +242,7 @@ class AliasLookup:
             return
         if self._kept is not None:
             kept = KeyAlias.read(bytes(self._kept.read(MEMBER)), self._source.specs_of)
-            if replace(kept, whole=alias.whole, seen=alias.seen).write() == data:
+            if replace(kept, content_digest=alias.content_digest, seen=alias.seen).write() == data:
                 return
             self._reject(self._kept, "it differs from the lowered program")
         took_s = request.took_s - self._source.export_s

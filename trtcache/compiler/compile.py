@@ -169,7 +169,7 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
     lookup = AliasLookup.of(source, options, cache)
     found = lookup.find() if lookup is not None else None
     if lookup is not None and found is not None:
-        source.check(found.alias.whole)
+        source.check_content(found.alias.content_digest)
         if output is not None:
             found.entry.write(ENGINE, output)
         return lookup.report(found)

@@ -376,10 +376,10 @@ def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlia
     if foreign := sorted({str(target._schema.name) for target in operators if is_foreign(target, known)}):
         raise ValueError(f"it does not cover what its operators {', '.join(foreign)} compute")
     parts: Any = alias.key.document["parts"]
-    if alias.whole is None and "frozen" in parts:
+    if alias.content_digest is None and "frozen" in parts:
         raise ValueError("an engine has embedded weights, whose values an alias does not compare")
     # The weight has to be the one that was lowered: the same object, or in a file one of the same bytes.
     for name, tensor in source.weights([name for names in alias.names for name in names]).items():
         lowered = request.program.state[name]
-        if tensor is not lowered and (source.whole is None or Content.of(tensor) != Content.of(lowered)):
+        if tensor is not lowered and (source.content_digest is None or Content.of(tensor) != Content.of(lowered)):
             raise ValueError(f"weight {name} is read with other values than torch reads")

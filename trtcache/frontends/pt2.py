@@ -146,13 +146,13 @@ class ProgramFile(Source):
         return str(self.path)
 
     @property
-    def whole(self) -> Digest:
+    def content_digest(self) -> Digest:
         """The digest of all its bytes, which may have to be waited for."""
         return self._hashing.result()
 
-    def expect(self, whole: Digest | None, seen: StatFingerprint | None) -> None:
-        """Start to hash the file, unless it has the stat fingerprint that it had with the digest ``whole``."""
-        self._known = whole is not None and seen == self._state
+    def expect_digest(self, expected: Digest | None, seen: StatFingerprint | None) -> None:
+        """Start to hash the file, unless it has the stat fingerprint that it had with the digest ``expected``."""
+        self._known = expected is not None and seen == self._state
         if not self._known:
             self._hashing.begin()
 
@@ -161,7 +161,7 @@ class ProgramFile(Source):
         state = self._state
         if not state.is_settled(self._opened_ns):
             now_ns = self._clock_ns()
-            if not state.is_settled(now_ns) or Digest.of(self._bytes) != self.whole:
+            if not state.is_settled(now_ns) or Digest.of(self._bytes) != self.content_digest:
                 return None
         return state if StatFingerprint.of(self._file.fileno()) == state else None
 
@@ -174,12 +174,12 @@ class ProgramFile(Source):
         if _state(self._file.fileno()) != self._before:
             raise self._error("it was written to while it was read; write a new file and rename it over this one")
 
-    def check(self, whole: Digest | None) -> None:
+    def check_content(self, expected: Digest | None) -> None:
         """Check that the weights are intact, and that the file was not written to since it was opened.
 
         The weights are if the file has the expected digest, or their checksums match.
         """
-        if not self._known and self.whole != whole:
+        if not self._known and self.content_digest != expected:
             for name in self._weights:
                 self._check_sum(name)
         self.check_unchanged()
@@ -191,7 +191,7 @@ class ProgramFile(Source):
             ExportError: they do not.
         """
         self.check_unchanged()
-        if Digest.of(self._bytes) != self.whole:
+        if Digest.of(self._bytes) != self.content_digest:
             raise self._error("it was written to while it was read; write a new file and rename it over this one")
 
     def program(self) -> torch.export.ExportedProgram:
@@ -200,7 +200,7 @@ class ProgramFile(Source):
         Raises:
             ExportError: a member is damaged, or torch cannot read the file.
         """
-        _ = self.whole  # a write to the file from here on changes the second digest
+        _ = self.content_digest  # a write to the file from here on changes the second digest
         for name in self._members:
             self._check_sum(name)
         self._file.seek(0)

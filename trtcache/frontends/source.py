@@ -68,9 +68,9 @@ class Source(ABC):
     properties are used in this order. On a hit:
 
     1. to find the alias: ``require_weights``, ``fingerprint``, ``find_backend``, ``device``, ``toolchain``;
-    2. with the alias: ``specs_of``, ``expect``;
-    3. with the entry: ``place``, ``weights``, ``engine_weights``, ``input_names``, ``weight_file``, ``check``,
-       ``annotate``.
+    2. with the alias: ``specs_of``, ``expect_digest``;
+    3. with the entry: ``move_interface``, ``weights``, ``engine_weights``, ``input_names``, ``weight_file``,
+       ``check_content``, ``annotate``.
 
     On a miss:
 
@@ -87,7 +87,7 @@ class Source(ABC):
         model: the module or exported program that eager torch can run; None for a ``.pt2`` or ``.onnx`` file.
         specs: the pytree specs of arguments and output; None if only an alias has them.
         forward: the signature of the model, if it is known.
-        whole: the digest of all its bytes, weights included; None for weights in memory.
+        content_digest: the digest of all its bytes, weights included; None for weights in memory.
         export_s: seconds of an export before the source was created.
         file_s: seconds to open, map and hash its file.
     """
@@ -130,7 +130,7 @@ class Source(ABC):
         return self.device.type
 
     @property
-    def whole(self) -> Digest | None:
+    def content_digest(self) -> Digest | None:
         """The digest of all its bytes, weights included; None for weights in memory."""
         return None
 
@@ -199,12 +199,12 @@ class Source(ABC):
         del key
         return self.specs
 
-    def place(self, interface: Interface) -> Interface:
+    def move_interface(self, interface: Interface) -> Interface:
         """Return a stored interface with its inputs and outputs moved to the devices of this machine."""
         return interface
 
-    def expect(self, whole: Digest | None, seen: StatFingerprint | None) -> None:
-        """Prepare ``check``: the source had the digest ``whole`` when its file had the stat fingerprint ``seen``."""
+    def expect_digest(self, expected: Digest | None, seen: StatFingerprint | None) -> None:
+        """Prepare ``check_content``: the source had this digest when its file had the stat fingerprint ``seen``."""
 
     @abstractmethod
     def weights(self, names: Collection[str]) -> Mapping[str, torch.Tensor]:
@@ -231,14 +231,14 @@ class Source(ABC):
         del key, interface, entry
 
     def stat_fingerprint(self) -> StatFingerprint | None:
-        """Return the stat fingerprint of its file, if it reliably identifies the content with the digest ``whole``."""
+        """Return the stat fingerprint of its file, if it reliably identifies the content with ``content_digest``."""
         return None
 
-    def check(self, whole: Digest | None) -> None:
+    def check_content(self, expected: Digest | None) -> None:
         """Check, once everything was read, that the data is intact.
 
         Args:
-            whole: the digest of all bytes when the alias was stored.
+            expected: the digest of all bytes when the alias was stored.
 
         Raises:
             ExportError: a weight is damaged, or the file was written to meanwhile.

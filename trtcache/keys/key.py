@@ -64,8 +64,8 @@ class KeyAlias:
         known: all names that the program has for weights and constants.
         sources: the contents of the program's own constants, by name.
         in_spec, out_spec: the pytree specs of the call's arguments and of the program's output.
-        whole: the digest of the whole file, with its weights: a file with another digest has its weights checked. None
-            for a program in memory, for which ``in_spec`` and ``out_spec`` are not stored either.
+        content_digest: the digest of the whole file, with its weights: a file with another digest has its weights
+            checked. None for a program in memory, for which ``in_spec`` and ``out_spec`` are not stored either.
         seen: the stat fingerprint of the file with this digest, if it is reliable.
         small_sizes: which sizes of 0 and 1 the program handles (``Interface.small_sizes``).
         operators: what identified the program's custom operators before it was lowered (``identify_operators``).
@@ -78,7 +78,7 @@ class KeyAlias:
     sources: Mapping[str, Content]
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
-    whole: Digest | None
+    content_digest: Digest | None
     seen: StatFingerprint | None = None
     small_sizes: SmallSizes | None = None
     operators: Mapping[str, Json] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class KeyAlias:
         cls,
         program: LoweredProgram,
         key: CacheKey,
-        whole: Digest | None,
+        content_digest: Digest | None,
         *,
         seen: StatFingerprint | None = None,
         operators: Mapping[str, Json] | None = None,
@@ -98,7 +98,7 @@ class KeyAlias:
         Args:
             program: the lowered program.
             key: its key.
-            whole: the digest of its file.
+            content_digest: the digest of its file.
             seen: the stat fingerprint of its file.
             operators: the identities of its custom operators.
         """
@@ -110,7 +110,7 @@ class KeyAlias:
             sources=program.sources,
             in_spec=program.in_spec,
             out_spec=program.out_spec,
-            whole=whole,
+            content_digest=content_digest,
             seen=seen,
             small_sizes=program.interface.small_sizes,
             operators=operators or {},
@@ -144,7 +144,7 @@ class KeyAlias:
                 },
                 in_spec=in_spec,
                 out_spec=out_spec,
-                whole=None if specs else Digest(*written["whole"]),
+                content_digest=None if specs else Digest(*written["whole"]),
                 seen=StatFingerprint.read(written["seen"]) if written.get("seen") else None,
                 small_sizes=SmallSizes.read(written["small_sizes"]),
                 operators=dict(written.get("operators", {})),
@@ -164,13 +164,13 @@ class KeyAlias:
             ValueError: a type among the arguments or the output is not registered with torch under a stable name.
         """
         of_file: dict[str, object] = {}
-        if self.whole:  # a program in memory knows its own specs
+        if self.content_digest:  # a program in memory knows its own specs
             try:
                 of_file["in_spec"] = pytree.treespec_dumps(self.in_spec)
                 of_file["out_spec"] = pytree.treespec_dumps(self.out_spec)
             except (TypeError, NotImplementedError) as error:
                 raise ValueError(str(error)) from error
-            of_file["whole"] = [self.whole.hex, self.whole.size_bytes]
+            of_file["whole"] = [self.content_digest.hex, self.content_digest.size_bytes]
             of_file["seen"] = self.seen.document() if self.seen else None
         document = {
             **of_file,

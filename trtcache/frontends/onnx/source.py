@@ -163,7 +163,7 @@ class OnnxSource(Source):
         """Return the pytree specs: inputs by position, and a tuple of outputs."""
         return specs_for(*port_names(key))
 
-    def place(self, interface: Interface) -> Interface:
+    def move_interface(self, interface: Interface) -> Interface:
         """Return an interface with its inputs and outputs on this machine's device, which may be the CPU for builds."""
         inputs = tuple(replace(tensor, device=self.device.type) for tensor in interface.inputs)
         outputs = tuple(replace(tensor, device=self.device.type) for tensor in interface.outputs)
@@ -190,9 +190,9 @@ class OnnxSource(Source):
         known = KnownGraph(digest, opsets, interface.slots, lambda: StoredGraph.of(json.loads(content)))
         return OnnxWeights(self.file, known)
 
-    def check(self, whole: object) -> None:
+    def check_content(self, expected: object) -> None:
         """Check that the file was not written to since it was opened."""
-        del whole
+        del expected
         self.release()
 
     def release(self) -> None:
@@ -216,7 +216,7 @@ class OnnxSource(Source):
         in_spec, out_spec = specs_for(*ports.names)
         program = OnnxProgram(
             self.name,
-            self.place(interface),
+            self.move_interface(interface),
             self.device,
             FileWeights(self.file, [slot.names[0] for slot in graph.slots]),
             in_spec,

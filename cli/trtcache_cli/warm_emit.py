@@ -1,0 +1,131 @@
+"""Cells of a matrix as input for schedulers: ``trtcache warm --emit``. They run ``trtcache warm --cell``."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import TYPE_CHECKING, Any, Final
+
+from trtcache.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trtcache_cli.matrix import Cell, Matrix
+
+FORMATS: Final = ("sbatch", "parallel", "github", "k8s")
+
+_MOST_GITHUB_JOBS = 256
+_RESOURCE = re.compile(r"[a-z][a-z0-9-]*")
+
+
+def emit(form: str, matrix: Matrix, cells: Sequence[Cell]) -> str:
+    """Return the cells in the form that a scheduler takes.
+
+    Raises:
+        SettingsError: the scheduler cannot take them.
+    """
+    return {"sbatch": _sbatch, "parallel": _parallel, "github": _github, "k8s": _kubernetes}[form](matrix, cells)
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as text: ``0-3,7``."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in found)
+
+
+def parse_ranges(text: str) -> list[int]:
+    """Return the numbers of ``0-3,7``.
+
+    Raises:
+        ValueError: the text is malformed.
+    """
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        begin, end = int(first), int(last) if dash else int(first)
+        if not 0 <= begin <= end < 10**6:
+            raise ValueError(text)
+        numbers += range(begin, end + 1)
+    return numbers
+
+
+def _command(matrix: Matrix, cells: Sequence[Cell], cell: str) -> list[str]:
+    only = ranges([each.number for each in cells])
+    return ["trtcache", "warm", str(matrix.path.resolve()), "--only", only, "--cell", cell]
+
+
+def _sbatch(matrix: Matrix, cells: Sequence[Cell]) -> str:
+    """Return an array script. A resource is an option of sbatch: ``time = "2:00:00"`` is ``--time=2:00:00``."""
+    options = {"job-name": "trtcache-warm", **matrix.resources.get("slurm", {})}
+    lines = [f"#SBATCH --{name}={value}" for name, value in _resources(matrix, options).items()]
+    if len({cell.image for cell in cells}) > 1:
+        raise SettingsError("--emit sbatch", "cells are of several images; emit those of one image: --image IMAGE")
+    command = shlex.join(_command(matrix, cells, "auto"))
+    if cells[0].image:
+        # pyxis and enroot, which most GPU clusters have, run a step in a container.
+        command = f"srun --container-image={shlex.quote(cells[0].image)} {command}"
+    array = f"#SBATCH --array=0-{len(cells) - 1}"
+    return "\n".join(["#!/bin/bash", array, "#SBATCH --requeue", *lines, "set -e", command, ""])
+
+
+def _resources(matrix: Matrix, options: Mapping[str, Any]) -> dict[str, str]:
+    for name, value in options.items():
+        if not _RESOURCE.fullmatch(name) or not isinstance(value, (str, int)) or not str(value).isprintable():
+            raise SettingsError(str(matrix.path), f"defaults.slurm.{name}: it is not an option of sbatch and its value")
+    return {name: str(value) for name, value in options.items()}
+
+
+def _parallel(matrix: Matrix, cells: Sequence[Cell]) -> str:
+    """Return a line for GNU parallel; ``--jobs`` and ``--sshlogin`` are added by the user."""
+    command = shlex.join(_command(matrix, cells, "{}"))
+    return f"seq 0 {len(cells) - 1} | parallel --halt never {shlex.quote(command)}\n"
+
+
+def _github(_matrix: Matrix, cells: Sequence[Cell]) -> str:
+    """Return the value of ``strategy.matrix``, for ``fromJSON``."""
+    if len(cells) > _MOST_GITHUB_JOBS:
+        why = f"GitHub allows {_MOST_GITHUB_JOBS} jobs for a matrix, and {len(cells)} cells miss; use --only"
+        raise SettingsError("--emit github", why)
+    include = [{"cell": cell.number, "name": str(cell), "image": cell.image} for cell in cells]
+    return json.dumps({"include": include}) + "\n"
+
+
+def _kubernetes(matrix: Matrix, cells: Sequence[Cell]) -> str:
+    """Return an Indexed Job for each image, as JSON, which kubectl takes as it takes YAML."""
+    given = dict(matrix.resources.get("kubernetes", {}))
+    default_image = given.pop("image", "")
+    resources, parallelism = given.pop("resources", None), given.pop("parallelism", 8)
+    if given:
+        why = f"defaults.kubernetes.{min(given)}: unknown; known: image, parallelism, resources"
+        raise SettingsError(str(matrix.path), why)
+    jobs = []
+    by_image: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_image.setdefault(cell.image or default_image, []).append(cell)
+    for number, (image, own) in enumerate(by_image.items()):
+        if not image:
+            raise SettingsError("--emit k8s", "cells have no image; set image in [defaults.kubernetes]")
+        container = {"name": "warm", "image": image, "command": _command(matrix, own, "auto")}
+        spec = {
+            "completions": len(own),
+            "parallelism": min(parallelism, len(own)),
+            "completionMode": "Indexed",
+            "backoffLimit": 3 * len(own),
+            "template": {
+                "spec": {
+                    "restartPolicy": "OnFailure",
+                    "containers": [{**container, **({"resources": resources} if resources else {})}],
+                }
+            },
+        }
+        metadata = {"name": f"trtcache-warm-{number}"}
+        jobs.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    document = jobs[0] if len(jobs) == 1 else {"apiVersion": "v1", "kind": "List", "items": jobs}
+    return json.dumps(document, indent=2) + "\n"

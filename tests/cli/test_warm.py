@@ -1,0 +1,174 @@
+"""``trtcache warm``: the cells of a matrix are built before they are asked for, here or by a scheduler."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+import trtcache
+from tests.models import Affine
+from trtcache_cli.warm_run import Processes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .conftest import Result
+
+MODELS = """
+import torch
+from tests.models import Affine
+
+def affine():
+    torch.manual_seed(0)
+    return Affine(), (torch.randn(5, 4),)
+
+def nothing():
+    return None
+"""
+X = torch.randn(5, 4)
+FAST_OPTIONS = {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": False}
+FAST = json.dumps([f"inductor.{name}={json.dumps(value)}" for name, value in FAST_OPTIONS.items()])
+
+
+@pytest.fixture
+def matrix(file: Path, tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A matrix of a file, a function, a function of no model and a file that does not exist."""
+    (tmp_path / "zoo.py").write_text(MODELS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))  # of the processes that build
+    path = tmp_path / "matrix.toml"
+    path.write_text(
+        f'[defaults]\nbackend = "{interpreter}"\n[defaults.slurm]\ntime = "1:00:00"\n'
+        f'[defaults.kubernetes]\nimage = "registry/torch:2.13"\n'
+        f'[[cells]]\nfile = ["{file}", "zoo:affine"]\n[[cells]]\nfile = ["zoo:nothing", "none.pt2"]\n'
+    )
+    return path
+
+
+def _states(done: Result) -> list[str]:
+    return [cell["state"] for cell in done.json["cells"]]
+
+
+@pytest.mark.slow
+def test_what_misses_is_built_once(run: Callable[..., Result], matrix: Path) -> None:
+    """By processes of their own; cells that cannot be built are errors of their own, and the exit code is 1."""
+    text = matrix.read_text().replace('"interpreter"', '"aot_inductor"')
+    matrix.write_text(text.replace("[defaults.slurm]", f"setting = [{FAST}]\n[defaults.slurm]"))
+    assert _states(run("warm", matrix, "--plan", "--json")) == ["unknown", "unknown", "unknown", "impossible"]
+    first = run("warm", matrix, "-j", "2", "--json")
+    assert first.code == 1
+    assert [cell["outcome"] for cell in first.json["cells"]] == ["built", "built", "failed", "failed"]
+    assert "it has to return (model, args)" in first.json["cells"][2]["why"]
+    assert "does not exist" in first.json["cells"][3]["why"]
+    assert len(first.err.splitlines()) == 3  # a line for each cell that was tried
+
+    planned = run("warm", matrix, "--plan", "--json").json
+    assert [cell["state"] for cell in planned["cells"]] == ["hit", "unknown", "unknown", "impossible"]
+    assert planned["cells"][0]["key"] == first.json["cells"][0]["keys"][0]
+    assert planned["expected_s"] > 0
+    assert _states(run("warm", matrix, "--plan", "--exact", "--json")) == ["hit", "hit", "impossible", "impossible"]
+
+    second = run("warm", matrix, "--only", "0-1")
+    assert (second.code, second.out) == (0, "0 built, 2 hit, 0 failed\n")
+    compiled = trtcache.compile(Affine(), (X,), settings={"inductor": FAST_OPTIONS})
+    assert compiled.report.partitions[0].outcome == "hit"
+
+
+@pytest.mark.parametrize("variable", ["SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "AWS_BATCH_JOB_ARRAY_INDEX"])
+def test_a_scheduler_says_which_cell(
+    variable: str, run: Callable[..., Result], matrix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number counts among those of ``--only``."""
+    monkeypatch.setenv(variable, "1")
+    done = run("warm", matrix, "--only", "2,0", "--cell", "auto", "--json")
+    assert (done.code, done.json["name"], done.json["outcome"]) == (0, "affine", "built")
+
+
+def test_the_command_that_is_emitted_builds_what_misses(run: Callable[..., Result], matrix: Path) -> None:
+    """An array script for Slurm, a line for GNU parallel, a matrix for GitHub and a Job for Kubernetes."""
+    run("warm", matrix, "--cell", "0")
+    command = f"trtcache warm {matrix} --only 1-2 --cell"
+    script = run("warm", matrix, "--emit", "sbatch")
+    assert script.out.splitlines()[0] == "#!/bin/bash"
+    assert {"#SBATCH --array=0-1", "#SBATCH --time=1:00:00", f"{command} auto"} <= set(script.out.splitlines())
+    assert "is left out" in script.err
+    parallel = run("warm", matrix, "--emit", "parallel").out
+    assert parallel.startswith("seq 0 1 | parallel ")
+    assert json.loads(run("warm", matrix, "--emit", "github").out) == {
+        "include": [{"cell": 1, "name": "zoo:affine", "image": ""}, {"cell": 2, "name": "zoo:nothing", "image": ""}]
+    }
+    job = json.loads(run("warm", matrix, "--emit", "k8s").out)
+    assert (job["kind"], job["spec"]["completions"], job["spec"]["completionMode"]) == ("Job", 2, "Indexed")
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    assert (container["image"], container["command"]) == ("registry/torch:2.13", [*command.split(), "auto"])
+    shown = subprocess.run(["bash", "-n"], input=script.out, text=True, check=True)
+    assert shown.returncode == 0
+
+
+def test_cells_of_another_image_are_left_to_it(run: Callable[..., Result], matrix: Path, file: Path) -> None:
+    """Their versions are not those of this machine."""
+    matrix.write_text(f'[[cells]]\nfile = "{file}"\nimage = ["registry/torch:2.12", "registry/torch:2.13"]\n')
+    assert _states(run("warm", matrix, "--plan", "--json")) == ["unknown", "unknown"]
+    done = run("warm", matrix)
+    assert (done.code, done.out) == (0, "0 built, 0 hit, 0 failed\n")
+    assert "2 cells belong to other images" in done.err
+    wrong = run("warm", matrix, "--emit", "sbatch")
+    assert (wrong.code, "--image" in wrong.err) == (2, True)
+    script = run("warm", matrix, "--emit", "sbatch", "--image", "registry/torch:2.12").out
+    assert "srun --container-image=registry/torch:2.12 trtcache warm" in script
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--cell", "9"], "there is no cell 9"),
+        (["--cell", "x"], "neither a number nor auto"),
+        (["--cell", "auto"], "none of these is set"),
+        (["--only", "0-"], "is not a list of numbers"),
+        (["--only", "7"], "there is no cell 7"),
+        (["--plan", "--emit", "k8s"], "exclude each other"),
+    ],
+)
+def test_wrong_usage(options: list[str], message: str, run: Callable[..., Result], matrix: Path) -> None:
+    """One line, and exit code 2."""
+    done = run("warm", matrix, *options)
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert message in done.err
+
+
+def test_an_interrupt_ends_the_builds(run: Callable[..., Result], matrix: Path, tmp_path: Path) -> None:
+    """Those that run, too: nothing goes on in the background."""
+    slow = "import os, time\nfrom pathlib import Path\n"
+    slow += f"Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\ntime.sleep(60)\n"
+    (tmp_path / "slow.py").write_text(slow)
+    matrix.write_text('[[cells]]\nfile = "slow:build"\n')
+    command = [sys.executable, "-m", "trtcache_cli", "warm", str(matrix)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pid = tmp_path / "pid"
+    while not (pid.exists() and pid.read_text()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, "Traceback" in err) == (130, "", False)
+    assert not Path(f"/proc/{pid.read_text()}").exists()
+    assert run("ls", "--json").json["total"] == 0
+
+
+def test_no_build_begins_after_a_stop(matrix: Path) -> None:
+    """A cell that was waiting for its turn is not begun."""
+    from trtcache_cli.matrix import read_matrix
+
+    processes = Processes()
+    processes.stop()
+    outcome = processes.run(read_matrix(matrix).cells[0], None)
+    assert (outcome.outcome, outcome.why) == ("failed", "interrupted")
