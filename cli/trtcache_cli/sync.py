@@ -122,7 +122,7 @@ def _report(session: Session, plan: SyncPlan, result: SyncResult | None) -> None
         print_json(
             {
                 "dry_run": result is None,
-                "destination": str(plan.target.root),
+                "destination": plan.target.location,
                 "copied": [record.as_json() for record in arrived],
                 "copied_bytes": sum(record.file_bytes for record in arrived),
                 "there": plan.there,

@@ -90,15 +90,16 @@ class Bucket:
         with _translate_errors(url):
             self._store = _open_store(url, client_options=options, retry_config=retries)
 
-    def get(self, name: str) -> tuple[int, Iterator[bytes]]:
-        """Return the size of an object, and its bytes as they arrive.
+    def get(self, name: str, *, most_bytes: int | None = None) -> tuple[int, Iterator[bytes]]:
+        """Return the size of an object, and its bytes as they arrive, or ``most_bytes`` of its beginning.
 
         Raises:
             FileNotFoundError: there is none.
             RemoteError: the request failed; reading the bytes raises the same.
         """
         with _translate_errors(self.url):
-            found = self._api.get(self._store, self._path(name))
+            begin: Any = {"range": (0, most_bytes)} if most_bytes else None
+            found = self._api.get(self._store, self._path(name), options=begin)
             size_bytes = int(found.meta["size"])
             chunks = iter(found.stream(min_chunk_size=1))
         return size_bytes, self._read(chunks)
@@ -145,14 +146,15 @@ class Bucket:
         except FileNotFoundError:
             return None
 
-    def list(self, prefix: str) -> Iterator[RemoteObject]:
-        """Yield the objects of which the name begins with a folder.
+    def list(self, folder: str, *, after: str | None = None) -> Iterator[RemoteObject]:
+        """Yield the objects in a folder and below it; those with names after ``after`` in the folder.
 
         Raises:
-            RemoteError: a request failed, or the server cannot list.
+            RemoteError: a request failed, the server cannot list, or one of the names is not a path (reason ``name``).
         """
+        offset = None if after is None else self._path(f"{folder}/{after}")
         with _translate_errors(self.url):
-            batches = iter(self._api.list(self._store, self._path(prefix), chunk_size=1000))
+            batches = iter(self._api.list(self._store, self._path(folder), offset=offset, chunk_size=1000))
         while True:
             with _translate_errors(self.url):
                 batch = next(batches, None)
@@ -244,6 +246,7 @@ def _reason(name: str, text: str) -> str:
     table = (
         ("no-bucket", bool(_NO_BUCKET.search(text))),
         ("no-credentials", bool(_NO_CREDENTIALS.search(text))),
+        ("name", name == "InvalidPathError"),
         ("denied", name in ("PermissionDeniedError", "UnauthenticatedError")),
         ("busy", status == "429" or status.startswith("5")),
         ("timeout", "kind: Timeout" in text or "TimedOut" in text),
