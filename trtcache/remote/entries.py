@@ -66,8 +66,8 @@ class RemoteEntries:
 
     @property
     def location(self) -> str:
-        """The URL without its parameters."""
-        return self.url.text
+        """The URL, with the endpoint if there is one."""
+        return self.url.text + (f"?endpoint={self.url.endpoint}" if self.url.endpoint else "")
 
     def address(self, digest: str) -> str:
         """Return where the entry of a key digest is, for messages."""
@@ -80,7 +80,7 @@ class RemoteEntries:
             RemoteError: signatures are required, and no key is trusted.
         """
         if self.admission.required and not self.admission.keys:
-            raise RemoteError(self.location, "no-trusted-key", REMEDIES["no-trusted-key"])
+            raise RemoteError(self.url.text, "no-trusted-key", REMEDIES["no-trusted-key"])
 
     def check_format(self) -> bool:
         """Return whether the remote was prepared with ``trtcache init``.
@@ -89,7 +89,7 @@ class RemoteEntries:
             FormatVersionError: by a version of trtcache that uses another layout.
             RemoteError: the request failed.
         """
-        where = f"{self.location}/{MARKER}"
+        where = f"{self.url.text}/{MARKER}"
         try:
             size_bytes, chunks = self._bucket.get(MARKER)
             content = b"".join(chunks) if size_bytes <= _MOST_MARKER_BYTES else b""
@@ -143,7 +143,7 @@ class RemoteEntries:
         except RemoteError as error:
             if self.url.scheme in ("http", "https") and error.reason not in ("unreachable", "timeout"):
                 why = f"this web server does not list its folders, which takes PROPFIND of WebDAV ({error.why})"
-                raise RemoteError(self.location, "no-list", why) from error
+                raise RemoteError(self.url.text, "no-list", why) from error
             if error.reason != "name" or not below:
                 raise
         # A name that is no path, such as "entries/v1/../x", fails the whole listing. In a folder, names that begin
