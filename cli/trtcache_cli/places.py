@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,7 @@ def is_url(value: object) -> bool:
 
 
 def open_remote(config: Config, url: RemoteUrl, *, copies: bool = False) -> RemoteEntries:
-    """Open a remote for a command. A URL without parameters has those of the same remote in ``TRTCACHE_REMOTE``.
+    """Open a remote for a command. A URL without parameters has those of the same bucket in ``TRTCACHE_REMOTE``.
 
     Raises:
         RemoteError: obstore is not installed or refuses the configuration; for a command that ``copies``, no key is
@@ -88,7 +89,9 @@ def open_remote(config: Config, url: RemoteUrl, *, copies: bool = False) -> Remo
     from trtcache.remote.entries import RemoteEntries
 
     if not (url.endpoint or url.region or url.account):
-        url = next((known for known in config.remotes.urls if known.text == url.text), url)
+        same = [known for known in config.remotes.urls if (known.scheme, known.place) == (url.scheme, url.place)]
+        for known in same[:1]:
+            url = replace(url, endpoint=known.endpoint, region=known.region, account=known.account)
     remote = RemoteEntries(url, config.remotes, config.trust)
     if copies:
         remote.require_trust()

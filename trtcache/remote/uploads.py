@@ -11,9 +11,17 @@ import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-from trtcache.errors import CorruptBlobError, RemoteError, SettingsError, StoreError, UntrustedEntryError
+from trtcache.errors import (
+    CorruptBlobError,
+    RemoteError,
+    SettingsError,
+    StoreError,
+    UnknownKeyError,
+    UntrustedEntryError,
+)
 from trtcache.remote.bucket import Bucket
 from trtcache.remote.tier import object_name
 from trtcache.store.reader import ArtifactFile
@@ -150,7 +158,7 @@ class Uploader:
         with outbox.hold(digest) as alone:
             if not alone:
                 return "busy"
-            began_s = time.monotonic()
+            began_s, size_bytes = time.monotonic(), 0
             try:
                 outcome = self._upload(digest)
             except CorruptBlobError as error:
@@ -160,7 +168,9 @@ class Uploader:
             if outcome in ("sent", "there"):
                 self._connection.breaker.note_success()
             if outcome == "sent":
-                self._note("upload", "", digest, took_s=time.monotonic() - began_s)
+                with suppress(UnknownKeyError):  # pruned meanwhile
+                    size_bytes = self._store.stat(digest).file_bytes
+                self._note("upload", "", digest, took_s=time.monotonic() - began_s, size_bytes=size_bytes)
         return outcome
 
     def _upload(self, digest: str) -> Outcome:
@@ -183,6 +193,6 @@ class Uploader:
             file.close()
         return "sent" if sent else "there"
 
-    def _note(self, event: str, reason: str, digest: str, *, took_s: float = 0.0) -> None:
+    def _note(self, event: str, reason: str, digest: str, *, took_s: float = 0.0, size_bytes: int = 0) -> None:
         text = f"{self._tier.url.text} {reason}".strip()
-        self._store.events.append(event, reason=text, key=digest, waited_s=took_s)
+        self._store.events.append(event, reason=text, key=digest, waited_s=took_s, size_bytes=size_bytes)

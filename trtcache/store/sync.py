@@ -155,7 +155,7 @@ class SyncPlan:
                     freed_bytes += _add_rows(disk, finished, max_size_bytes, max_entries)
         finally:
             freed_bytes += _add_rows(disk, batch, max_size_bytes, max_entries)
-        arrived += batch
+        arrived = sorted([*arrived, *batch], key=lambda record: record.digest)
         # Pin what the target had before, too.
         missing = sorted(self.pins - {item.record.digest for item in self.items} - self.target.pins())
         for digest in missing:
