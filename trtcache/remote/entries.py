@@ -187,7 +187,7 @@ class RemoteEntries:
         """Return an entry's header and who signed it, by a request for its first 64 KiB.
 
         Raises:
-            UnknownKeyError: there is no such entry any more.
+            UnknownKeyError: there is none any more.
             CorruptBlobError, FormatVersionError: as for ``IncomingFile.open``.
             RemoteError: a request failed.
         """
@@ -222,7 +222,7 @@ class RemoteEntries:
         """Download an entry, verify every byte of it, and return who signed it.
 
         Raises:
-            UnknownKeyError: there is no such entry any more.
+            UnknownKeyError: there is none any more.
             CorruptBlobError, FormatVersionError: as for ``IncomingFile.open``.
             RemoteError: the request failed.
             OSError: it cannot be written to the temporary directory.
