@@ -161,10 +161,11 @@ def command(hosts: Hosts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
     def command(*args: object, **environ: str) -> Done:
         capsys.readouterr()
-        with monkeypatch.context() as patch, pytest.raises(SystemExit) as ended:
+        with monkeypatch.context() as patch:
             for name, value in {**hosts.variables("a"), **environ}.items():
                 patch.setenv(name, value)
-            main([str(arg) for arg in args])
+            with pytest.raises(SystemExit) as ended:
+                main([str(arg) for arg in args])
         captured = capsys.readouterr()
         return Done(int(ended.value.code or 0), captured.out, captured.err)
 

@@ -34,15 +34,16 @@ def remote_stats(command: Callable[..., Done], hosts: Hosts, *args: str) -> dict
 def test_bytes_times_and_savings_are_counted(command: Callable[..., Done], hosts: Hosts) -> None:
     """Of hits and of uploads, with the time of a look-up."""
     cache = hosts.writer("ci")
-    entry = cache.keep(cache.key({"n": 0}, kind="test"), b"x" * 100_000, build_s=30.0)
+    key = cache.key({"n": 0}, kind="test")
+    cache.keep(key, b"x" * 100_000, build_s=30.0)
     assert uploads.flush(20) == 0
     reader = hosts.writer("a")
     fetch(reader)
     fetch(reader, n=1)
     assert uploads.flush(20) == 0
     block = remote_stats(command, hosts)
-    assert entry.path is not None
-    assert block["received_bytes"] == entry.path.stat().st_size
+    assert cache.store is not None
+    assert block["received_bytes"] == cache.store.stat(key.digest).file_bytes
     assert 4096 < float(str(block["sent_bytes"])) < 20_000
     assert 25 < float(str(block["saved_s"])) < 30
     assert (block["hits"], block["misses"], block["uploads"], block["requests"]) == (1, {"absent": 1}, 1, 3)
