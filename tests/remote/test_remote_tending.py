@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -361,3 +366,38 @@ def test_many_entries_are_synced_at_once(command: Callable[..., Done], hosts: Ho
     assert command("sync", hosts.name, tmp_path / "target").code == 0
     report(f"100 entries: up {up_s:.2f} s, down {time.monotonic() - began_s - up_s:.2f} s")
     assert sum(1 for _ in DiskStore.open(tmp_path / "target").scan()) == 100
+
+
+@pytest.mark.parametrize("args", [("ls", "{url}"), ("verify", "{url}"), ("sync", "{url}", "{root}/target")])
+def test_ctrl_c_ends_a_command_at_once(hosts: Hosts, proxy: FaultProxy, tmp_path: Path, args: tuple[str, ...]) -> None:
+    """While the server hangs."""
+    proxy.fault = "hang"
+    words = [word.format(url=hosts.url, root=tmp_path) for word in args]
+    variables = {**os.environ, **hosts.variables("a")}
+    with subprocess.Popen([sys.executable, "-m", "trtcache_cli", *words], env=variables, stderr=-1) as process:
+        while not proxy.requests:
+            assert process.poll() is None
+            time.sleep(0.05)
+        time.sleep(0.3)
+        began_s = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        took_s = time.monotonic() - began_s
+    report(f"{args[0]}: ended {took_s:.2f} s after Ctrl-C")
+    assert took_s < 2
+
+
+def test_a_terminal_shows_bytes_and_rates(hosts: Hosts, entries: list[Entry], tmp_path: Path) -> None:
+    """On standard error; none in a pipe."""
+    command = [sys.executable, "-m", "trtcache_cli", "sync", hosts.url, str(tmp_path / "target")]
+    variables = {**os.environ, **hosts.variables("a"), "TERM": "xterm", "COLUMNS": "120"}
+    ours, theirs = pty.openpty()
+    subprocess.run(command, env=variables, stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert "copying" in shown
+    assert "/s" in shown
+    piped = subprocess.run([*command[:-1], str(tmp_path / "b")], env=variables, capture_output=True, check=True)
+    assert b"copying" not in piped.stderr
+    assert len(entries) == 3

@@ -18,7 +18,7 @@ from trtcache.remote.bucket import Bucket
 from trtcache.remote.connection import REMEDIES
 from trtcache.remote.tier import object_name
 from trtcache.store.format import check_document
-from trtcache.store.parallel import map_in_threads
+from trtcache.store.parallel import call_in_thread, map_in_threads
 from trtcache.store.reading import EntryStat
 from trtcache.store.receiving import IncomingFile
 from trtcache.store.record import Record
@@ -90,9 +90,13 @@ class RemoteEntries:
             RemoteError: the request failed.
         """
         where = f"{self.url.text}/{MARKER}"
-        try:
+
+        def read() -> bytes:
             size_bytes, chunks = self._bucket.get(MARKER)
-            content = b"".join(chunks) if size_bytes <= _MOST_MARKER_BYTES else b""
+            return b"".join(chunks) if size_bytes <= _MOST_MARKER_BYTES else b""
+
+        try:
+            content = call_in_thread(read)
         except FileNotFoundError:
             return False
         try:
@@ -111,7 +115,7 @@ class RemoteEntries:
             RemoteError: the request failed.
         """
         content = memoryview(json.dumps({"format": FORMAT}).encode())
-        made = self._bucket.put(MARKER, iter([content]), len(content))
+        made = call_in_thread(lambda: self._bucket.put(MARKER, iter([content]), len(content)))
         self.check_format()
         return made
 
@@ -137,12 +141,12 @@ class RemoteEntries:
 
     def _list(self, folder: str, below: Collection[str] = ()) -> list[RemoteObject]:
         try:
-            return list(self._bucket.list(folder, after="0"))
+            return call_in_thread(lambda: list(self._bucket.list(folder, after="0")))
         except FileNotFoundError:
             return []
         except RemoteError as error:
             if self.url.scheme in ("http", "https") and error.reason not in ("unreachable", "timeout"):
-                why = f"this web server does not list its folders, which takes PROPFIND of WebDAV ({error.why})"
+                why = "this web server does not list its folders; it would have to answer PROPFIND of WebDAV"
                 raise RemoteError(self.url.text, "no-list", why) from error
             if error.reason != "name" or not below:
                 raise
@@ -153,7 +157,7 @@ class RemoteEntries:
 
     def pin(self, digest: str) -> None:
         """Pin an entry: ``prune`` keeps it."""
-        self._bucket.put(f"pins/{digest}", iter(()), 0)
+        call_in_thread(lambda: self._bucket.put(f"pins/{digest}", iter(()), 0))
 
     @contextmanager
     def open_entry(self, digest: str, admit: Admit | None) -> Iterator[IncomingFile]:

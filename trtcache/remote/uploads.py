@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from trtcache.errors import (
@@ -24,6 +25,7 @@ from trtcache.errors import (
 )
 from trtcache.remote.bucket import Bucket
 from trtcache.remote.tier import object_name
+from trtcache.store.parallel import call_in_thread
 from trtcache.store.reader import ArtifactFile
 
 if TYPE_CHECKING:
@@ -130,7 +132,7 @@ class Uploader:
             RemoteError: the remote does not take it; the rest stays in the outbox.
         """
         for digest in self._store.outbox.digests():
-            yield digest, self._send(digest)
+            yield digest, call_in_thread(partial(self._send, digest))
 
     def _run(self) -> None:
         while True:

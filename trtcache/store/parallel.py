@@ -16,11 +16,11 @@ R = TypeVar("R")
 def map_in_threads(function: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterator[tuple[T, R]]:
     """Yield each item with its result, as they come, from ``jobs`` threads at once.
 
-    If a call raises, its exception is raised here, and what has not begun is not called. The threads are daemons: an
-    interrupt does not wait for a request that hangs.
+    With one job, the calls are made in this thread. If a call raises, its exception is raised here, and what has not
+    begun is not called. The threads are daemons: an interrupt does not wait for a request that hangs.
     """
     everything = list(items)
-    if jobs <= 1 or len(everything) <= 1:
+    if jobs <= 1:
         yield from ((item, function(item)) for item in everything)
         return
     waiting: queue.SimpleQueue[T] = queue.SimpleQueue()
@@ -50,3 +50,9 @@ def map_in_threads(function: Callable[[T], R], items: Iterable[T], jobs: int) ->
             yield item, result  # type: ignore[misc]  # a result, as there is no error
     finally:
         stopped.set()
+
+
+def call_in_thread(function: Callable[[], R]) -> R:
+    """Call a function in a thread and return its result, so that an interrupt does not wait for it."""
+    (result,) = [result for _, result in map_in_threads(lambda _: function(), [None], 2)]
+    return result
