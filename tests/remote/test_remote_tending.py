@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 import boto3
+import click
 import pytest
 
 from tests.remote.conftest import fetch, free_port, put_object, report
@@ -23,6 +24,7 @@ from trtcache.remote.entries import RemoteEntries
 from trtcache.remote.tier import object_name
 from trtcache.store.disk import DiskStore
 from trtcache_cli.lifecycle import how_to_apply, lifecycle_rules
+from trtcache_cli.places import PlaceType, UrlType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -353,6 +355,18 @@ def test_arguments_for_directories_are_refused(command: Callable[..., Done], hos
     for args in (("ls", "--building", hosts.name), ("ls", "--long"), ("ls", "ftp://x/y"), ("init", "s3://u:p@x/y")):
         assert command(*args).code == 2
     assert command("ls", "s3://u:secret@bucket/x").err.count("secret") == 0
+
+
+def test_shells_complete_configured_remotes(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the beginning of the URL; with nothing typed, a place can be a directory, too."""
+    monkeypatch.setenv("TRTCACHE_REMOTE", hosts.url)
+    context = click.Context(click.Command("ls"))
+    parameter = click.Argument(["url"])
+    for kind in (UrlType(), PlaceType()):
+        assert [item.value for item in kind.shell_complete(context, parameter, "s3://eng")] == [hosts.name]
+    assert [item.type for item in PlaceType().shell_complete(context, parameter, "/srv")] == ["dir"]
+    monkeypatch.setenv("TRTCACHE_REMOTE", "nonsense")
+    assert UrlType().shell_complete(context, parameter, "") == []
 
 
 def test_many_entries_are_synced_at_once(command: Callable[..., Done], hosts: Hosts, tmp_path: Path) -> None:
