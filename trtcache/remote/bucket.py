@@ -25,6 +25,7 @@ PART_BYTES: Final = 8 << 20
 """Larger objects are uploaded in parts of this size, each with time-outs of its own."""
 
 _PATIENT_S = 30.0
+_PATIENT_CHUNK_BYTES = 64 << 10
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist", re.IGNORECASE)
 _NO_CREDENTIALS = re.compile(r"169\.254\.169\.254|metadata\.google\.internal|credential", re.IGNORECASE)
@@ -74,6 +75,7 @@ class Bucket:
         if not _USED_BY:
             _USED_BY.append(os.getpid())
         self._api = obstore
+        self._chunk_bytes = _PATIENT_CHUNK_BYTES if patient else 1  # a look-up has a deadline for each few bytes
         read_s = max(settings.timeout_s, _PATIENT_S) if patient else settings.timeout_s
         options = {
             "connect_timeout": timedelta(seconds=settings.connect_timeout_s * (10 if patient else 1)),
@@ -101,7 +103,7 @@ class Bucket:
             begin: Any = {"range": (0, most_bytes)} if most_bytes else None
             found = self._api.get(self._store, self._path(name), options=begin)
             size_bytes = int(found.meta["size"])
-            chunks = iter(found.stream(min_chunk_size=1))
+            chunks = iter(found.stream(min_chunk_size=self._chunk_bytes))
         return size_bytes, self._read(chunks)
 
     def _read(self, chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("trtcache.store")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
-BATCH: Final = 64
+BATCH: Final = 256
 """Entries after which rows are written and the limits are enforced. A listing adds rows that a kill left out."""
 
 AT_ONCE: Final = 32
