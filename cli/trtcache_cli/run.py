@@ -71,6 +71,8 @@ def run(program: str, args: tuple[str, ...], is_module: bool, cache_dir: Path | 
     line = command_line(program, args, is_module=is_module)
     environ = environment(os.environ, cache_dir)
     config = Config.from_environ(environ)  # report an invalid setting here, not in the program
+    if config.remotes.target is not None:
+        environ.setdefault(_FLUSH, _UNTIL_DONE_S)
     sys.stdout.flush()
     sys.stderr.flush()
     if not require_remote:
@@ -141,7 +143,6 @@ def environment(environ: Mapping[str, str], cache_dir: Path | None) -> dict[str,
     startup = str(Path(str(trtcache.integrations.__file__)).parent / _STARTUP)
     paths = [startup, *(path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path not in {"", startup})]
     changed = {**environ, "PYTHONPATH": os.pathsep.join(paths), RUN: str(os.getpid())}
-    changed.setdefault(_FLUSH, _UNTIL_DONE_S)
     if cache_dir is not None:
         changed["TRTCACHE_DIR"] = str(cache_dir.absolute())
         changed.pop("TRTCACHE_PATH", None)
