@@ -554,7 +554,7 @@ class RemoteError(StoreError):
     """A remote did not do what it was asked to do. Look-ups never raise it: they miss.
 
     ``reason`` is one word for the counters: ``unreachable``, ``timeout``, ``slow``, ``busy`` (429 and 5xx), ``cut``,
-    ``denied``, ``no-credentials``, ``no-bucket``, ``not-installed``, ``error``.
+    ``denied``, ``no-credentials``, ``no-bucket``, ``no-list``, ``name``, ``not-installed``, ``error``.
     """
 
     url: str

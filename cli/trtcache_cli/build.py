@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +13,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from trtcache.config.units import format_duration
-from trtcache_cli.output import note, print_json, print_pairs
+from trtcache_cli.output import note, print_json, print_pairs, working
+from trtcache_cli.require_remote import open_required, report_failures
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import shape_option
 
@@ -65,6 +67,7 @@ class BackendType(click.ParamType[str]):
     help="A build setting, by dotted name. Repeatable.",
 )
 @click.option("--keep-program", is_flag=True, help="Store the program, without weights, for 'trtcache rebuild'.")
+@click.option("--require-remote", is_flag=True, help="Exit with 4 if a look-up in a remote or an upload failed.")
 @shape_option
 @session_options
 @pass_session
@@ -77,8 +80,9 @@ def build(
     name: str | None,
     settings: tuple[str, ...],
     keep_program: bool,
+    require_remote: bool,
     shapes: tuple[str, ...],
-) -> None:
+) -> int:
     """Build the engine of a program file and put it into the cache, unless it is already there.
 
     FILE: an exported program (.pt2), an ONNX file (.onnx), which TensorRT and TensorRT-RTX build, a TorchScript file
@@ -88,6 +92,8 @@ def build(
     A later compile of the same file, or of any model of the same architecture, is a hit. The engine contains no
     weights: the process that runs it supplies them. A TensorRT-RTX plan contains its weights, and is a hit for models
     with the same weights only.
+
+    With a remote that is written to, the command ends when the uploads have ended.
     """
     given = read_settings(settings)
     if output is not None and not output.absolute().parent.is_dir():
@@ -101,22 +107,36 @@ def build(
     program, inputs = open_program(file, shapes)
     if inputs and file.suffix != ".onnx":
         raise click.BadParameter(f"{file.name} has sizes of its own", param_hint="--shape")
+    config, began_ns = session.config(), time.time_ns()
+    required = open_required(config) if require_remote else None
     with _progress(file.name):
         report = building.build(
             program,
             backend=backend,
             settings=given,
             target=target,
-            cache=Cache(config=session.config()),
+            cache=Cache(config=config),
             name=name or file.stem.rpartition(":")[2],
             output=output,
             inputs=inputs,
             keep_program=keep_program,
         )
+    if config.remotes.target is not None:
+        _finish_uploads()
     if session.as_json:
         print_json(_document(report, output))
     else:
         print_pairs(_pairs(report, output))
+    return report_failures(required, began_ns) if required is not None else 0
+
+
+def _finish_uploads() -> None:
+    """Wait for the uploads, however long they take; a remote that does not answer ends them, with a warning."""
+    from trtcache.remote.uploads import flush
+
+    if flush(0):
+        with working("uploading"):
+            flush()
 
 
 def read_settings(written: Sequence[str]) -> dict[str, Any]:

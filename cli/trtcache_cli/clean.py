@@ -35,7 +35,7 @@ def clean(session: Session, everything: bool, dry_run: bool, yes: bool) -> None:
         tuple(record for record in records if record.pinned and not everything),
     )
     if dry_run:
-        carry_out(session, store, plan, dry_run=True, yes=yes)
+        carry_out(session, plan, lambda: 0, dry_run=True, yes=yes)
         return
     if plan.evict:
         confirm(f"Remove {len(plan.evict):,} entries, {format_size(plan.freed_bytes)}?", yes=yes)

@@ -1,4 +1,4 @@
-"""``trtcache ls``: list, filter and sort the entries."""
+"""``trtcache ls``: list, filter and sort the entries of the cache, or of a remote."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from trtcache_cli.in_flight import show_building
 from trtcache_cli.keys import SHORT
 from trtcache_cli.kind_sums import counts_in_words, entries, sums_as_json
 from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_table, print_tsv
+from trtcache_cli.places import UrlType, refuse_options
+from trtcache_cli.remote_ls import list_remote
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
+    from trtcache.config.remotes import RemoteUrl
     from trtcache.store.disk import DiskStore
     from trtcache.store.layers import Layers
     from trtcache.store.record import Record
@@ -49,20 +52,24 @@ SORTS: dict[str, Callable[[Record], Any]] = {
         "trtcache ls --all",
         "trtcache ls --building",
         "trtcache ls --quiet --filter 'unused>30d' | xargs trtcache rm",
+        "trtcache ls --long s3://engines/main",
     )
 )
+@click.argument("url", type=UrlType(), required=False, metavar="[URL]")
 @filter_option
 @click.option("everything", "-a", "--all", is_flag=True, help="Also list key aliases and other companions of engines.")
 @click.option("sort", "-s", "--sort", type=click.Choice(list(SORTS)), default="used", show_default=True)
 @click.option("-r", "--reverse", is_flag=True, help="Reverse the order.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), help="At most this many entries; 0 for all.")
 @click.option("--signers", is_flag=True, help="Show who signed each entry; the default where signatures are required.")
+@click.option("-l", "--long", is_flag=True, help="Of a remote, also read the headers: kind, name, build, signer.")
 @click.option("-q", "--quiet", is_flag=True, help="Print full keys only.")
 @click.option("--building", is_flag=True, help="List running builds with their builders and waiters instead.")
 @session_options
 @pass_session
 def ls(
     session: Session,
+    url: RemoteUrl | None,
     filters: tuple[str, ...],
     everything: bool,
     sort: str,
@@ -71,6 +78,7 @@ def ls(
     quiet: bool,
     signers: bool,
     building: bool,
+    long: bool,
 ) -> None:
     """List the engines and kept programs, most recently used first.
 
@@ -79,7 +87,17 @@ def ls(
 
     A condition is FIELD OPERATOR VALUE; commas join several. Fields: age, build, key, kind, members, name, pinned,
     size, unused. Operators: = != < <= > >=, and ~ and !~ for substrings.
+
+    URL: list the entries of a remote instead, most recently uploaded first, with size and age. --long or a filter reads
+    the first 64 KiB of each.
     """
+    if url is not None:
+        refuse_options(url, building=building, sort=sort != "used")
+        long = long or signers
+        list_remote(session, url, filters=filters, headers=long, reverse=reverse, quiet=quiet, limit=limit or 0)
+        return
+    if long:
+        raise click.UsageError("--long is for remotes: trtcache ls --long s3://bucket/prefix")
     now_ns = time.time_ns()
     if building:
         show_building(session, now_ns)

@@ -24,8 +24,8 @@ PROGRAM = "trtcache"
 
 COMMANDS = {
     "run": ("trtcache_cli.run:run", "Run a program with torch_tensorrt cached."),
-    "init": ("trtcache_cli.init:init", "Create a store, for yourself or for a group."),
-    "ls": ("trtcache_cli.ls:ls", "List the entries."),
+    "init": ("trtcache_cli.init:init", "Create a store, for yourself or for a group, or prepare a remote."),
+    "ls": ("trtcache_cli.ls:ls", "List the entries, or those of a remote."),
     "show": ("trtcache_cli.show:show", "Show one entry: header, members, key document."),
     "build": ("trtcache_cli.build:build", "Build the engine of an exported program, or find it in the cache."),
     "warm": ("trtcache_cli.warm:warm", "Build the engines of a matrix before they are needed."),
@@ -38,7 +38,7 @@ COMMANDS = {
     "partition": ("trtcache_cli.partition:partition", "Show which nodes run in an engine, and which in torch."),
     "stats": ("trtcache_cli.stats:stats", "Show hits, misses by reason, sizes and the time saved."),
     "prune": ("trtcache_cli.prune:prune", "Evict entries by size, age, idleness or filter."),
-    "sync": ("trtcache_cli.sync:sync", "Copy missing entries from other stores."),
+    "sync": ("trtcache_cli.sync:sync", "Copy missing entries between stores and remotes."),
     "push": ("trtcache_cli.push:push", "Upload the builds that are waiting for it."),
     "adopt": ("trtcache_cli.adopt:adopt", "List another tool's engine cache, and import its engines."),
     "pin": ("trtcache_cli.pin:pin", "Protect entries from pruning."),
@@ -71,7 +71,7 @@ Exit codes:
   1    another error
   2    wrong usage or an invalid setting
   3    the store is unusable (not a store, unsafe, read-only, locked)
-  4    something in the store is damaged
+  4    something in the store is damaged; --require-remote: a remote failed
   5    no entry, or more than one, has this key
   6    an engine builder failed or is not available
   7    a build was forbidden by TRTCACHE_FORBID_BUILD

@@ -12,12 +12,18 @@ from trtcache.store.catalog import load_records
 from trtcache.store.gc import plan_prune
 from trtcache.store.record import parse_filters
 from trtcache_cli.output import note
+from trtcache_cli.places import UrlType, open_remote, refuse_options
 from trtcache_cli.removal import carry_out
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
 if TYPE_CHECKING:
+    from trtcache.config.remotes import RemoteUrl
+    from trtcache.remote.entries import RemoteEntries
     from trtcache.store.disk import DiskStore
+    from trtcache.store.gc import PrunePlan
     from trtcache.store.record import Record
+
+_EXEMPT_NS = 3600 * 10**9
 
 
 @click.command(
@@ -26,13 +32,15 @@ if TYPE_CHECKING:
         "trtcache prune --unused-for 30d -y",
         "trtcache prune --filter 'kind=tensorrt,size>1GB' --older-than 7d",
         "trtcache prune --stale-toolchain --dry-run",
+        "trtcache prune s3://engines/main --unused 30d --max-size 2TB --dry-run",
     )
 )
+@click.argument("url", type=UrlType(), required=False, metavar="[URL]")
 @click.option("--max-size", metavar="SIZE", help="Evict until the cache is no larger, such as 10GB.")
 @click.option("--max-entries", metavar="COUNT", type=click.IntRange(0), help="Evict until there are no more entries.")
 @click.option("--stale-toolchain", is_flag=True, help="Evict entries that no installed version can use.")
 @click.option("--older-than", metavar="TIME", help="Evict entries built longer ago, such as 30d.")
-@click.option("--unused-for", metavar="TIME", help="Evict entries not used for this long, such as 7d.")
+@click.option("--unused-for", "--unused", metavar="TIME", help="Evict entries not used for this long, such as 7d.")
 @filter_option
 @click.option("--dry-run", is_flag=True, help="Print the plan and remove nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -40,6 +48,7 @@ if TYPE_CHECKING:
 @pass_session
 def prune(
     session: Session,
+    url: RemoteUrl | None,
     max_size: str | None,
     max_entries: int | None,
     stale_toolchain: bool,
@@ -54,10 +63,35 @@ def prune(
     To satisfy a size or a number limit, entries that save the least build time per byte and were not used for long are
     evicted first. A filter limits which entries may be evicted; alone, it evicts all matches. Without a terminal, -y is
     needed.
+
+    URL: evict entries of a remote instead, by the time of their upload. At least one option is needed; entries that
+    were uploaded in the last hour stay, too.
     """
     config = session.config()
     now_ns = time.time_ns()
     size_bytes = None if max_size is None else parse_size(max_size, "--max-size")
+    older_s = None if older_than is None else parse_duration(older_than, "--older-than")
+    unused_s = None if unused_for is None else parse_duration(unused_for, "--unused-for")
+    where = parse_filters(filters, now_ns=now_ns) if filters else None
+    if url is not None:
+        refuse_options(url, stale_toolchain=stale_toolchain)
+        if (size_bytes, max_entries, older_s, unused_s, where) == (None,) * 5:
+            raise click.UsageError("what to evict from a remote is not in the settings; use --unused or --max-size")
+        remote = open_remote(config, url)
+        records, _, _ = remote.records(headers=where is not None)
+        plan = plan_prune(
+            records,
+            now_ns=now_ns,
+            max_size_bytes=size_bytes,
+            max_entries=max_entries,
+            older_than_s=older_s,
+            unused_for_s=unused_s,
+            where=where,
+            # A compile that was uploaded just now is about to be fetched, and clocks differ.
+            keep=[record.digest for record in records if record.used_ns > now_ns - _EXEMPT_NS],
+        )
+        carry_out(session, plan, lambda: _evict(remote, plan), dry_run=dry_run, yes=yes)
+        return
     if (max_size, max_entries, older_than, unused_for) == (None,) * 4 and not filters and not stale_toolchain:
         size_bytes, max_entries = config.max_size_bytes, config.max_entries
     store = session.store() if dry_run else session.writable_store("prune")
@@ -68,11 +102,17 @@ def prune(
         max_size_bytes=size_bytes,
         max_entries=max_entries,
         useless=_stale(store, records) if stale_toolchain else None,
-        older_than_s=None if older_than is None else parse_duration(older_than, "--older-than"),
-        unused_for_s=None if unused_for is None else parse_duration(unused_for, "--unused-for"),
-        where=parse_filters(filters, now_ns=now_ns) if filters else None,
+        older_than_s=older_s,
+        unused_for_s=unused_s,
+        where=where,
     )
-    carry_out(session, store, plan, dry_run=dry_run, yes=yes)
+    carry_out(session, plan, lambda: plan.execute(store), dry_run=dry_run, yes=yes)
+
+
+def _evict(remote: RemoteEntries, plan: PrunePlan) -> int:
+    """Delete the planned entries that were not pinned meanwhile, and return the bytes freed."""
+    removed = remote.remove([eviction.record.digest for eviction in plan.evict])
+    return sum(eviction.record.file_bytes for eviction in plan.evict if eviction.record.digest in removed)
 
 
 def _stale(store: DiskStore, records: list[Record]) -> dict[str, str]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import click
 
-from trtcache.errors import RemoteError, SettingsError
-from trtcache_cli.output import note, print_json, print_pairs
+from trtcache.errors import RemoteError, SettingsError, UnknownKeyError
+from trtcache_cli.output import bytes_bar, note, print_json, print_pairs
 from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from trtcache.store.disk import DiskStore
 
 
 @click.command(epilog=examples("trtcache push", "trtcache push --json"))
@@ -28,10 +32,15 @@ def push(session: Session) -> int:
     if target is None:
         raise SettingsError("TRTCACHE_REMOTE", "no remote is written to; add ?mode=write to one")
     tier = RemoteTier(target, config.remotes, config.trust)
-    waiting = len(store.outbox.digests())
+    sizes_bytes = {digest: _size_bytes(store, digest) for digest in store.outbox.digests()}
+    waiting = len(sizes_bytes)
     if waiting and (objection := tier.admission.objection()):
         raise RemoteError(target.text, "unsigned", f"{objection}, and other machines would not use the entries")
-    outcomes = Counter(outcome for _, outcome in Uploader(store, tier).send_all())
+    outcomes: Counter[str] = Counter()
+    with bytes_bar("uploading", sum(sizes_bytes.values())) as advance:
+        for digest, outcome in Uploader(store, tier).send_all():
+            outcomes[outcome] += 1
+            advance(sizes_bytes.get(digest, 0))
     left = len(store.outbox.digests())
     if session.as_json:
         print_json({"remote": target.text, "waiting": waiting, "outcomes": dict(outcomes), "left": left})
@@ -41,3 +50,10 @@ def push(session: Session) -> int:
         words = {"there": "there already", "gone": "pruned before", "unsigned": "not signed by a trusted key"}
         print_pairs([("remote", target.text), *((words.get(name, name), str(n)) for name, n in outcomes.most_common())])
     return 0
+
+
+def _size_bytes(store: DiskStore, digest: str) -> int:
+    try:
+        return store.stat(digest).file_bytes
+    except UnknownKeyError:
+        return 0  # pruned since

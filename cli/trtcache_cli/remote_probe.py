@@ -6,7 +6,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from trtcache.errors import RemoteError, SettingsError
+from trtcache.errors import RemoteError, SettingsError, StoreError
+from trtcache_cli.places import open_remote
 from trtcache_cli.probes import Check
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def examine_remotes(config: Config) -> Iterator[Check]:
-    """Yield a check for each remote: one look-up of a random key, as a compile makes it.
+    """Yield a check for each remote: a look-up of a random key, as a compile makes it, and its format.
 
     Nothing is written, except to probe claims where they are on: an object that is created twice, and deleted.
     """
@@ -48,6 +49,10 @@ def _look_up(config: Config, url: RemoteUrl) -> Check:
         return Check(name, "bad", f"{error.reason}: {error.why}", advice)
     if not config.trust.keys and config.trust.required is not False:
         return Check(name, "bad", f"a miss takes {took_ms:.0f} ms, but no key is trusted", REMEDIES["no-trusted-key"])
+    try:
+        open_remote(config, url).check_format()
+    except (SettingsError, StoreError) as error:
+        return Check(name, "bad", str(error), "upgrade trtcache, or use another prefix")
     return Check(name, "ok", f"a miss takes {took_ms:.0f} ms")
 
 

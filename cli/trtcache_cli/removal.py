@@ -13,7 +13,8 @@ from trtcache_cli.kind_sums import counts_in_words, entries, sums_as_json
 from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv
 
 if TYPE_CHECKING:
-    from trtcache.store.disk import DiskStore
+    from collections.abc import Callable
+
     from trtcache.store.gc import PrunePlan
     from trtcache_cli.session import Session
 
@@ -21,8 +22,8 @@ _HEADER = ("KEY", "KIND", "NAME", "SIZE", "BUILD", "WHY")
 _TERMINAL_ROWS = 40
 
 
-def carry_out(session: Session, store: DiskStore, plan: PrunePlan, *, dry_run: bool, yes: bool) -> None:
-    """Print the plan, ask for confirmation on a terminal, and execute it.
+def carry_out(session: Session, plan: PrunePlan, execute: Callable[[], int], *, dry_run: bool, yes: bool) -> None:
+    """Print the plan, ask for confirmation on a terminal, and ``execute`` it, which returns the bytes freed.
 
     Raises:
         click.UsageError: there is no terminal for a confirmation and ``-y`` was not given; nothing was removed.
@@ -33,7 +34,7 @@ def carry_out(session: Session, store: DiskStore, plan: PrunePlan, *, dry_run: b
     freed_bytes = 0
     if plan.evict and not dry_run:
         confirm(f"Remove {entries(len(plan.evict))}, {format_size(plan.freed_bytes)}?", yes=yes)
-        freed_bytes = plan.execute(store)
+        freed_bytes = execute()
     if session.as_json:
         print_json(_document(plan, freed_bytes, dry_run=dry_run))
     elif plan.evict and not dry_run:
@@ -60,7 +61,7 @@ def _print_plan(plan: PrunePlan) -> None:
     rows = [
         (
             eviction.record.digest[:SHORT],
-            eviction.record.kind,
+            eviction.record.kind or "-",
             eviction.record.name or "-",
             format_size(eviction.record.file_bytes),
             format_duration(eviction.record.build_s),
@@ -75,7 +76,8 @@ def _print_plan(plan: PrunePlan) -> None:
         if len(rows) > _TERMINAL_ROWS:
             note(f"... and {len(rows) - _TERMINAL_ROWS:,} more")
     kept = f"{entries(len(plan.kept))} of {format_size(plan.bytes_after)} stay"
-    kinds = f" ({counts_in_words(eviction.record for eviction in plan.evict)})" if rows else ""
+    has_kinds = any(eviction.record.kind for eviction in plan.evict)  # the listing of a remote has none
+    kinds = f" ({counts_in_words(eviction.record for eviction in plan.evict)})" if has_kinds else ""
     note(f"{entries(len(rows))} of {format_size(plan.freed_bytes)} to remove{kinds}; {kept}")
 
 

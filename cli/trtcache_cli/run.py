@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _STARTUP = "startup"
+_FLUSH = "TRTCACHE_REMOTE_FLUSH"
+_UNTIL_DONE_S = "86400"
 
 
 class _Run(click.Command):
@@ -51,20 +55,46 @@ class _Run(click.Command):
     type=click.Path(path_type=Path, file_okay=False),
     help="Use this cache directory instead of TRTCACHE_DIR or the default.",
 )
+@click.option("--require-remote", is_flag=True, help="Exit with 4 if a look-up in a remote or an upload failed.")
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def run(program: str, args: tuple[str, ...], is_module: bool, cache_dir: Path | None) -> None:
+def run(program: str, args: tuple[str, ...], is_module: bool, cache_dir: Path | None, require_remote: bool) -> int:
     """Run a program with torch_tensorrt's engines cached, without changes to it.
 
     PROGRAM is a Python script, with -m a module, or else a command. This process is replaced by the program, with its
     arguments, signals and exit code. Child processes of the program use the cache too.
+
+    At its exit, the program waits until its uploads to a remote have ended, unless TRTCACHE_REMOTE_FLUSH is set. With
+    --require-remote, the program is a child process of this one, which forwards signals and has the program's exit code
+    unless that is 0 and a look-up or an upload failed.
     """
     line = command_line(program, args, is_module=is_module)
     environ = environment(os.environ, cache_dir)
-    Config.from_environ(environ)  # report an invalid setting here, not in the program
+    config = Config.from_environ(environ)  # report an invalid setting here, not in the program
+    if config.remotes.target is not None:
+        environ.setdefault(_FLUSH, _UNTIL_DONE_S)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(line[0], line, environ)  # noqa: S606  # the user's command
+    if not require_remote:
+        os.execve(line[0], line, environ)  # noqa: S606  # the user's command
+    return _run_and_check(line, environ, config)
+
+
+def _run_and_check(line: list[str], environ: dict[str, str], config: Config) -> int:
+    from trtcache_cli.require_remote import open_required, report_failures
+
+    store, began_ns = open_required(config), time.time_ns()
+    child = os.fork()
+    if child == 0:
+        os.execve(line[0], line, {**environ, RUN: str(os.getpid())})  # noqa: S606  # the user's command
+    # The terminal sends Ctrl-C to both; whoever ends this process means the program.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda number, _frame: os.kill(child, number))
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code < 0:
+        return 128 - code
+    return code or report_failures(store, began_ns)
 
 
 def command_line(program: str, args: tuple[str, ...], *, is_module: bool) -> list[str]:

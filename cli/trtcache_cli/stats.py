@@ -15,6 +15,8 @@ from trtcache.store.catalog import counters, counters_since, load_records, refol
 from trtcache.store.layers import BELOW
 from trtcache_cli.kind_sums import as_json, sums_of
 from trtcache_cli.output import print_json, print_pairs
+from trtcache_cli.prometheus import exposition
+from trtcache_cli.remote_stats import RemoteStats, add_breakers, add_times, remote_document, remote_pairs, sum_remotes
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -26,18 +28,6 @@ if TYPE_CHECKING:
 
 UNNAMED = "unknown"
 """Reason of events without one."""
-
-
-@dataclass(slots=True)
-class RemoteStats:
-    """Events of one remote. ``hit_s`` and ``miss_s`` are the total times of its answers."""
-
-    hits: int = 0
-    hit_s: float = 0.0
-    misses: Counter[str] = field(default_factory=Counter)
-    miss_s: float = 0.0
-    uploads: int = 0
-    failed_uploads: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,28 +85,8 @@ def summarise(records: Iterable[Record], counts: Counters) -> Stats:
         waits=sum(total.count for total in waits),
         waited_s=sum(total.sum_s for total in waits),
         takeovers=_by_reason(counts, "takeover").total(),
-        remotes=_remotes(counts),
+        remotes=sum_remotes(counts),
     )
-
-
-def _remotes(counts: Counters) -> dict[str, RemoteStats]:
-    """Sum up the events of each remote; their reason starts with its URL."""
-    found: dict[str, RemoteStats] = {}
-    for (_, event, text, _), total in sorted(counts.items()):
-        if event not in {"remote_hit", "remote_miss", "upload", "upload_failed"}:
-            continue
-        url, _, reason = text.partition(" ")
-        one = found.setdefault(url, RemoteStats())
-        if event == "remote_hit":
-            one.hits, one.hit_s = one.hits + total.count, one.hit_s + total.sum_s
-        elif event == "remote_miss":
-            one.misses[reason or UNNAMED] += total.count
-            one.miss_s += total.sum_s
-        elif event == "upload":
-            one.uploads += total.count
-        else:
-            one.failed_uploads[reason or UNNAMED] += total.count
-    return found
 
 
 def _by_reason(counts: Counters, wanted: str) -> Counter[str]:
@@ -127,23 +97,42 @@ def _by_reason(counts: Counters, wanted: str) -> Counter[str]:
     return found
 
 
-@click.command(epilog=examples("trtcache stats", "trtcache stats --since 7d", "trtcache stats --json | jq .hit_rate"))
+@click.command(
+    epilog=examples(
+        "trtcache stats",
+        "trtcache stats --since 7d",
+        "trtcache stats --json | jq .hit_rate",
+        "trtcache stats --prometheus > /var/lib/node_exporter/trtcache.tmp",
+    )
+)
 @click.option(
     "--since", metavar="TIME", help="Count events since this time: 7d, 12h, or a day (UTC) such as 2026-11-01."
 )
+@click.option("--prometheus", is_flag=True, help="Print the text format of Prometheus.")
 @session_options
 @pass_session
-def stats(session: Session, since: str | None) -> None:
+def stats(session: Session, since: str | None, prometheus: bool) -> None:
     """Show hits, misses by reason, sizes, compression, waits and the build time that was saved.
 
-    The entries and their sizes are current, also with --since.
+    The entries and their sizes are current, also with --since. There is a block for each remote.
+
+    --prometheus needs prometheus-client (pip install 'trtcache[metrics]'), and prints all counters; write it to a file
+    in the textfile folder of node_exporter, and rename it.
     """
+    if prometheus and (session.as_json or since is not None):
+        raise click.UsageError("--prometheus prints counters in a format of its own; leave out --json and --since")
     since_ns = None if since is None else parse_since(since, now_ns=time.time_ns(), name="--since")
     store = session.store()
     records = load_records(store)
     if store.writable:
         refold(store, records)
     found = summarise(records, counters(store) if since_ns is None else counters_since(store, since_ns))
+    if found.remotes:
+        add_times(found.remotes, (event for event in store.events.read() if event.t_ns >= (since_ns or 0)))
+    add_breakers(found.remotes, session.config())
+    if prometheus:
+        click.echo(exposition(found, str(store.root)), nl=False)
+        return
     start = None if since_ns is None else datetime.fromtimestamp(since_ns // 10**9, UTC).isoformat()
     if session.as_json:
         print_json({"since": start, **_document(found, str(store.root))})
@@ -172,7 +161,7 @@ def _document(found: Stats, root: str) -> dict[str, object]:
         "waited_s": found.waited_s,
         "takeovers": found.takeovers,
         "saved_s": found.saved_s,
-        "remotes": {url: _remote_document(remote) for url, remote in found.remotes.items()},
+        "remotes": {url: remote_document(remote) for url, remote in found.remotes.items()},
     }
 
 
@@ -202,31 +191,7 @@ def _pairs(found: Stats, root: str) -> list[tuple[str, str]]:
             pairs.append((title, f"{counts.total():,}"))
             pairs += [(f"  {reason}", f"{count:,}") for reason, count in counts.most_common()]
     for url, remote in found.remotes.items():
-        pairs += _remote_pairs(url, remote)
-    return pairs
-
-
-def _remote_document(remote: RemoteStats) -> dict[str, object]:
-    return {
-        "hits": remote.hits,
-        "hit_s": remote.hit_s,
-        "misses": dict(remote.misses),
-        "miss_s": remote.miss_s,
-        "uploads": remote.uploads,
-        "failed_uploads": dict(remote.failed_uploads),
-    }
-
-
-def _remote_pairs(url: str, remote: RemoteStats) -> list[tuple[str, str]]:
-    def row(title: str, count: int, sum_s: float) -> tuple[str, str]:
-        return title, f"{count:,}" + (f", {format_duration(sum_s / count)} each" if count else "")
-
-    pairs = [("remote", url), row("  hits", remote.hits, remote.hit_s)]
-    pairs.append(row("  misses", remote.misses.total(), remote.miss_s))
-    pairs += [(f"    {reason}", f"{count:,}") for reason, count in remote.misses.most_common()]
-    if remote.uploads:
-        pairs.append(("  uploads", f"{remote.uploads:,}"))
-    pairs += [(f"  failed uploads, {reason}", f"{count:,}") for reason, count in remote.failed_uploads.most_common()]
+        pairs += remote_pairs(url, remote)
     return pairs
 
 

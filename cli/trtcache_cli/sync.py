@@ -1,29 +1,29 @@
-"""``trtcache sync``: copy entries from other stores."""
+"""``trtcache sync``: copy entries between stores and remotes."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from trtcache.config.remotes import RemoteUrl
 from trtcache.config.units import format_size
 from trtcache.errors import CorruptBlobError, NotAStoreError, ReadOnlyError, SettingsError
 from trtcache.store.record import parse_filters
 from trtcache.store.root import is_store
 from trtcache_cli.keys import SHORT
 from trtcache_cli.output import bytes_bar, note, on_terminal, print_aligned, print_json, print_tsv
+from trtcache_cli.places import PlaceType, open_remote
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from trtcache.config.environment import Config
-    from trtcache.store.disk import DiskStore
     from trtcache.store.record import Record
-    from trtcache.store.sync import SyncPlan, SyncResult
+    from trtcache.store.sync import SyncPlan, SyncResult, SyncStore
 
 NOT_ARRIVED = CorruptBlobError.exit_code
 
@@ -36,24 +36,21 @@ _TERMINAL_ROWS = 40
         "trtcache sync /mnt/usb/engines ~/.cache/trtcache",
         "trtcache sync --filter 'kind=aot_inductor,age<7d' --pins ci-1 ci-2 /srv/engines",
         "trtcache sync --dry-run --json /opt/engines /var/cache/engines",
+        "trtcache sync s3://engines/main /srv/engines",
     )
 )
-@click.argument(
-    "directories",
-    nargs=-1,
-    required=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="SRC... DST",
-)
+@click.argument("places", nargs=-1, required=True, type=PlaceType(), metavar="SRC... DST")
 @filter_option
 @click.option("--pins", is_flag=True, help="Pin in DST the entries pinned in SRC.")
 @click.option("--dry-run", is_flag=True, help="Only list what would be copied.")
 @session_options
 @pass_session
 def sync(
-    session: Session, directories: tuple[Path, ...], filters: tuple[str, ...], pins: bool, dry_run: bool
+    session: Session, places: tuple[Path | RemoteUrl, ...], filters: tuple[str, ...], pins: bool, dry_run: bool
 ) -> int | None:
     """Copy the entries that DST lacks from one or several stores, which are only read.
+
+    SRC and DST are directories or URLs of remotes (s3://bucket/prefix); with those, 32 entries are copied at once.
 
     Each entry is verified first: header, digests, and signatures where SRC or DST requires them. Rejected entries are
     listed with the reason, and the exit code is then 4. After an interruption, the same command continues with the
@@ -61,20 +58,20 @@ def sync(
     """
     from trtcache.store.sync import plan_sync
 
-    sources, root = _places(session, directories)
-    config = replace(session.config(), root=root, lower=())
-    stores = [_source(path, config) for path in sources]
-    target = _target(config, stores, dry_run=dry_run)
+    sources, last = _places(session, places)
+    config = session.config()
+    stores = [_source(place, config) for place in sources]
+    target = _target(config, last, stores, dry_run=dry_run)
     where = parse_filters(filters, now_ns=time.time_ns()) if filters else None
-    plan = plan_sync(stores, target, where=where, pins=pins)
+    plan = plan_sync(stores, target, where=where, pins=pins, headers=dry_run)
     result = None if dry_run else _execute(plan, config)
     _report(session, plan, result)
     return NOT_ARRIVED if (plan.refused if result is None else result.refused) else None
 
 
-def _places(session: Session, directories: Sequence[Path]) -> tuple[list[Path], Path]:
-    """Return the sources and the destination: the last directory, or the one given by --cache-dir."""
-    *sources, last = (path.absolute() for path in directories)
+def _places(session: Session, places: Sequence[Path | RemoteUrl]) -> tuple[list[Path | RemoteUrl], Path | RemoteUrl]:
+    """Return the sources and the destination: the last place, or the one given by --cache-dir."""
+    *sources, last = (place if isinstance(place, RemoteUrl) else place.absolute() for place in places)
     if session.cache_dir is not None:
         return [*sources, last], session.cache_dir.absolute()
     if not sources:
@@ -82,29 +79,41 @@ def _places(session: Session, directories: Sequence[Path]) -> tuple[list[Path], 
     return sources, last
 
 
-def _source(path: Path, config: Config) -> DiskStore:
+def _source(place: Path | RemoteUrl, config: Config) -> SyncStore:
     from trtcache.store.disk import DiskStore
 
-    if not is_store(path):
-        why = "it has no trtcache-store.json" if path.exists() else "the directory does not exist"
-        raise NotAStoreError(str(path), why)
-    return DiskStore.open(path, readonly=True, trust=config.trust)
+    if isinstance(place, RemoteUrl):
+        return open_remote(config, place, copies=True)
+    if not is_store(place):
+        why = "it has no trtcache-store.json" if place.exists() else "the directory does not exist"
+        raise NotAStoreError(str(place), why)
+    return DiskStore.open(place, readonly=True, trust=config.trust)
 
 
-def _target(config: Config, sources: Sequence[DiskStore], *, dry_run: bool) -> DiskStore:
+def _target(config: Config, place: Path | RemoteUrl, sources: Sequence[SyncStore], *, dry_run: bool) -> SyncStore:
     from trtcache.store.disk import DiskStore
 
-    if any(store.root == config.root.resolve() for store in sources):
-        raise SettingsError("sync", f"{config.root} is both a source and the destination")
-    looks = dry_run and not is_store(config.root)  # a dry run does not create the store
-    store = DiskStore.open(config.root, readonly=config.readonly or looks, trust=config.trust)
+    if isinstance(place, RemoteUrl):
+        remote = open_remote(config, place, copies=True)
+        _refuse_source(remote.location, sources)
+        return remote
+    _refuse_source(str(place.resolve()), sources)
+    looks = dry_run and not is_store(place)  # a dry run does not create the store
+    store = DiskStore.open(place, readonly=config.readonly or looks, trust=config.trust)
     if not store.writable and not dry_run:
         raise ReadOnlyError(str(store.root), "sync into it")
     return store
 
 
+def _refuse_source(location: str, sources: Sequence[SyncStore]) -> None:
+    if any(store.location == location for store in sources):
+        raise SettingsError("sync", f"{location} is both a source and the destination")
+
+
 def _execute(plan: SyncPlan, config: Config) -> SyncResult:
-    limit_bytes = config.max_size_bytes
+    from trtcache.store.disk import DiskStore
+
+    limit_bytes = config.max_size_bytes if isinstance(plan.target, DiskStore) else None
     if limit_bytes is not None and plan.file_bytes > limit_bytes:
         note(
             f"{format_size(plan.file_bytes)} will be copied, and TRTCACHE_MAX_SIZE allows {format_size(limit_bytes)}: "
@@ -122,7 +131,7 @@ def _report(session: Session, plan: SyncPlan, result: SyncResult | None) -> None
         print_json(
             {
                 "dry_run": result is None,
-                "destination": str(plan.target.root),
+                "destination": plan.target.location,
                 "copied": [record.as_json() for record in arrived],
                 "copied_bytes": sum(record.file_bytes for record in arrived),
                 "there": plan.there,

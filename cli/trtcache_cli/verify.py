@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from trtcache.config.remotes import RemoteUrl
 from trtcache.config.units import format_size
-from trtcache.errors import CorruptBlobError, FormatVersionError, UnknownKeyError
+from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, UnknownKeyError
+from trtcache.store.format import LARGE_BYTES
 from trtcache.store.layers import Layers
 from trtcache_cli.keys import KeyType
 from trtcache_cli.output import bytes_bar, note, print_json, print_tsv
+from trtcache_cli.places import is_url, open_remote, refuse_options
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from trtcache.remote.entries import RemoteEntries
     from trtcache.store.disk import DiskStore
     from trtcache.store.reading import EntryStat
 
@@ -35,8 +40,10 @@ class Finding:
     layer: str
 
 
-@click.command(epilog=examples("trtcache verify", "trtcache verify --repair --json"))
-@click.argument("keys", nargs=-1, type=KeyType(), metavar="[KEY]...")
+@click.command(
+    epilog=examples("trtcache verify", "trtcache verify --repair --json", "trtcache verify s3://engines/main")
+)
+@click.argument("keys", nargs=-1, type=KeyType(), metavar="[URL] [KEY]...")
 @click.option("--repair", is_flag=True, help="Quarantine damaged entries, and rebuild the index.")
 @session_options
 @pass_session
@@ -46,7 +53,11 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
     Exits with 4 if something is damaged, and with 0 once --repair has quarantined it: a damaged entry is rebuilt when
     it is needed again. Unreadable entries count as damaged, and are left in place. Where signatures are required,
     untrusted entries are reported, but do not count as damaged.
+
+    URL: download the entries of a remote instead, and verify them; nothing is stored.
     """
+    if keys and is_url(keys[0]):
+        return verify_remote(session, RemoteUrl.parse(keys[0], "URL"), keys[1:], repair=repair)
     stores = (session.writable_store("repair"),) if repair else session.layers().disks
     wanted = {Layers(None, stores).resolve(key)[1] for key in keys}
     each = [(store, [stored for stored in store.scan() if not wanted or stored.digest in wanted]) for store in stores]
@@ -58,7 +69,7 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
             findings += damaged
     if repair:
         _repair(stores[0], findings)
-    _report(session, [stored for _, files in each for stored in files], findings, untrusted, repaired=repair)
+    report(session, [stored for _, files in each for stored in files], findings, untrusted, repaired=repair)
     left = [finding for finding in findings if not repair or finding.reason == UNREADABLE]
     return DAMAGED if left else 0
 
@@ -97,6 +108,57 @@ def _find_untrusted(store: DiskStore, files: Sequence[EntryStat], damaged: Colle
     return findings
 
 
+def verify_remote(session: Session, url: RemoteUrl, keys: Sequence[str], *, repair: bool) -> int:
+    """Verify the entries of a remote, or those of which the key starts with one of ``keys``, 32 at once."""
+    refuse_options(url, repair=repair)
+    remote = open_remote(session.config(), url)
+    prefixes = tuple(key.removeprefix("b3:") for key in keys)
+    files = [stored for stored in remote.scan() if not prefixes or stored.digest.startswith(prefixes)]
+    for prefix in prefixes:
+        if not any(stored.digest.startswith(prefix) for stored in files):
+            raise UnknownKeyError(prefix)
+    findings: list[Finding] = []
+    untrusted: list[Finding] = []
+
+    with bytes_bar("verifying", sum(stored.file_bytes for stored in files)) as advance:
+        for stored, found in _check_many(remote, files):
+            if found is not None:
+                (untrusted if found.reason.startswith("untrusted:") else findings).append(found)
+            advance(stored.file_bytes)
+    report(session, files, findings, untrusted, repaired=False)
+    return DAMAGED if findings else 0
+
+
+def _check_many(remote: RemoteEntries, files: Sequence[EntryStat]) -> Iterator[tuple[EntryStat, Finding | None]]:
+    """Check many entries at once, and large ones after each other: each is in the temporary directory meanwhile."""
+    from trtcache.store.parallel import map_in_threads
+    from trtcache.store.sync import AT_ONCE
+
+    check_one = partial(_check_remote, remote)
+    yield from map_in_threads(check_one, [stored for stored in files if stored.file_bytes < LARGE_BYTES], AT_ONCE)
+    yield from map_in_threads(check_one, [stored for stored in files if stored.file_bytes >= LARGE_BYTES], 1)
+
+
+def _check_remote(remote: RemoteEntries, stored: EntryStat) -> Finding | None:
+    url = remote.url.text
+    try:
+        verdict = remote.verify(stored.digest)
+    except UnknownKeyError:
+        return None  # removed since the listing
+    except CorruptBlobError as error:
+        return Finding(stored.digest, error.reason, error.why, url)
+    except FormatVersionError as error:
+        note(str(error))
+        return None
+    except RemoteError as error:
+        if error.reason != "cut":  # the others would fail, too
+            raise
+        return Finding(stored.digest, UNREADABLE, error.why, url)
+    if verdict.reason is None or not remote.admission.required:
+        return None
+    return Finding(stored.digest, f"untrusted:{verdict.reason}", verdict.signer or "", url)
+
+
 def _repair(store: DiskStore, findings: Sequence[Finding]) -> None:
     from trtcache.store.catalog import rebuild
 
@@ -106,7 +168,7 @@ def _repair(store: DiskStore, findings: Sequence[Finding]) -> None:
     rebuild(store)
 
 
-def _report(
+def report(
     session: Session,
     files: Sequence[EntryStat],
     findings: Sequence[Finding],
@@ -114,6 +176,7 @@ def _report(
     *,
     repaired: bool,
 ) -> None:
+    """Print what was verified, and what was found."""
     checked_bytes = sum(stored.file_bytes for stored in files)
     if session.as_json:
         damaged = [

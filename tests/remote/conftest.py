@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -10,7 +11,7 @@ import sys
 import time
 from dataclasses import dataclass
 from http.client import HTTPConnection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from trtcache.cache import Cache
 from trtcache.config.environment import Config
 from trtcache.config.signing_keys import SecretKey
 from trtcache.remote import uploads
+from trtcache_cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,6 +116,16 @@ class Hosts:
         assert uploads.flush(20) == 0
         return entry
 
+    @property
+    def name(self) -> str:
+        """The URL without its parameters."""
+        return self.url.partition("?")[0]
+
+    @property
+    def path(self) -> str:
+        """The path of the prefix on the server."""
+        return "/" + self.name.partition("://")[2]
+
     def variables(self, name: str) -> dict[str, str]:
         """Return the environment of a process on a machine."""
         return {**self.environ, "TRTCACHE_REMOTE": self.url, "TRTCACHE_DIR": str(self.folder / name)}
@@ -122,6 +134,42 @@ class Hosts:
 def fetch(cache: Cache, content: bytes = b"engine", n: int = 0) -> Entry:
     """Get or build an entry."""
     return cache.get_or_build({"n": n}, lambda: content, kind="test")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """What ``--json`` printed."""
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The tab-separated lines."""
+        return [line.split("\t") for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def command(hosts: Hosts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Run a command on machine ``a``, with the remote of ``hosts``; ``environ`` changes its environment."""
+
+    def command(*args: object, **environ: str) -> Done:
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            for name, value in {**hosts.variables("a"), **environ}.items():
+                patch.setenv(name, value)
+            with pytest.raises(SystemExit) as ended:
+                main([str(arg) for arg in args])
+        captured = capsys.readouterr()
+        return Done(int(ended.value.code or 0), captured.out, captured.err)
+
+    return command
 
 
 def report(text: str) -> None:

@@ -11,7 +11,7 @@ import torch
 
 import trtcache
 from tests.models import Affine
-from tests.remote.conftest import fetch, free_port, report
+from tests.remote.conftest import fetch, free_port, put_object, report
 from trtcache.config.environment import Config
 from trtcache.remote import uploads
 from trtcache_cli.main import main
@@ -29,10 +29,10 @@ def checks(hosts: Hosts, **environ: str) -> list[tuple[str, str]]:
 
 
 def test_doctor_asks_each_remote_once(hosts: Hosts, proxy: FaultProxy) -> None:
-    """With one look-up as a compile makes it, and nothing is written."""
+    """With one look-up as a compile makes it, and one for the layout; nothing is written."""
     ((status, found),) = checks(hosts)
     assert (status, found.startswith("a miss takes ")) == ("ok", True)
-    assert [method for method, _ in proxy.requests] == ["GET"]
+    assert [method for method, _ in proxy.requests] == ["GET", "GET"]
     assert checks(hosts, TRTCACHE_REMOTE=f"{hosts.url}&mode=write")[1][0] == "ok"
 
 
@@ -48,7 +48,7 @@ def test_doctor_fails_on_a_remote_that_fails(hosts: Hosts, proxy: FaultProxy, fa
     assert re.search(expected, found)
 
 
-def test_doctor_says_why_nothing_would_be_used(hosts: Hosts) -> None:
+def test_doctor_says_why_nothing_would_be_used(hosts: Hosts, moto: int) -> None:
     """No such bucket, nobody trusted, no key to sign with, a port that is closed."""
     assert "no-bucket" in checks(hosts, TRTCACHE_REMOTE=hosts.url.replace("engines", "no-such-bucket", 1))[0][1]
     assert "no key is trusted" in checks(hosts, TRTCACHE_TRUSTED_KEYS="")[0][1]
@@ -56,6 +56,8 @@ def test_doctor_says_why_nothing_would_be_used(hosts: Hosts) -> None:
     assert [status for status, _ in found] == ["ok", "bad"]
     url = f"s3://b/p?endpoint=http://127.0.0.1:{free_port()}"
     assert checks(hosts, TRTCACHE_REMOTE=url)[0][0] == "bad"
+    put_object(moto, f"{hosts.path}/trtcache-remote.json", b'{"format": 2}')
+    assert "format 2" in checks(hosts)[0][1]
 
 
 def test_stats_have_a_block_for_each_remote(

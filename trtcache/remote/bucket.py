@@ -26,6 +26,7 @@ PART_BYTES: Final = 8 << 20
 """Larger objects are uploaded in parts of this size, each with time-outs of its own; see ``get_part`` too."""
 
 _PATIENT_S = 30.0
+_PATIENT_CHUNK_BYTES = 64 << 10
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist", re.IGNORECASE)
 _NO_CREDENTIALS = re.compile(r"169\.254\.169\.254|metadata\.google\.internal|credential", re.IGNORECASE)
@@ -75,6 +76,7 @@ class Bucket:
         if not _USED_BY:
             _USED_BY.append(os.getpid())
         self._api = obstore
+        self._chunk_bytes = _PATIENT_CHUNK_BYTES if patient else 1  # a look-up has a deadline for each few bytes
         read_s = max(settings.timeout_s, _PATIENT_S) if patient else settings.timeout_s
         options = {
             "connect_timeout": timedelta(seconds=settings.connect_timeout_s * (10 if patient else 1)),
@@ -91,17 +93,17 @@ class Bucket:
         with _translate_errors(url):
             self._store = _open_store(url, client_options=options, retry_config=retries)
 
-    def get(self, name: str) -> tuple[int, Iterator[bytes]]:
-        """Return the size of an object, and its bytes as they arrive.
+    def get(self, name: str, *, most_bytes: int | None = None) -> tuple[int, Iterator[bytes]]:
+        """Return the size of an object, and its bytes as they arrive, or ``most_bytes`` of its beginning.
 
         Raises:
             FileNotFoundError: there is none.
             RemoteError: the request failed; reading the bytes raises the same.
         """
-        found, chunks = self.open(name)
+        found, chunks = self.open(name, most_bytes=most_bytes)
         return found.size_bytes, chunks
 
-    def open(self, name: str) -> tuple[RemoteObject, Iterator[bytes]]:
+    def open(self, name: str, *, most_bytes: int | None = None) -> tuple[RemoteObject, Iterator[bytes]]:
         """Return an object as ``get`` does, with its time.
 
         Raises:
@@ -109,8 +111,9 @@ class Bucket:
             RemoteError: the request failed; reading the bytes raises the same.
         """
         with _translate_errors(self.url):
-            found = self._api.get(self._store, self._path(name))
-            chunks = iter(found.stream(min_chunk_size=1))
+            begin: Any = {"range": (0, most_bytes)} if most_bytes else None
+            found = self._api.get(self._store, self._path(name), options=begin)
+            chunks = iter(found.stream(min_chunk_size=self._chunk_bytes))
             return self._object(found.meta), self._read(chunks)
 
     def get_part(self, name: str, start: int, end: int) -> mmap:
@@ -174,14 +177,15 @@ class Bucket:
         except FileNotFoundError:
             return None
 
-    def list(self, prefix: str) -> Iterator[RemoteObject]:
-        """Yield the objects of which the name begins with a folder.
+    def list(self, folder: str, *, after: str | None = None) -> Iterator[RemoteObject]:
+        """Yield the objects in a folder and below it; those with names after ``after`` in the folder.
 
         Raises:
-            RemoteError: a request failed, or the server cannot list.
+            RemoteError: a request failed, the server cannot list, or one of the names is not a path (reason ``name``).
         """
+        offset = None if after is None else self._path(f"{folder}/{after}")
         with _translate_errors(self.url):
-            batches = iter(self._api.list(self._store, self._path(prefix), chunk_size=1000))
+            batches = iter(self._api.list(self._store, self._path(folder), offset=offset, chunk_size=1000))
         while True:
             with _translate_errors(self.url):
                 batch = next(batches, None)
@@ -273,6 +277,7 @@ def _reason(name: str, text: str) -> str:
     table = (
         ("no-bucket", bool(_NO_BUCKET.search(text))),
         ("no-credentials", bool(_NO_CREDENTIALS.search(text))),
+        ("name", name == "InvalidPathError"),
         ("denied", name in ("PermissionDeniedError", "UnauthenticatedError")),
         ("busy", status == "429" or status.startswith("5")),
         ("timeout", "kind: Timeout" in text or "TimedOut" in text),

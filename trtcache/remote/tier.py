@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from trtcache.digests import CacheKey
     from trtcache.remote.claims import Claim, Claims
     from trtcache.store.disk import DiskStore
+    from trtcache.store.format import EntryHeader
 
 _logger = logging.getLogger("trtcache.remote")
 
@@ -54,6 +55,14 @@ _LEAST_S = 2.0
 def object_name(digest: str) -> str:
     """Return the name of an entry's object, below the remote's prefix."""
     return f"entries/v1/{digest[:2]}/{digest}.trtc"
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """A hit. ``entry`` is None if it was stored."""
+
+    header: EntryHeader
+    entry: Entry | None
 
 
 class RemoteTier:
@@ -107,11 +116,16 @@ class RemoteTier:
         if self._absent.get(key.digest, 0.0) > time.monotonic():
             return Miss("remembered")
         if reason := self._refusal():
+            if upper is not None:
+                upper.events.append("remote_skip", reason=f"{self.url.text} {reason}", kind=key.kind, key=key.digest)
             return Miss(reason)
         began_s = time.monotonic()
         found = self._fetch(key, upper)
         took_s = time.monotonic() - began_s
         reason = found.reason if isinstance(found, Miss) else ""
+        size_bytes, saved_s = 0, 0.0
+        if isinstance(found, _Fetched):
+            size_bytes, saved_s = found.header.file_bytes, max(0.0, found.header.build_s - took_s)
         if reason:
             if len(self._absent) >= _MOST_REMEMBERED:
                 self._absent.clear()
@@ -119,8 +133,11 @@ class RemoteTier:
         _logger.debug("%s %s: %s in %.0f ms", self.url.text, key.digest[:16], reason or "hit", took_s * 1e3)
         if upper is not None:
             event, text = ("remote_miss", f"{self.url.text} {reason}") if reason else ("remote_hit", self.url.text)
-            upper.events.append(event, reason=text, kind=key.kind, key=key.digest, waited_s=took_s)
-        return replace(found, load_s=took_s) if isinstance(found, Entry) else found
+            seconds = {"waited_s": took_s, "saved_s": saved_s}
+            upper.events.append(event, reason=text, kind=key.kind, key=key.digest, size_bytes=size_bytes, **seconds)
+        if isinstance(found, Miss):
+            return found
+        return None if found.entry is None else replace(found.entry, load_s=took_s)
 
     def forget(self, digest: str) -> None:
         """Ask for an entry again, although it was missing."""
@@ -139,7 +156,7 @@ class RemoteTier:
                 self.connection.stop("not-installed", str(error))
         return self.connection.refusal()
 
-    def _fetch(self, key: CacheKey, upper: DiskStore | None) -> Entry | Miss | None:
+    def _fetch(self, key: CacheKey, upper: DiskStore | None) -> _Fetched | Miss:
         where = f"{self.url.text}/{object_name(key.digest)}"
         try:
             return self._download(key, upper, where)
@@ -163,7 +180,7 @@ class RemoteTier:
             _logger.warning("%s was not stored: %s", where, error)
             return Miss("unstored")
 
-    def _download(self, key: CacheKey, upper: DiskStore | None, where: str) -> Entry | Miss | None:
+    def _download(self, key: CacheKey, upper: DiskStore | None, where: str) -> _Fetched | Miss:
         admit = self.admission.admit(where)
         download = self.connection.download(object_name(key.digest))
         try:
@@ -177,14 +194,14 @@ class RemoteTier:
             download.limit(max(_LEAST_S, file.header.build_s / 2), rest_bytes=size_bytes - len(file.begin))
             if upper is not None and upper.writable and self.stores:
                 upper.receive_stream(file.header, file.write)
-                found = None
+                entry = None
             else:
                 contents = file.load(Path(tempfile.gettempdir()), admit)
-                found = entry_of(file.header, contents, path=None, outcome="hit")
+                entry = entry_of(file.header, contents, path=None, outcome="hit")
             self.connection.note_success()  # a hit is worth its time, however slow the answer was
             if 0 < download.modified_ns < self.renewal_ns():
                 self.aged.add(key.digest)
-            return found
+            return _Fetched(file.header, entry)
         finally:
             download.abandon()
 

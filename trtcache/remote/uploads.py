@@ -11,11 +11,21 @@ import logging
 import os
 import threading
 import time
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from trtcache.errors import CorruptBlobError, RemoteError, SettingsError, StoreError, UntrustedEntryError
+from trtcache.errors import (
+    CorruptBlobError,
+    RemoteError,
+    SettingsError,
+    StoreError,
+    UnknownKeyError,
+    UntrustedEntryError,
+)
 from trtcache.remote.bucket import Bucket
 from trtcache.remote.tier import object_name
+from trtcache.store.parallel import call_in_thread
 from trtcache.store.reader import ArtifactFile
 
 if TYPE_CHECKING:
@@ -132,7 +142,7 @@ class Uploader:
             RemoteError: the remote does not take it; the rest stays in the outbox.
         """
         for digest in self._store.outbox.digests():
-            yield digest, self._send(digest)
+            yield digest, call_in_thread(partial(self._send, digest))
 
     def _run(self) -> None:
         while True:
@@ -165,7 +175,7 @@ class Uploader:
         with outbox.hold(digest) as alone:
             if not alone:
                 return "busy"
-            began_s = time.monotonic()
+            began_s, size_bytes = time.monotonic(), 0
             try:
                 outcome = self._upload(digest)
             except CorruptBlobError as error:
@@ -175,7 +185,9 @@ class Uploader:
             if outcome in ("sent", "there"):
                 self._connection.breaker.note_success()
             if outcome == "sent":
-                self._note("upload", "", digest, took_s=time.monotonic() - began_s)
+                with suppress(UnknownKeyError):  # pruned meanwhile
+                    size_bytes = self._store.stat(digest).file_bytes
+                self._note("upload", "", digest, took_s=time.monotonic() - began_s, size_bytes=size_bytes)
         return outcome
 
     def _upload(self, digest: str) -> Outcome:
@@ -205,6 +217,6 @@ class Uploader:
             file.close()
         return "sent" if sent else "there"
 
-    def _note(self, event: str, reason: str, digest: str, *, took_s: float = 0.0) -> None:
+    def _note(self, event: str, reason: str, digest: str, *, took_s: float = 0.0, size_bytes: int = 0) -> None:
         text = f"{self._tier.url.text} {reason}".strip()
-        self._store.events.append(event, reason=text, key=digest, waited_s=took_s)
+        self._store.events.append(event, reason=text, key=digest, waited_s=took_s, size_bytes=size_bytes)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from trtcache.digests import CacheKey
     from trtcache.store.entry import Entry
     from trtcache.store.format import Admit, Content, EntryHeader
+    from trtcache.store.receiving import IncomingFile
     from trtcache.store.single_flight import OnWait, Turn
 
 _logger = logging.getLogger("trtcache.store")
@@ -221,13 +222,32 @@ class DiskStore(StoredEntries, Store):
             file.close()
         return path
 
-    def receive(self, file: ArtifactFile) -> None:
+    def receive(self, file: ArtifactFile | IncomingFile) -> bool:
         """Copy an open artifact file of another store into this one; the caller adds the index row.
 
         Runs in constant memory: the stored bytes and the signatures that this store requires are verified before the
-        copy is renamed into place, the decompressed content when a member is used.
+        copy is renamed into place, the decompressed content when a member is used. Returns True.
         """
-        self.receive_stream(file.header, file.copy_to)
+        self.receive_stream(file.header, file.copy_to if isinstance(file, ArtifactFile) else file.write)
+        return True
+
+    @contextmanager
+    def open_entry(self, digest: str, admit: Admit | None) -> Iterator[ArtifactFile]:
+        """Open the file of an entry to copy it.
+
+        Raises:
+            FileNotFoundError: there is none.
+            CorruptBlobError, FormatVersionError, UntrustedEntryError: as for ``ArtifactFile``.
+        """
+        file = self._open(digest, admit)
+        try:
+            yield file
+        finally:
+            file.close()
+
+    def address(self, digest: str) -> str:
+        """Return the path of an entry as text, for messages."""
+        return str(self.path(digest))
 
     def receive_stream(self, header: EntryHeader, write: Callable[[int], None]) -> None:
         """Store an artifact file as ``receive`` does; ``write`` writes all of it to an open file.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _LONGEST_READ_BYTES = 16384  # three texts of 512 characters, each written in six bytes, and the rest
 _MAX_TEXT = 512
+_MOST_TRANSFERRED_BYTES = 1 << 40  # sums of what another member of a shared store writes must fit into 64 bits
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]|^\.")
 _LOG = re.compile(r"([^+]*)(?:\+([1-9][0-9]{0,8}))?\.jsonl")
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -40,6 +41,10 @@ MOST_BYTES: Final = 4 * LIMIT_BYTES
 
 Counters: TypeAlias = "dict[tuple[str, str, str, str], EventCount]"
 """(day in UTC, event, reason or "", kind or "") -> count."""
+BYTES: Final = ":bytes"
+SAVED: Final = ":saved"
+"""Suffixes of an event in the counters: how many bytes it transferred, and how many seconds it saved."""
+
 SUFFIX = ".sums"
 KEPT = 4
 """Number of logs that a host keeps, including the current one."""
@@ -52,6 +57,10 @@ class Event:
     ``event`` is ``hit``, ``miss``, ``put``, ``put_failed``, ``copy`` (from a lower layer), ``evict``, ``quarantine``,
     ``reject``, ``wait`` (for another builder), or ``takeover`` (from a builder that died). ``saved_s`` is the time that
     a hit saved: build seconds minus load seconds. ``waited_s`` is the duration of a wait.
+
+    Those of a remote are ``remote_hit``, ``remote_miss``, ``remote_skip`` (nothing was asked), ``upload`` and
+    ``upload_failed``; their reason starts with its URL, ``waited_s`` is the duration of the request, and ``size_bytes``
+    what was transferred.
     """
 
     t_ns: int
@@ -61,6 +70,7 @@ class Event:
     key: str = ""
     saved_s: float = 0.0
     waited_s: float = 0.0
+    size_bytes: int = 0
 
 
 class EventLog:
@@ -92,6 +102,7 @@ class EventLog:
         key: str = "",
         saved_s: float = 0.0,
         waited_s: float = 0.0,
+        size_bytes: int = 0,
     ) -> None:
         """Append one event. A write error is ignored."""
         if not self._writable:
@@ -103,6 +114,7 @@ class EventLog:
         document |= {
             name: round(time_s, 6) for name, time_s in (("saved_s", saved_s), ("waited_s", waited_s)) if time_s
         }
+        document |= {"bytes": size_bytes} if size_bytes else {}
         line = json.dumps(document, separators=(",", ":")).encode("ascii") + b"\n"
         try:
             try:
@@ -171,7 +183,8 @@ def read_from(path: Path, offset: int) -> tuple[list[Event], int]:
             document = json.loads(line)
             event, reason, kind, key = (str(document.get(name, "")) for name in ("event", "reason", "kind", "key"))
             saved_s, waited_s = (float(document.get(name, 0.0)) for name in ("saved_s", "waited_s"))
-            events.append(Event(int(document["t"]), event, reason, kind, key, saved_s, waited_s))
+            size_bytes = min(max(0, int(document.get("bytes", 0))), _MOST_TRANSFERRED_BYTES)
+            events.append(Event(int(document["t"]), event, reason, kind, key, saved_s, waited_s, size_bytes))
     return events, offset + len(whole)
 
 
@@ -250,7 +263,14 @@ def since(logs: Iterable[Path], sums: Iterable[LogTotals], since_ns: int) -> Cou
 
 def _count(events: Iterable[Event], counters: Counters) -> None:
     for event in events:
-        _add(counters, (day_of(event.t_ns), event.event, event.reason, event.kind), 1, event.saved_s + event.waited_s)
+        day = day_of(event.t_ns)
+        _add(counters, (day, event.event, event.reason, event.kind), 1, event.waited_s or event.saved_s)
+        # An event has one number of seconds in the sums and in the index; its bytes, and what a hit of a remote saved,
+        # are counted as events of their own.
+        if event.size_bytes:
+            _add(counters, (day, event.event + BYTES, event.reason, event.kind), event.size_bytes, 0.0)
+        if event.waited_s and event.saved_s:
+            _add(counters, (day, event.event + SAVED, event.reason, event.kind), 1, event.saved_s)
 
 
 def _add(counters: Counters, key: tuple[str, str, str, str], count: int, sum_s: float) -> None:

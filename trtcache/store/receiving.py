@@ -33,11 +33,12 @@ class IncomingFile:
 
     @classmethod
     def open(
-        cls, chunks: Iterator[bytes], size_bytes: int, key: CacheKey, *, where: str, admit: Admit | None
+        cls, chunks: Iterator[bytes], size_bytes: int, key: CacheKey | str, *, where: str, admit: Admit | None
     ) -> IncomingFile:
         """Read the header of a file of ``size_bytes``, and check its signatures and that it is the entry of ``key``.
 
-        Nothing is written, and no more is read than the chunk in which the header ends.
+        ``key`` is a key, or the digest of one. Nothing is written, and no more is read than the chunk in which the
+        header ends.
 
         Raises:
             CorruptBlobError: it is not an artifact file, is damaged, or is the entry of another key.
@@ -59,7 +60,8 @@ class IncomingFile:
         header = parse_header(require(prelude.members_from), prelude, where, admit)
         if header.key != key:
             check_document(header, where)
-            raise CorruptBlobError(where, "key", f"it is the entry of key {header.key.digest[:16]}")
+            if header.key.digest != key:
+                raise CorruptBlobError(where, "key", f"it is the entry of key {header.key.digest[:16]}")
         return cls(header, begin, chunks, where)
 
     def write(self, fd: int) -> None:
@@ -81,22 +83,34 @@ class IncomingFile:
         if offset != size_bytes:
             raise CorruptBlobError(self.where, "size", f"it does not have the {size_bytes} bytes of its header")
 
-    def load(self, folder: Path, admit: Admit | None) -> dict[str, Buffer]:
-        """Return the verified bytes of all members, without storing the file: it is in ``folder``, without a name.
+    def spool(self, folder: Path, admit: Admit | None) -> ArtifactFile:
+        """Write the file into ``folder``, without a name, and return it open; its members are not verified yet.
 
         Raises:
-            CorruptBlobError: it is damaged.
+            CorruptBlobError: its size or its header is damaged.
             OSError: it cannot be written or read.
             Exception: any exception of ``chunks``.
         """
         with TemporaryFile(folder) as temporary:
             self.write(temporary.fd)
             file = ArtifactFile(temporary.path, admit=admit)
-            try:
-                temporary.path.unlink()
-                temporary.close()
-                if file.header != self.header:
-                    raise CorruptBlobError(self.where, "header", "it does not read back as written")
-                return file.load(mapped=True)
-            finally:
-                file.close()
+            temporary.path.unlink()
+            temporary.close()
+        if file.header != self.header:
+            file.close()
+            raise CorruptBlobError(self.where, "header", "it does not read back as written")
+        return file
+
+    def load(self, folder: Path, admit: Admit | None) -> dict[str, Buffer]:
+        """Return the verified bytes of all members, without storing the file.
+
+        Raises:
+            CorruptBlobError: it is damaged.
+            OSError: it cannot be written or read.
+            Exception: any exception of ``chunks``.
+        """
+        file = self.spool(folder, admit)
+        try:
+            return file.load(mapped=True)
+        finally:
+            file.close()

@@ -60,6 +60,12 @@ class Record:
         begin = (stored.digest, header.kind, header.name, stored.file_bytes, header.size_bytes, header.created_ns)
         return cls(*begin, stored.used_ns, float(header.build_s), len(header.members), stored.inode, pinned)
 
+    @classmethod
+    def of_listing(cls, stored: EntryStat, *, pinned: bool) -> Record:
+        """Build the record of an entry of which the header was not read: without kind, name and build time."""
+        used_ns = stored.used_ns
+        return cls(stored.digest, "", None, stored.file_bytes, 0, used_ns, used_ns, 0.0, 0, stored.inode, pinned)
+
     def as_json(self) -> dict[str, str | int | float | bool | None]:
         """Return the fields for ``--json`` output; their names are stable."""
         names = ("kind", "name", "file_bytes", "size_bytes", "created_ns", "used_ns", "build_s", "members", "pinned")

@@ -1,4 +1,4 @@
-"""Copy missing entries from other stores: plan the transfer, and execute it.
+"""Copy missing entries from other stores and remotes: plan the transfer, and execute it.
 
 Entry files are self-describing, so a transfer copies each missing file. The sources are only read. Copies are verified
 and renamed as in a put: after a kill only complete entries exist, and the next run continues with the rest. An entry's
@@ -9,33 +9,73 @@ from __future__ import annotations
 
 import errno
 import logging
-from contextlib import ExitStack
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from trtcache.errors import CorruptBlobError, FormatVersionError, StoreError, UntrustedEntryError
+from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, StoreError, UntrustedEntryError
+from trtcache.store.disk import DiskStore
 from trtcache.store.format import check_document
 from trtcache.store.gc import prune_after_put
 from trtcache.store.index import write_rows
-from trtcache.store.reader import ArtifactFile
+from trtcache.store.parallel import map_in_threads
+from trtcache.store.reading import EntryStat
 from trtcache.store.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
-    from trtcache.store.disk import DiskStore
     from trtcache.store.format import Admit
-    from trtcache.store.reading import EntryStat
+    from trtcache.store.reader import ArtifactFile
+    from trtcache.store.receiving import IncomingFile
     from trtcache.store.record import Predicate
+    from trtcache.store.signatures import Admission
 
 _LOG = logging.getLogger("trtcache.store")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
-BATCH: Final = 64
+BATCH: Final = 256
 """Entries after which rows are written and the limits are enforced. A listing adds rows that a kill left out."""
 
+AT_ONCE: Final = 32
+"""Transfers at the same time from or to a remote. Between directories there is one."""
+
 Advance: TypeAlias = "Callable[[int], None]"
+
+
+class SyncStore(Protocol):
+    """A source or a target: a DiskStore, or the entries of a remote (``trtcache.remote.entries``)."""
+
+    shared: bool
+    admission: Admission
+
+    @property
+    def location(self) -> str:
+        """The directory or the URL."""
+
+    def address(self, digest: str) -> str:
+        """Return where an entry is, for messages."""
+
+    def scan(self) -> Iterator[EntryStat]:
+        """Yield the size and the time of the last use, or of the upload, of each entry."""
+
+    def pins(self) -> frozenset[str]:
+        """Return the digests of pinned entries."""
+
+    def pin(self, digest: str) -> None:
+        """Pin an entry."""
+
+    def open_entry(self, digest: str, admit: Admit | None) -> AbstractContextManager[ArtifactFile | IncomingFile]:
+        """Open an entry. Its header MUST be authenticated, and belong to this key.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+
+    def receive(self, file: ArtifactFile | IncomingFile) -> bool:
+        """Store an entry after all of its stored bytes were verified; return False if it is there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +83,7 @@ class TransferItem:
     """An entry to be copied. The sources are tried in order."""
 
     record: Record
-    sources: tuple[DiskStore, ...]
+    sources: tuple[SyncStore, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +113,7 @@ class SyncPlan:
     ``there`` is the number of entries that the target already has, ``pins`` are the keys to pin in it.
     """
 
-    target: DiskStore
+    target: SyncStore
     items: tuple[TransferItem, ...]
     there: int
     refused: tuple[RejectedEntry, ...]
@@ -100,82 +140,118 @@ class SyncPlan:
             OSError: it is full; copied entries stay, and the next run continues.
             StoreError: its entries cannot be listed.
         """
+        disk = self.target if isinstance(self.target, DiskStore) else None
+        jobs = 1 if all(isinstance(store, DiskStore) for store in (self.target, *self._sources())) else AT_ONCE
         arrived: list[Record] = []
         refused, freed_bytes = list(self.refused), 0
-        for start in range(0, len(self.items), BATCH):
-            batch: list[Record] = []
-            try:
-                for item in self.items[start : start + BATCH]:
-                    found = self._transfer(item)
-                    refused += found if isinstance(found, list) else []
-                    batch += [found] if isinstance(found, Record) else []
-                    advance(item.record.file_bytes)
-            finally:
-                if batch:
-                    try:
-                        write_rows(self.target.index_root, put=batch)
-                    except StoreError as error:
-                        _LOG.warning("%s", error)
-            keep = [record.digest for record in batch]
-            freed_bytes += prune_after_put(self.target, max_size_bytes, max_entries, keep=keep) if batch else 0
-            arrived += batch
+        batch: list[Record] = []
+        try:
+            for item, found in map_in_threads(self._transfer, self.items, jobs):
+                refused += found if isinstance(found, list) else []
+                batch += [found] if isinstance(found, Record) else []
+                advance(item.record.file_bytes)
+                if len(batch) == BATCH:
+                    arrived, finished, batch = [*arrived, *batch], batch, []
+                    freed_bytes += _add_rows(disk, finished, max_size_bytes, max_entries)
+        finally:
+            freed_bytes += _add_rows(disk, batch, max_size_bytes, max_entries)
+        arrived = sorted([*arrived, *batch], key=lambda record: record.digest)
         # Pin what the target had before, too.
         missing = sorted(self.pins - {item.record.digest for item in self.items} - self.target.pins())
         for digest in missing:
             self.target.pin(digest)
         pinned = {*missing, *(record.digest for record in arrived if record.pinned)}
-        if self.items:
-            self.target.sweep()
+        if self.items and disk is not None:
+            disk.sweep()
         return SyncResult(tuple(arrived), tuple(refused), tuple(sorted(pinned)), freed_bytes)
 
+    def _sources(self) -> Iterator[SyncStore]:
+        return (source for item in self.items for source in item.sources)
+
     def _transfer(self, item: TransferItem) -> Record | list[RejectedEntry]:
-        digest, refused = item.record.digest, []
+        digest, refused = item.record.digest, list[RejectedEntry]()
         for source in item.sources:
             try:
-                file = _open_entry(digest, source, self.target)
-                try:
-                    self.target.receive(file)
-                finally:
-                    file.close()
+                with _open_entry(digest, source, self.target) as file:
+                    sent = self.target.receive(file)
+                    header = file.header
                 if digest in self.pins:
                     self.target.pin(digest)
-                self.target.events.append("copy", reason="sync", kind=file.header.kind, key=digest)
-                return Record.of(file.header, self.target.stat(digest), pinned=digest in self.pins)
+                if not sent:
+                    return refused  # another process has uploaded it since the plan was made
+                stored = EntryStat(digest, header.file_bytes, time.time_ns(), 0)
+                if isinstance(self.target, DiskStore):
+                    self.target.events.append("copy", reason="sync", kind=header.kind, key=digest)
+                    stored = self.target.stat(digest)
+                return Record.of(header, stored, pinned=digest in self.pins)
             except FileNotFoundError:
                 continue  # removed since the plan was made
             except (OSError, StoreError) as error:
-                if isinstance(error, OSError) and error.errno in _FULL:
+                if _ends_transfer(error):
                     raise
                 refused.append(_rejection(digest, source, error))
         return refused
 
 
+def _add_rows(
+    target: DiskStore | None, records: list[Record], max_size_bytes: int | None, max_entries: int | None
+) -> int:
+    """Write the index rows of copied entries, prune for the limits, and return the bytes freed."""
+    if target is None or not records:
+        return 0
+    try:
+        write_rows(target.index_root, put=records)
+    except StoreError as error:
+        _LOG.warning("%s", error)
+    return prune_after_put(target, max_size_bytes, max_entries, keep=[record.digest for record in records])
+
+
+def _ends_transfer(error: OSError | StoreError) -> bool:
+    """Return whether the other entries would fail in the same way: a full disk, a remote that does not answer."""
+    if isinstance(error, RemoteError):
+        return error.reason != "cut"
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
 def plan_sync(
-    sources: Iterable[DiskStore], target: DiskStore, *, where: Predicate | None = None, pins: bool = False
+    sources: Iterable[SyncStore],
+    target: SyncStore,
+    *,
+    where: Predicate | None = None,
+    pins: bool = False,
+    headers: bool = True,
 ) -> SyncPlan:
     """Plan to copy the entries that ``target`` lacks, each from the first of ``sources`` that has an intact one.
 
-    Entries of the target are kept, unless they could not be served: with a damaged header or untrusted signatures.
-    ``where`` limits the entries, and ``pins`` pins those that are pinned in their source.
+    Entries of the target are kept, unless they could not be served: with a damaged header or untrusted signatures; in a
+    remote, what is there is kept. ``where`` limits the entries, and ``pins`` pins those that are pinned in their
+    source. Without ``headers``, those of a remote source are not read for the plan, and its records have no kind and no
+    name; ``where`` needs them.
 
     Raises:
         OSError: a directory of entries cannot be read.
+        RemoteError: a remote cannot be listed.
         SettingsError: signatures have to be verified and ``cryptography`` is not installed.
     """
     stores = tuple(sources)
-    found: dict[str, list[tuple[DiskStore, EntryStat]]] = {}
+    found: dict[str, list[tuple[SyncStore, EntryStat]]] = {}
     for source in stores:
         for stored in source.scan():
             found.setdefault(stored.digest, []).append((source, stored))
-    pinned = {source.root: source.pins() for source in stores}
+    listed = None if isinstance(target, DiskStore) else {stored.digest for stored in target.scan()}
+    pinned = {source.location: source.pins() for source in stores}
+
+    def read(digest: str) -> tuple[bool, list[tuple[SyncStore, Record]], list[RejectedEntry]]:
+        is_there, places = _has(target, digest) if listed is None else digest in listed, found[digest]
+        if is_there and where is None:  # then only pins matter
+            places = [(source, stored) for source, stored in places if digest in pinned[source.location]]
+        return is_there, *_read_headers(digest, places, target, pinned, headers=headers or where is not None)
+
+    jobs = 1 if all(isinstance(store, DiskStore) for store in stores) else AT_ONCE
     items: list[TransferItem] = []
     rejected: list[RejectedEntry] = []
     to_pin, there = set[str](), 0
-    for digest in sorted(found):
-        is_there, places = _has(target, digest), found[digest]
-        if is_there and where is None:  # then only pins matter
-            places = [(source, stored) for source, stored in places if digest in pinned[source.root]]
-        records, refused = _read_headers(digest, places, target, pinned)
+    for digest, (is_there, records, refused) in sorted(map_in_threads(read, found, jobs)):
         meant = [(source, record) for source, record in records if where is None or where(record)]
         if pins and any(record.pinned for _, record in meant):
             to_pin.add(digest)
@@ -189,48 +265,52 @@ def plan_sync(
 
 
 def _read_headers(
-    digest: str, places: list[tuple[DiskStore, EntryStat]], target: DiskStore, pinned: Mapping[Path, frozenset[str]]
-) -> tuple[list[tuple[DiskStore, Record]], list[RejectedEntry]]:
-    records: list[tuple[DiskStore, Record]] = []
+    digest: str,
+    places: list[tuple[SyncStore, EntryStat]],
+    target: SyncStore,
+    pinned: Mapping[str, frozenset[str]],
+    *,
+    headers: bool,
+) -> tuple[list[tuple[SyncStore, Record]], list[RejectedEntry]]:
+    records: list[tuple[SyncStore, Record]] = []
     refused: list[RejectedEntry] = []
     for source, stored in places:
+        is_pinned = digest in pinned[source.location]
+        if not headers and not isinstance(source, DiskStore):
+            records.append((source, Record.of_listing(stored, pinned=is_pinned)))
+            continue
         try:
-            file = _open_entry(digest, source, target)
-            file.close()
-            records.append((source, Record.of(file.header, stored, pinned=digest in pinned[source.root])))
+            with _open_entry(digest, source, target) as file:
+                records.append((source, Record.of(file.header, stored, pinned=is_pinned)))
         except FileNotFoundError:
             continue  # removed since the scan
         except (OSError, StoreError) as error:
+            if _ends_transfer(error):
+                raise
             refused.append(_rejection(digest, source, error))
     return records, refused
 
 
-def _has(target: DiskStore, digest: str) -> bool:
-    path = target.path(digest)
+def _has(target: SyncStore, digest: str) -> bool:
     try:
-        file = ArtifactFile(path, shared=target.shared, admit=target.admission.admit(str(path)))
+        with target.open_entry(digest, target.admission.admit(target.address(digest))):
+            return True
     except FormatVersionError:
         return True
     except (OSError, StoreError):
         return False
-    file.close()
-    return file.header.key.digest == digest
 
 
-def _open_entry(digest: str, source: DiskStore, target: DiskStore) -> ArtifactFile:
+@contextmanager
+def _open_entry(digest: str, source: SyncStore, target: SyncStore) -> Iterator[ArtifactFile | IncomingFile]:
     """Open an entry that is trusted in its source and in the target."""
-    path = source.path(digest)
-    file = ArtifactFile(path, shared=source.shared, admit=_admission(source, target, str(path)))
-    with ExitStack() as stack:
-        stack.callback(file.close)
-        if file.header.key.digest != digest:
-            raise CorruptBlobError(str(path), "key", f"it is the entry of key {file.header.key.digest!r:.80}")
-        check_document(file.header, str(path))
-        stack.pop_all()  # the caller closes it
-    return file
+    address = source.address(digest)
+    with source.open_entry(digest, _admission(source, target, address)) as file:
+        check_document(file.header, address)
+        yield file
 
 
-def _admission(source: DiskStore, target: DiskStore, path: str) -> Admit:
+def _admission(source: SyncStore, target: SyncStore, path: str) -> Admit:
     """Return a check that rejects an entry that one of the two stores would not use.
 
     Entries written by members of a group need a trusted signature unless the target is such a shared store too: a
@@ -248,13 +328,15 @@ def _admission(source: DiskStore, target: DiskStore, path: str) -> Admit:
     return admit
 
 
-def _rejection(digest: str, source: DiskStore, error: OSError | StoreError) -> RejectedEntry:
-    root = str(source.root)
+def _rejection(digest: str, source: SyncStore, error: OSError | StoreError) -> RejectedEntry:
+    root = source.location
     if isinstance(error, UntrustedEntryError):
         return RejectedEntry(digest, root, f"untrusted:{error.reason}", error.signer)
     if isinstance(error, CorruptBlobError):
         return RejectedEntry(digest, root, f"corrupt:{error.reason}", error.why)
     if isinstance(error, FormatVersionError):
         return RejectedEntry(digest, root, "format", f"format {error.found}; upgrade trtcache")
+    if isinstance(error, RemoteError):
+        return RejectedEntry(digest, root, f"remote:{error.reason}", error.why)
     why = error.strerror if isinstance(error, OSError) else None
     return RejectedEntry(digest, root, "unreadable", why or str(error))

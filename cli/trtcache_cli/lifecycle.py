@@ -1,0 +1,76 @@
+"""Lifecycle rules for the bucket of a remote: what ``trtcache init URL`` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trtcache.config.remotes import RemoteUrl
+
+AGE_DAYS = 90
+CLAIM_DAYS = 1
+
+
+def lifecycle_rules(url: RemoteUrl) -> dict[str, Any] | None:
+    """Return the provider's document: entries expire by age, and parts of uploads that were broken off after a day.
+
+    Return None for a web folder, which has no such rules.
+    """
+    prefix = f"{url.prefix}/" if url.prefix else ""
+    entries, claims = f"{prefix}entries/", f"{prefix}claims/"
+    if url.scheme == "s3":
+        return {
+            "Rules": [
+                {
+                    "ID": f"trtcache {entries}",
+                    "Status": "Enabled",
+                    "Filter": {"Prefix": entries},
+                    "Expiration": {"Days": AGE_DAYS},
+                    "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
+                },
+                {
+                    "ID": f"trtcache {claims}",
+                    "Status": "Enabled",
+                    "Filter": {"Prefix": claims},
+                    "Expiration": {"Days": CLAIM_DAYS},
+                },
+            ]
+        }
+    if url.scheme == "gs":
+
+        def condition(age_days: int, prefix: str) -> dict[str, Any]:
+            return {"age": age_days, "matchesPrefix": [prefix]}
+
+        return {
+            "rule": [
+                {"action": {"type": "Delete"}, "condition": condition(AGE_DAYS, entries)},
+                {"action": {"type": "Delete"}, "condition": condition(CLAIM_DAYS, claims)},
+                {"action": {"type": "AbortIncompleteMultipartUpload"}, "condition": condition(1, entries)},
+            ]
+        }
+    if url.scheme == "az":
+
+        def rule(name: str, age_days: int, prefix: str) -> dict[str, Any]:
+            delete = {"delete": {"daysAfterModificationGreaterThan": age_days}}
+            filters = {"blobTypes": ["blockBlob"], "prefixMatch": [f"{url.place}/{prefix}"]}
+            definition = {"actions": {"baseBlob": delete}, "filters": filters}
+            return {"enabled": True, "name": name, "type": "Lifecycle", "definition": definition}
+
+        # Azure itself drops blocks that were never committed after a week.
+        rules = [rule("trtcache-entries", AGE_DAYS, entries), rule("trtcache-claims", CLAIM_DAYS, claims)]
+        return {"rules": rules}
+    return None
+
+
+def how_to_apply(url: RemoteUrl) -> str:
+    """Return the command that sets the rules, from a file ``lifecycle.json``."""
+    if url.scheme == "s3":
+        endpoint = f" --endpoint-url {url.endpoint}" if url.endpoint else ""
+        begin = f"aws{endpoint} s3api put-bucket-lifecycle-configuration --bucket {url.place}"
+        return f"{begin} --lifecycle-configuration file://lifecycle.json"
+    if url.scheme == "gs":
+        return f"gcloud storage buckets update gs://{url.place} --lifecycle-file=lifecycle.json"
+    if url.scheme == "az":
+        account = f" --account-name {url.account}" if url.account else " --account-name ACCOUNT"
+        return f"az storage account management-policy create{account} -g GROUP --policy @lifecycle.json"
+    return f"find FOLDER/entries -name '*.trtc' -mtime +{AGE_DAYS} -delete"

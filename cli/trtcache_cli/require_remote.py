@@ -1,0 +1,66 @@
+"""``--require-remote``: a command fails if a look-up in a remote or an upload failed, for strict CI."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from trtcache.errors import ReadOnlyError, RemoteError, SettingsError
+from trtcache_cli.output import note
+
+if TYPE_CHECKING:
+    from trtcache.config.environment import Config
+    from trtcache.store.disk import DiskStore
+
+FAILED: Final = 4
+
+_ANSWERS = ("absent", "format", "untrusted")
+"""Reasons of misses that are answers: another look-up would have the same."""
+
+
+def open_required(config: Config) -> DiskStore:
+    """Check before a command that look-ups and uploads can succeed, and return the store that logs them.
+
+    Raises:
+        SettingsError: no remote is set.
+        ReadOnlyError: the cache directory cannot be written, and nothing would be known about the look-ups.
+        RemoteError: what this process builds would not be uploaded.
+    """
+    from trtcache.remote.tier import RemoteTier
+    from trtcache.store.disk import DiskStore
+
+    if not config.remotes.urls or config.disable:
+        raise SettingsError("--require-remote", "no remote is set; see TRTCACHE_REMOTE")
+    store = DiskStore.open(config.root, readonly=config.readonly, trust=config.trust)
+    if not store.writable:
+        raise ReadOnlyError(str(store.root), "log the look-ups of --require-remote")
+    target = config.remotes.target
+    if target is not None and (why := RemoteTier(target, config.remotes, config.trust).admission.objection()):
+        raise RemoteError(target.text, "unsigned", f"nothing would be uploaded: {why}; see 'trtcache trust'")
+    return store
+
+
+def remote_failures(store: DiskStore, since_ns: int) -> Counter[str]:
+    """Count what failed since a time, by event and reason, in all processes that use the store."""
+    failures: Counter[str] = Counter()
+    for event in store.events.read():
+        if event.t_ns < since_ns:
+            continue
+        reason = event.reason.partition(" ")[2].partition(":")[0]
+        if event.event == "upload_failed":
+            failures[f"upload: {reason}"] += 1
+        elif event.event == "remote_skip" or (event.event == "remote_miss" and reason not in _ANSWERS):
+            failures[f"look-up: {reason}"] += 1
+    return failures
+
+
+def report_failures(store: DiskStore, since_ns: int) -> int:
+    """Print what failed since a time; return the exit code."""
+    failures = remote_failures(store, since_ns)
+    if waiting := len(store.outbox.digests()):
+        failures["upload: still waiting in the outbox"] = waiting
+    if not failures:
+        return 0
+    words = ", ".join(f"{what} ({count})" for what, count in failures.most_common())
+    note(f"trtcache: --require-remote: failed {words}")
+    return FAILED

@@ -1,0 +1,140 @@
+"""``build`` and ``run`` wait for their uploads, and ``--require-remote`` exits with 4 if something failed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from tests.models import Affine
+from tests.remote.conftest import free_port
+from trtcache.config.environment import Config
+from trtcache.errors import ReadOnlyError, RemoteError, SettingsError
+from trtcache.store.disk import DiskStore
+from trtcache_cli.require_remote import open_required, remote_failures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.remote.conftest import Done, Hosts
+    from tests.remote.fault_proxy import FaultProxy
+
+_PROGRAM = """
+import sys
+from trtcache.cache import Cache
+Cache().get_or_build({"n": int(sys.argv[1])}, lambda: b"engine", kind="test")
+sys.exit(int(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """The file of a small model."""
+    path = tmp_path / "affine.pt2"
+    torch.export.save(torch.export.export(Affine(), (torch.randn(3, 4),)), path)
+    return path
+
+
+def test_build_ends_when_its_uploads_have_ended(
+    command: Callable[..., Done], hosts: Hosts, proxy: FaultProxy, model: Path, interpreter: str
+) -> None:
+    """Another machine hits after it; with a remote that is only read, nothing is waited for."""
+    build = ("build", model, "--backend", interpreter, "--json", "--require-remote")
+    done = command(*build, TRTCACHE_REMOTE=f"{hosts.url}&mode=write")
+    assert (done.code, done.json["outcome"]) == (0, "built")
+    assert proxy.count("PUT") >= 1
+    assert len(command("ls", hosts.name).rows) == proxy.count("PUT")
+    other = command(*build, TRTCACHE_DIR=str(hosts.folder / "b"))
+    assert (other.code, other.json["outcome"]) == (0, "hit")
+
+
+def test_build_fails_with_its_remote_if_that_is_required(
+    command: Callable[..., Done], hosts: Hosts, proxy: FaultProxy, model: Path, interpreter: str
+) -> None:
+    """The engine is built and stored all the same; without the option the exit code is 0."""
+    build = ("build", model, "--backend", interpreter, "--json")
+    closed = f"s3://engines/p?endpoint=http://127.0.0.1:{free_port()}&mode=write"
+    done = command(*build, "--require-remote", TRTCACHE_REMOTE=closed)
+    assert (done.code, done.json["outcome"]) == (4, "built")
+    assert "look-up: unreachable" in done.err
+    assert "upload: still waiting in the outbox" in done.err
+    proxy.fault = "503"
+    assert command(*build, TRTCACHE_REMOTE=hosts.url, TRTCACHE_DIR=str(hosts.folder / "b")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("environ", "error"),
+    [
+        ({"TRTCACHE_REMOTE": ""}, SettingsError),
+        ({"TRTCACHE_READONLY": "1"}, ReadOnlyError),
+        ({"TRTCACHE_REMOTE": "s3://b/p?mode=write", "TRTCACHE_SIGNING_KEY": ""}, RemoteError),
+    ],
+)
+def test_what_cannot_work_is_an_error_before_the_build(
+    hosts: Hosts, environ: dict[str, str], error: type[Exception]
+) -> None:
+    """No remote, a directory that cannot be written, uploads that nothing would use."""
+    DiskStore.open(hosts.folder / "a")
+    with pytest.raises(error):
+        open_required(Config.from_environ({**hosts.variables("a"), **environ}))
+
+
+def test_answers_are_no_failures(hosts: Hosts) -> None:
+    """An absent or an untrusted entry is an answer; old events do not count."""
+    store = hosts.host("a").store
+    assert store is not None
+    store.events.append("upload_failed", reason="s3://b busy")
+    since_ns = time.time_ns()
+    for event, reason in (
+        *(("remote_miss", "absent"), ("remote_miss", "untrusted:unsigned"), ("remote_hit", "")),
+        *(("remote_miss", "corrupt:member"), ("remote_skip", "open"), ("upload_failed", "denied")),
+    ):
+        store.events.append(event, reason=f"s3://b {reason}".strip())
+    assert remote_failures(store, since_ns) == {"look-up: corrupt": 1, "look-up: open": 1, "upload: denied": 1}
+
+
+def start_run(hosts: Hosts, tmp_path: Path, *args: str, program: str = _PROGRAM, **environ: str) -> list[str]:
+    """Write a program, and return the command line that runs it."""
+    (tmp_path / "program.py").write_text(program)
+    hosts.folder.mkdir(parents=True, exist_ok=True)
+    return [sys.executable, "-m", "trtcache_cli", "run", *args, str(tmp_path / "program.py")]
+
+
+def run_program(hosts: Hosts, tmp_path: Path, *args: str, n: int = 0, code: int = 0, **environ: str) -> tuple[int, str]:
+    """Run a program that builds an entry; return the exit code and standard error."""
+    line = [*start_run(hosts, tmp_path, *args), str(n), str(code)]
+    variables = {**os.environ, **hosts.variables("a"), "TRTCACHE_REMOTE": f"{hosts.url}&mode=write", **environ}
+    done = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stderr
+
+
+def test_run_has_the_exit_code_of_the_program_or_4(hosts: Hosts, proxy: FaultProxy, tmp_path: Path) -> None:
+    """Its own if it is not 0; its uploads have ended when it ends."""
+    assert run_program(hosts, tmp_path, "--require-remote")[0] == 0
+    assert proxy.count("PUT") == 1
+    assert run_program(hosts, tmp_path, "--require-remote", n=1, code=9)[0] == 9
+    closed = f"s3://engines/p?endpoint=http://127.0.0.1:{free_port()}&mode=write"
+    code, text = run_program(hosts, tmp_path, "--require-remote", n=2, TRTCACHE_REMOTE=closed)
+    assert code == 4
+    assert "--require-remote: failed" in text
+    assert run_program(hosts, tmp_path, n=3, TRTCACHE_REMOTE=closed)[0] == 0
+
+
+def test_run_forwards_signals(hosts: Hosts, tmp_path: Path) -> None:
+    """A program that is terminated has ended when the command has."""
+    waits = "import os, pathlib, sys, time\npathlib.Path(sys.argv[1]).write_text(str(os.getpid()))\ntime.sleep(60)\n"
+    line = start_run(hosts, tmp_path, "--require-remote", program=waits)
+    with subprocess.Popen([*line, str(tmp_path / "pid")], env={**os.environ, **hosts.variables("a")}) as process:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 128 + signal.SIGTERM
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()

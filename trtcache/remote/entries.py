@@ -1,0 +1,298 @@
+"""The entries of a remote for commands: listed, copied, verified and removed. No look-up of a compile needs this.
+
+Names of objects are untrusted: what does not follow the layout is ignored, and no name becomes a path on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, UnknownKeyError
+from trtcache.remote.bucket import Bucket
+from trtcache.remote.connection import REMEDIES
+from trtcache.remote.tier import object_name
+from trtcache.store.format import check_document
+from trtcache.store.parallel import call_in_thread, map_in_threads
+from trtcache.store.reading import EntryStat
+from trtcache.store.receiving import IncomingFile
+from trtcache.store.record import Record
+from trtcache.store.signatures import Admission, Verdict
+from trtcache.store.sync import AT_ONCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from trtcache.config.remotes import RemoteSettings, RemoteUrl
+    from trtcache.config.signing_keys import Trust
+    from trtcache.remote.bucket import RemoteObject
+    from trtcache.store.format import Admit, EntryHeader
+    from trtcache.store.reader import ArtifactFile
+
+MARKER: Final = "trtcache-remote.json"
+FORMAT: Final = 1
+
+_ENTRY = re.compile(r"entries/v1/([0-9a-f]{2})/(\1[0-9a-f]{62})\.trtc")
+_PIN = re.compile(r"pins/([0-9a-f]{64})")
+_BEGIN_BYTES = 64 << 10
+_MOST_MARKER_BYTES = 4096
+
+
+class RemoteEntries:
+    """The entries below one URL, with requests that may take longer than a look-up.
+
+    It is a source or a target of ``trtcache.store.sync``. As in a shared store, signatures are required by default.
+    """
+
+    shared = True
+
+    def __init__(
+        self,
+        url: RemoteUrl,
+        settings: RemoteSettings,
+        trust: Trust,
+        *,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.url = url
+        self.admission = Admission.of(trust, shared=True, writable=False, clock_ns=clock_ns)
+        self._bucket = Bucket(url, settings, patient=True)
+        self._clock_ns = clock_ns
+
+    @property
+    def location(self) -> str:
+        """The URL, with the endpoint if there is one."""
+        return self.url.text + (f"?endpoint={self.url.endpoint}" if self.url.endpoint else "")
+
+    def address(self, digest: str) -> str:
+        """Return where the entry of a key digest is, for messages."""
+        return f"{self.url.text}/{object_name(digest)}"
+
+    def require_trust(self) -> None:
+        """Check that entries can be copied from here or to here at all.
+
+        Raises:
+            RemoteError: signatures are required, and no key is trusted.
+        """
+        if self.admission.required and not self.admission.keys:
+            raise RemoteError(self.url.text, "no-trusted-key", REMEDIES["no-trusted-key"])
+
+    def check_format(self) -> bool:
+        """Return whether the remote was prepared with ``trtcache init``.
+
+        Raises:
+            FormatVersionError: by a version of trtcache that uses another layout.
+            RemoteError: the request failed.
+        """
+        where = f"{self.url.text}/{MARKER}"
+
+        def read() -> bytes:
+            size_bytes, chunks = self._bucket.get(MARKER)
+            return b"".join(chunks) if size_bytes <= _MOST_MARKER_BYTES else b""
+
+        try:
+            content = call_in_thread(read)
+        except FileNotFoundError:
+            return False
+        try:
+            found = int(json.loads(content)["format"])
+        except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError) as error:
+            raise CorruptBlobError(where, "header", "it is not the file that 'trtcache init' writes") from error
+        if found != FORMAT:
+            raise FormatVersionError(where, found, FORMAT)
+        return True
+
+    def prepare(self) -> bool:
+        """Write the file that names the layout, and return whether there was none.
+
+        Raises:
+            FormatVersionError: the remote has another layout.
+            RemoteError: the request failed.
+        """
+        content = memoryview(json.dumps({"format": FORMAT}).encode())
+        made = call_in_thread(lambda: self._bucket.put(MARKER, iter([content]), len(content)))
+        self.check_format()
+        return made
+
+    def scan(self) -> Iterator[EntryStat]:
+        """Yield the size and the time of the upload of each entry, by a listing.
+
+        Raises:
+            RemoteError: a request failed, or the server cannot list.
+        """
+        for found in self._list("entries/v1", [f"{number:02x}" for number in range(256)]):
+            match = _ENTRY.fullmatch(found.name)
+            if match is not None:
+                yield EntryStat(match[2], found.size_bytes, found.modified_ns, 0)
+
+    def pins(self) -> frozenset[str]:
+        """Return the digests of pinned entries.
+
+        Raises:
+            RemoteError: as for ``scan``.
+        """
+        names = (found.name for found in self._list("pins"))
+        return frozenset(match[1] for name in names if (match := _PIN.fullmatch(name)))
+
+    def _list(self, folder: str, below: Collection[str] = ()) -> list[RemoteObject]:
+        try:
+            return call_in_thread(lambda: list(self._bucket.list(folder, after="0")))
+        except FileNotFoundError:
+            return []
+        except RemoteError as error:
+            if self.url.scheme in ("http", "https") and error.reason not in ("unreachable", "timeout"):
+                why = "this web server does not list its folders; it would have to answer PROPFIND of WebDAV"
+                raise RemoteError(self.url.text, "no-list", why) from error
+            if error.reason != "name" or not below:
+                raise
+        # A name that is no path, such as "entries/v1/../x", fails the whole listing. In a folder, names that begin
+        # with a dot or a slash are before "0".
+        folders = [f"{folder}/{name}" for name in below]
+        return [found for _, listed in map_in_threads(self._list, folders, AT_ONCE) for found in listed]
+
+    def pin(self, digest: str) -> None:
+        """Pin an entry: ``prune`` keeps it."""
+        call_in_thread(lambda: self._bucket.put(f"pins/{digest}", iter(()), 0))
+
+    @contextmanager
+    def open_entry(self, digest: str, admit: Admit | None) -> Iterator[IncomingFile]:
+        """Download an entry; its header is received and authenticated, the rest arrives when it is read.
+
+        Raises:
+            FileNotFoundError: there is none.
+            CorruptBlobError, FormatVersionError, UntrustedEntryError: as for ``IncomingFile.open``.
+            RemoteError: the request failed.
+        """
+        size_bytes, chunks = self._bucket.get(object_name(digest))
+        yield IncomingFile.open(chunks, size_bytes, digest, where=self.address(digest), admit=admit)
+
+    def receive(self, file: ArtifactFile | IncomingFile) -> bool:
+        """Upload an entry after all of its stored bytes were verified; return False if it was there already.
+
+        Raises:
+            CorruptBlobError: it is damaged.
+            RemoteError: a request failed.
+        """
+        if isinstance(file, IncomingFile):
+            spooled = file.spool(Path(tempfile.gettempdir()), None)
+            try:
+                return self.receive(spooled)
+            finally:
+                spooled.close()
+        file.verify_stored()
+        return self._bucket.put(object_name(file.header.key.digest), file.chunks(), file.stat.st_size)
+
+    def read_header(self, digest: str) -> tuple[EntryHeader, Verdict]:
+        """Return an entry's header and who signed it, by a request for its first 64 KiB.
+
+        Raises:
+            UnknownKeyError: there is none any more.
+            CorruptBlobError, FormatVersionError: as for ``IncomingFile.open``.
+            RemoteError: a request failed.
+        """
+        verdicts: list[Verdict] = []
+        try:
+            size_bytes, begin = self._begin(object_name(digest))
+            where, admit = self.address(digest), self._judge(verdicts)
+            file = IncomingFile.open(begin, size_bytes, digest, where=where, admit=admit)
+        except FileNotFoundError as error:
+            raise UnknownKeyError(digest) from error
+        check_document(file.header, where)
+        return file.header, verdicts[0]
+
+    def _begin(self, name: str) -> tuple[int, Iterator[bytes]]:
+        try:
+            size_bytes, begin = self._bucket.get(name, most_bytes=_BEGIN_BYTES)
+        except RemoteError as error:
+            if error.reason != "error":
+                raise
+            return self._bucket.get(name)  # the server does not serve ranges, or the object is empty
+
+        def chunks() -> Iterator[bytes]:
+            yield from begin
+            skip = _BEGIN_BYTES  # a header that is longer, which is rare
+            for chunk in self._bucket.get(name)[1]:
+                yield chunk[skip:]
+                skip = max(0, skip - len(chunk))
+
+        return size_bytes, (chunk for chunk in chunks() if chunk)
+
+    def verify(self, digest: str) -> Verdict:
+        """Download an entry, verify every byte of it, and return who signed it.
+
+        Raises:
+            UnknownKeyError: there is none any more.
+            CorruptBlobError, FormatVersionError: as for ``IncomingFile.open``.
+            RemoteError: the request failed.
+            OSError: it cannot be written to the temporary directory.
+        """
+        verdicts: list[Verdict] = []
+        try:
+            with self.open_entry(digest, self._judge(verdicts)) as incoming:
+                file = incoming.spool(Path(tempfile.gettempdir()), None)
+        except FileNotFoundError as error:
+            raise UnknownKeyError(digest) from error
+        try:
+            file.verify()
+            check_document(file.header, self.address(digest))
+        except CorruptBlobError as error:  # it names the temporary file
+            raise CorruptBlobError(self.address(digest), error.reason, error.why) from error
+        finally:
+            file.close()
+        return verdicts[0]
+
+    def _judge(self, verdicts: list[Verdict]) -> Admit:
+        def note(version: int, header: bytes, block: bytes) -> None:
+            verdicts.append(self.admission.verdict(version, header, block))
+
+        return note
+
+    def records(self, *, headers: bool) -> tuple[list[Record], dict[str, Verdict], dict[str, str]]:
+        """List the entries, most recently uploaded first; with ``headers`` as a store's listing does.
+
+        Return them, who signed each, and the reasons of those of which the header cannot be read. Without ``headers``,
+        records have no kind and no name, and the time of the upload is the only one.
+
+        Raises:
+            RemoteError: a request failed, or the server cannot list.
+        """
+        stats = sorted(self.scan(), key=lambda stored: (-stored.used_ns, stored.digest))
+        pins = self.pins()
+        records = {stored.digest: Record.of_listing(stored, pinned=stored.digest in pins) for stored in stats}
+        if not headers:
+            return list(records.values()), {}, {}
+        verdicts: dict[str, Verdict] = {}
+        unreadable: dict[str, str] = {}
+        for stored, found in map_in_threads(self._try_header, stats, AT_ONCE):
+            if isinstance(found, str):
+                del records[stored.digest]
+                unreadable |= {stored.digest: found} if found else {}
+            else:
+                header, verdicts[stored.digest] = found
+                records[stored.digest] = Record.of(header, stored, pinned=stored.digest in pins)
+        return list(records.values()), verdicts, unreadable
+
+    def _try_header(self, stored: EntryStat) -> tuple[EntryHeader, Verdict] | str:
+        try:
+            return self.read_header(stored.digest)
+        except UnknownKeyError:
+            return ""  # removed since the listing
+        except CorruptBlobError as error:
+            return f"corrupt:{error.reason}"
+        except FormatVersionError:
+            return "format"
+
+    def remove(self, digests: Collection[str]) -> frozenset[str]:
+        """Delete entries that are not pinned, many at once, and return which.
+
+        Raises:
+            RemoteError: a request failed; some are deleted.
+        """
+        unpinned = set(digests) - self.pins()
+        removed = map_in_threads(lambda digest: self._bucket.delete(object_name(digest)), unpinned, AT_ONCE)
+        return frozenset(digest for digest, _ in removed)
