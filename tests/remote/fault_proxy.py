@@ -1,10 +1,16 @@
-"""A proxy in front of a server that counts requests, and answers some wrongly, slowly or not at all."""
+"""A proxy in front of a server that counts requests, and answers some wrongly, slowly or not at all.
+
+``python -m tests.remote.fault_proxy PORT`` runs one in a process of its own and prints its port. Each line of its input
+is the next fault; the answer is a line with the requests since the last one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import re
+import sys
 import threading
 from typing import Any
 
@@ -99,3 +105,19 @@ class FaultProxy:
         finally:
             writer.close()
         return re.sub(rb"(?i)\r\nconnection:[^\r]*", b"\r\nConnection: close", answer, count=1)
+
+
+def main(upstream: int) -> None:
+    """Serve until the input ends."""
+    proxy = FaultProxy(upstream)
+    sys.stdout.write(f"{proxy.port}\n")
+    sys.stdout.flush()
+    for line in sys.stdin:
+        found, proxy.requests = proxy.requests, []
+        proxy.fault = line.strip()
+        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.effort import tries
 from tests.remote.conftest import fetch, free_port, left_behind, report
 from tests.remote.fault_proxy import FAULTS
 from trtcache.remote import uploads
@@ -215,7 +216,7 @@ def test_random_faults_never_give_a_wrong_answer(
     monkeypatch.setattr(Breaker, "admits", lambda _: True)  # ask in spite of the faults
     proxy.fault, proxy.delay_s = "random", 0.0
     hits = 0
-    rounds = 500 if os.environ.get("TRTCACHE_TORTURE") == "1" else 10
+    rounds = tries(10, 500)
     for round_ in range(rounds):
         cache = hosts.host(f"host-{round_}", TRTCACHE_REMOTE_TIMEOUT="0.2")
         for n, content in enumerate(contents):

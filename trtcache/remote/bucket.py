@@ -86,7 +86,7 @@ class Bucket:
             "retry_timeout": timedelta(seconds=0.75 * read_s),
         }
         if not patient:
-            retries["backoff"] = {"init_backoff": timedelta(milliseconds=20)}
+            retries["backoff"] = {"init_backoff": timedelta(milliseconds=2)}
         with _translate_errors(url):
             self._store = _open_store(url, client_options=options, retry_config=retries)
 
