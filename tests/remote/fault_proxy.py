@@ -26,6 +26,7 @@ class FaultProxy:
     def __init__(self, upstream: int) -> None:
         self.upstream, self.fault, self.delay_s = upstream, "", 0.7
         self.requests: list[tuple[str, str]] = []
+        self._running: set[Any] = set()  # asyncio itself keeps no task alive
         self._random, self._loop = random.Random(20), asyncio.new_event_loop()
         self._server: Any = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
         self.port: int = self._server.sockets[0].getsockname()[1]
@@ -52,6 +53,8 @@ class FaultProxy:
         return sum(not methods or method in methods for method, _ in self.requests)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._running.add(task)
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
@@ -66,6 +69,7 @@ class FaultProxy:
             pass
         finally:
             writer.close()
+            self._running.discard(task)
 
     async def _answer(self, writer: asyncio.StreamWriter, fault: str, head: bytes, body: bytes) -> None:
         if fault == "reset":
