@@ -164,9 +164,11 @@ def prune_after_put(
 ) -> int:
     """Prune to 90 % of a limit if the store exceeds it, and return the bytes freed.
 
-    Below the limit this costs one scan of the directory and does not import SQLAlchemy. ``keep`` lists new entries,
+    Below a limit this costs one scan of the directory and does not import SQLAlchemy. ``keep`` lists new entries,
     which would otherwise be rebuilt at once. Only one process prunes at a time: the others return 0.
     """
+    if max_size_bytes is None and max_entries is None:
+        return 0
     sizes_bytes = [stored.file_bytes for stored in store.scan()]
     large = max_size_bytes is not None and sum(sizes_bytes) > max_size_bytes
     many = max_entries is not None and len(sizes_bytes) > max_entries
