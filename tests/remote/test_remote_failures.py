@@ -179,12 +179,14 @@ def test_a_forked_child_does_not_ask(hosts: Hosts, proxy: FaultProxy, run_python
     if not child:
         began = time.monotonic()
         outcome = cache.get_or_build({"n": 1}, lambda: b"", kind="test").outcome
-        print(outcome, time.monotonic() - began < 1, flush=True)
+        print(outcome, time.monotonic() - began, flush=True)
         os._exit(0)
     os.waitpid(child, 0)
     """
     done = run_python(code, **hosts.variables("a"))
-    assert done.stdout == "built True\n", done.stderr
+    outcome, took_s = done.stdout.split()
+    report(f"a forked child builds without asking in {float(took_s) * 1e3:.0f} ms")
+    assert outcome == "built", done.stderr
     assert proxy.count() == 1
     assert done.stderr.count("is not used by this process") == 1
 
