@@ -66,14 +66,18 @@ def latencies(server: Server, folder: Path, rounds: int) -> dict[str, list[float
             entry = fetch(hosts.writer(), os.urandom(size_bytes), n)
             assert uploads.flush(60) == 0
             names[label] = object_name(entry.key.digest)
+            assert fetch(hosts.host("a"), n=n).origin == "remote"  # the first one makes folders
+            hosts.host("a").store.remove(entry.key.digest)  # type: ignore[union-attr]
         for turn in range(rounds):
             for n, label in enumerate(SIZES if turn < max(3, rounds // 4) else list(SIZES)[:2]):
                 data = note(f"{label} raw", _read, bucket, names[label])
                 note(f"{label} flushed", _write, folder / "raw", data)
-                cache = hosts.host(f"host-{turn}-{n}")
+                cache = hosts.host("a")
                 key = cache.key({"n": n}, kind="test")
                 assert note(f"{label} hit", cache.get, key) is not None
                 assert note(f"{label} local", cache.get, key) is not None
+                assert cache.store is not None
+                cache.store.remove(key.digest)
             absent = cache.key({"absent": turn}, kind="test")
             note("raw miss", bucket.head, f"entries/v1/absent-{turn}")
             assert note("miss", cache.get, absent) is None
