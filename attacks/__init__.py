@@ -13,6 +13,7 @@ NAMES = (
     "exchanged_names",
     "hostile_index",
     "hostile_names",
+    "hostile_remote",
     "poisoning",
     "swap_on_load",
     "swapped_entries",

@@ -16,11 +16,8 @@ def attack(folder: Path) -> str:
     stage = Stage.set(folder)
     own = stage.put(stage.open(PULL, PULL, MAIN), 1, EVIL).read_bytes()
     signed_by_main = stage.put(stage.main(), 2).read_bytes()
-    unsigned = _with_block(own, b"")
-    stolen = _with_block(own, _block(signed_by_main))
-    renamed = _with_block(own, MAIN.public.raw.hex().encode() + _block(own)[64:])
     reasons = []
-    for raw in (own, unsigned, stolen, renamed):
+    for raw in variants(own, signed_by_main).values():
         stage.plant(1, raw)
         found = stage.main().get(key_of(1))
         if not isinstance(found, Miss):
@@ -30,6 +27,16 @@ def attack(folder: Path) -> str:
     if served(stage.main(), 1) != engine_of(1):
         raise Succeeded("main was kept from its own entry")
     return f"main took none of four files ({', '.join(reasons)}), and its own replaced the last"
+
+
+def variants(own: bytes, signed_by_main: bytes) -> dict[str, bytes]:
+    """Return an entry with the attacker's signature, with none, and with ``main``'s of another entry."""
+    return {
+        "his own": own,
+        "unsigned": _with_block(own, b""),
+        "a stolen signature": _with_block(own, _block(signed_by_main)),
+        "a renamed signature": _with_block(own, MAIN.public.raw.hex().encode() + _block(own)[64:]),
+    }
 
 
 def _block(raw: bytes) -> bytes:

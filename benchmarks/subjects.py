@@ -45,6 +45,7 @@ SUBJECTS = {
     "footprint": Subject("import time and size of an install"),
     "refit": Subject("memory of refits, and of 3 GB in and out of the store (8 GB)", 2),
     "export": Subject("memory of writing and loading programs with engines of 1 and 3 GB (8 GB)", 3, 40),
+    "remote": Subject("a compile with a remote beside sccache's and ccache's, and with one that fails", 3, 150),
     "plan": Subject("memory of a build of TensorRT-RTX (8 GB)", 3, 40),
 }
 """Module of this package, which has ``measure`` and ``section`` -> what it measures."""

@@ -113,6 +113,7 @@ class Cache:
         self.busy = self.config.busy.override(on_busy, busy_timeout_s)
         self._rejected: dict[str, str] = {}
         self._damaged: dict[str, str] = {}
+        self._has_swept = False
         self.layers = Layers.of(self.config, named=root is not None, named_below=lower is not None, tend=self._tend)
         self.store = self.layers.upper
 
@@ -472,7 +473,10 @@ class Cache:
                 from trtcache.store.catalog import add  # a hit imports no SQLAlchemy
 
                 add(store, digest)
-            store.sweep()
+            # A sweep reads all folders, 2 to 7 ms: nothing beside a build, but as much as a hit from a remote takes.
+            if index or not self._has_swept:
+                self._has_swept = True
+                store.sweep()
             prune_after_put(store, self.config.max_size_bytes, self.config.max_entries, keep=[digest])
         except (OSError, StoreError) as error:
             _logger.warning("the index of %s was not updated: %s", store.root, error)

@@ -88,6 +88,28 @@ def test_credentials_in_a_url_are_refused_and_not_shown(url: str) -> None:
     assert "AKIA" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https//me:hunter2@host/c",
+        "me:hunter2@host",
+        "s3://AKIA:hunter2/main",
+        "s3://bucket/a~b?endpoint=https://me:hunter2@host",
+        "s3://bucket/main?endpoint=https://me:hunter2@host",
+        "s3://bucket/main#hunter2",
+        "az://container/a~b?sig=hunter2",
+        "https://host/a~b?hunter2",
+    ],
+)
+def test_no_error_shows_what_may_be_a_password(url: str) -> None:
+    """Whatever is wrong with a URL, the parts that can hold one are left out, and the causes of an error too."""
+    for parse in (lambda: RemoteUrl.parse(url), lambda: parse_remotes(url), lambda: parse_remotes([url])):
+        with pytest.raises(SettingsError) as caught:
+            parse()
+        assert "hunter2" not in str(caught.value)
+        assert caught.value.__cause__ is None
+
+
 def test_the_environment_and_the_file_set_remotes(tmp_path: Path) -> None:
     """A list in the file, and the environment before it: an empty variable switches the file's remotes off."""
     path = tmp_path / "trtcache.toml"

@@ -1,10 +1,16 @@
-"""A proxy in front of a server that counts requests, and answers some wrongly, slowly or not at all."""
+"""A proxy in front of a server that counts requests, and answers some wrongly, slowly or not at all.
+
+``python -m tests.remote.fault_proxy PORT`` runs one in a process of its own and prints its port. Each line of its input
+is the next fault; the answer is a line with the requests since the last one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import re
+import sys
 import threading
 from typing import Any
 
@@ -20,6 +26,7 @@ class FaultProxy:
     def __init__(self, upstream: int) -> None:
         self.upstream, self.fault, self.delay_s = upstream, "", 0.7
         self.requests: list[tuple[str, str]] = []
+        self._running: set[Any] = set()  # asyncio itself keeps no task alive
         self._random, self._loop = random.Random(20), asyncio.new_event_loop()
         self._server: Any = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
         self.port: int = self._server.sockets[0].getsockname()[1]
@@ -46,6 +53,8 @@ class FaultProxy:
         return sum(not methods or method in methods for method, _ in self.requests)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._running.add(task)
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
@@ -60,6 +69,7 @@ class FaultProxy:
             pass
         finally:
             writer.close()
+            self._running.discard(task)
 
     async def _answer(self, writer: asyncio.StreamWriter, fault: str, head: bytes, body: bytes) -> None:
         if fault == "reset":
@@ -99,3 +109,19 @@ class FaultProxy:
         finally:
             writer.close()
         return re.sub(rb"(?i)\r\nconnection:[^\r]*", b"\r\nConnection: close", answer, count=1)
+
+
+def main(upstream: int) -> None:
+    """Serve until the input ends."""
+    proxy = FaultProxy(upstream)
+    sys.stdout.write(f"{proxy.port}\n")
+    sys.stdout.flush()
+    for line in sys.stdin:
+        found, proxy.requests = proxy.requests, []
+        proxy.fault = line.strip()
+        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.effort import tries
 from tests.remote.conftest import fetch, free_port, left_behind, report
 from tests.remote.fault_proxy import FAULTS
 from trtcache.remote import uploads
@@ -178,12 +179,14 @@ def test_a_forked_child_does_not_ask(hosts: Hosts, proxy: FaultProxy, run_python
     if not child:
         began = time.monotonic()
         outcome = cache.get_or_build({"n": 1}, lambda: b"", kind="test").outcome
-        print(outcome, time.monotonic() - began < 1, flush=True)
+        print(outcome, time.monotonic() - began, flush=True)
         os._exit(0)
     os.waitpid(child, 0)
     """
     done = run_python(code, **hosts.variables("a"))
-    assert done.stdout == "built True\n", done.stderr
+    outcome, took_s = done.stdout.split()
+    report(f"a forked child builds without asking in {float(took_s) * 1e3:.0f} ms")
+    assert outcome == "built", done.stderr
     assert proxy.count() == 1
     assert done.stderr.count("is not used by this process") == 1
 
@@ -215,7 +218,7 @@ def test_random_faults_never_give_a_wrong_answer(
     monkeypatch.setattr(Breaker, "admits", lambda _: True)  # ask in spite of the faults
     proxy.fault, proxy.delay_s = "random", 0.0
     hits = 0
-    rounds = 500 if os.environ.get("TRTCACHE_TORTURE") == "1" else 10
+    rounds = tries(10, 500)
     for round_ in range(rounds):
         cache = hosts.host(f"host-{round_}", TRTCACHE_REMOTE_TIMEOUT="0.2")
         for n, content in enumerate(contents):

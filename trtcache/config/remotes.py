@@ -67,7 +67,7 @@ class RemoteUrl:
         scheme, separator, _ = url.partition("://")
         if not separator or scheme not in PARAMETERS:
             known = ", ".join(f"{name}://" for name in PARAMETERS)
-            what = f"{scheme}://" if separator else repr(url)
+            what = f"{scheme}://" if separator else repr(_without_secrets(url))
             raise SettingsError(where, f"{what} is not the URL of a remote; use {known}, separated by spaces")
         from urllib.parse import parse_qsl, urlsplit  # only needed where a remote is set
 
@@ -75,18 +75,21 @@ class RemoteUrl:
             parts = urlsplit(url)
             port = parts.port
             given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        except ValueError as error:
-            raise SettingsError(where, f"a {scheme}:// URL is malformed: {error}") from error
+        except ValueError:
+            # The error quotes what may be a password.
+            raise SettingsError(where, f"a {scheme}:// URL is malformed: its port, or a parameter") from None
         if parts.username is not None or parts.password is not None:
             how = "use the environment, a profile, or the machine's role"
             raise SettingsError(where, f"a {scheme}:// URL has credentials in it; {how}")
         options = _parameters(scheme, given, where)
         segments = [segment for segment in parts.path.split("/") if segment]
         if parts.fragment or not all(map(_PREFIX.fullmatch, segments)):
-            raise SettingsError(where, f"{url!r}: a prefix has letters, digits and ._=- between slashes")
+            raise SettingsError(
+                where, f"{_without_secrets(url)!r}: a prefix has letters, digits and ._=- between slashes"
+            )
         is_web = scheme in ("http", "https")
         if not _BUCKET.fullmatch(parts.hostname or "") or (port is not None and not is_web):
-            raise SettingsError(where, f"{url!r} does not name a {'host' if is_web else 'bucket'}")
+            raise SettingsError(where, f"{_without_secrets(url)!r} does not name a {'host' if is_web else 'bucket'}")
         web = f"{scheme}://{parts.netloc}" if is_web else options.get("endpoint", "")
         _check_transport(web, options, where)
         place, prefix = parts.netloc, "/".join(segments)
@@ -152,11 +155,16 @@ def parse_remotes(urls: Iterable[str], where: str = VARIABLE) -> tuple[RemoteUrl
         SettingsError: it is a single text, or one is not the URL of a remote.
     """
     if isinstance(urls, str):
-        raise SettingsError(where, f"expected a list of URLs, got {urls!r}")
+        raise SettingsError(where, "expected a list of URLs, got a single text")
     found = tuple(urls)
     if wrong := [url for url in found if not isinstance(url, str)]:
-        raise SettingsError(where, f"expected URLs, got {wrong[0]!r}")
+        raise SettingsError(where, f"expected URLs, got {type(wrong[0]).__name__}")
     return tuple(RemoteUrl.parse(url, where) for url in found)
+
+
+def _without_secrets(url: str) -> str:
+    """Return the part of a URL that cannot be a password or a token, for messages."""
+    return re.split(r"[?#]", url, maxsplit=1)[0].rpartition("@")[2]
 
 
 def refuse_url(path: object, where: str) -> None:
@@ -195,8 +203,8 @@ def _check_transport(web: str, options: Mapping[str, str], where: str) -> None:
     try:
         parts = urlsplit(web)
         host = parts.hostname or ""
-    except ValueError as error:
-        raise SettingsError(where, f"its endpoint is malformed: {error}") from error
+    except ValueError:
+        raise SettingsError(where, "its endpoint is malformed") from None
     if parts.scheme not in ("http", "https") or not host or parts.username is not None or parts.query:
         raise SettingsError(where, "an endpoint is http:// or https:// with a host, without credentials and parameters")
     if parts.scheme == "http" and not _LOOPBACK.fullmatch(host) and options.get("insecure") != "1":

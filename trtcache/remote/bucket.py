@@ -30,6 +30,7 @@ _PATIENT_CHUNK_BYTES = 64 << 10
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist", re.IGNORECASE)
 _NO_CREDENTIALS = re.compile(r"169\.254\.169\.254|metadata\.google\.internal|credential", re.IGNORECASE)
+_CODE = re.compile(r"<Code>([A-Za-z]{1,40})</Code>")
 _AWS_SOURCES = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -89,7 +90,7 @@ class Bucket:
             "retry_timeout": timedelta(seconds=0.75 * read_s),
         }
         if not patient:
-            retries["backoff"] = {"init_backoff": timedelta(milliseconds=20)}
+            retries["backoff"] = {"init_backoff": timedelta(milliseconds=2)}
         with _translate_errors(url):
             self._store = _open_store(url, client_options=options, retry_config=retries)
 
@@ -288,6 +289,12 @@ def _reason(name: str, text: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    """Return what a message says, without the parameters of URLs: Azure's may have a signature in them."""
-    line = " ".join(text.partition("Debug source:")[0].split())
-    return re.sub(r"\?\S+", "?...", line)[:300]
+    """Return what a message says, without what a server or a URL may have put into it.
+
+    The page of a refusal is the server's own text: it can repeat the request with its signature, or have escape
+    sequences for a terminal. Of it, the code of S3 and Azure is kept. Parameters of Azure's URLs may be a signature.
+    """
+    line, refused, page = " ".join(text.partition("Debug source:")[0].split()).partition("Server returned ")
+    code = f" ({found[1]})" if (found := _CODE.search(page)) else ""
+    line = re.sub(r"\?\S+", "?...", line)[:300] + refused + page.partition(": ")[0][:80] + code
+    return "".join(character if character.isprintable() else "?" for character in line)

@@ -94,9 +94,9 @@ class Connection:
             self.off = reason
             _logger.warning("%s is not used by this process: %s; %s", self.url.text, why, REMEDIES[reason])
 
-    def note_success(self, *, took_s: float = 0.0) -> None:
-        """Note an answer. A miss that took a quarter of the time-out counts as a failure: the next takes as long."""
-        if took_s > self.settings.timeout_s / 4:
+    def note_success(self, *, took_s: float, saved_s: float = 0.0) -> None:
+        """Note an answer. One that took a quarter of the time-out is a failure, unless it saved a longer build."""
+        if took_s > max(saved_s, self.settings.timeout_s / 4):
             self.note_failure(RemoteError(self.url.text, "slow", f"its answer took {took_s:.1f} s"))
         else:
             self.breaker.note_success()

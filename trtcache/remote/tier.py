@@ -181,12 +181,12 @@ class RemoteTier:
             return Miss("unstored")
 
     def _download(self, key: CacheKey, upper: DiskStore | None, where: str) -> _Fetched | Miss:
-        admit = self.admission.admit(where)
+        admit, began_s = self.admission.admit(where), time.monotonic()
         download = self.connection.download(object_name(key.digest))
         try:
             size_bytes = download.size(self.settings.timeout_s)
             if size_bytes is None:
-                self.connection.note_success(took_s=download.took_s)
+                self.connection.note_success(took_s=time.monotonic() - began_s)
                 return Miss("absent")
             download.limit(self.settings.timeout_s)
             file = IncomingFile.open(download.chunks(), size_bytes, key, where=where, admit=admit)
@@ -198,7 +198,8 @@ class RemoteTier:
             else:
                 contents = file.load(Path(tempfile.gettempdir()), admit)
                 entry = entry_of(file.header, contents, path=None, outcome="hit")
-            self.connection.note_success()  # a hit is worth its time, however slow the answer was
+            # A hit is worth its time, however slow the answer was, if the build took longer.
+            self.connection.note_success(took_s=time.monotonic() - began_s, saved_s=file.header.build_s)
             if 0 < download.modified_ns < self.renewal_ns():
                 self.aged.add(key.digest)
             return _Fetched(file.header, entry)

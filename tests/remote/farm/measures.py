@@ -1,0 +1,141 @@
+"""What the remote tier takes on a real server: latencies beside a raw GET, memory of a large entry, and the extra."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.remote.conftest import Hosts, fetch
+from trtcache.config.remotes import RemoteSettings, RemoteUrl
+from trtcache.config.signing_keys import SecretKey
+from trtcache.remote import uploads
+from trtcache.remote.bucket import Bucket
+from trtcache.remote.tier import object_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.remote.farm.servers import Server
+
+SIZES = {"175 kB": 175_000, "2 MB": 2_000_000, "100 MB": 100_000_000}
+LARGE_BYTES = 3_000_000_000
+
+
+@contextmanager
+def hosts_of(server: Server, folder: Path) -> Iterator[Hosts]:
+    """Yield machines that share a prefix of a server, with the server's credentials in the environment."""
+    before = dict(os.environ)
+    os.environ.update(server.environ, XDG_CACHE_HOME=str(folder / "user"))
+    key = SecretKey("ci", bytes(32))
+    key.write(folder / "ci.secret")
+    environ = {
+        "TRTCACHE_TRUSTED_KEYS": str(key.public),
+        "TRTCACHE_SIGNING_KEY": str(folder / "ci.secret"),
+        "TRTCACHE_REMOTE_MIN_BUILD": "0",
+        "TRTCACHE_MAX_SIZE": "0",
+        "XDG_CONFIG_HOME": str(folder / "config"),
+    }
+    try:
+        yield Hosts(folder / "hosts", server.url(f"main-{os.urandom(4).hex()}"), environ)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def latencies(server: Server, folder: Path, rounds: int) -> dict[str, list[float]]:
+    """Return seconds of raw GETs, of those written and flushed, of a hit, a local hit and a miss, which take turns."""
+    found: dict[str, list[float]] = {}
+
+    def note(name: str, action: Callable[..., Any], *args: object) -> Any:
+        began_s = time.perf_counter()
+        result = action(*args)
+        found.setdefault(name, []).append(time.perf_counter() - began_s)
+        return result
+
+    with hosts_of(server, folder) as hosts:
+        bucket = Bucket(RemoteUrl.parse(hosts.url), RemoteSettings())
+        names = {}
+        for n, (label, size_bytes) in enumerate(SIZES.items()):
+            entry = fetch(hosts.writer(), os.urandom(size_bytes), n)
+            assert uploads.flush(60) == 0
+            names[label] = object_name(entry.key.digest)
+            assert fetch(hosts.host("a"), n=n).origin == "remote"  # the first one makes folders
+            hosts.host("a").store.remove(entry.key.digest)  # type: ignore[union-attr]
+        for turn in range(rounds):
+            for n, label in enumerate(SIZES if turn < max(3, rounds // 4) else list(SIZES)[:2]):
+                data = note(f"{label} raw", _read, bucket, names[label])
+                note(f"{label} flushed", _write, folder / "raw", data)
+                cache = hosts.host("a")
+                key = cache.key({"n": n}, kind="test")
+                assert note(f"{label} hit", cache.get, key) is not None
+                assert note(f"{label} local", cache.get, key) is not None
+                assert cache.store is not None
+                cache.store.remove(key.digest)
+            absent = cache.key({"absent": turn}, kind="test")
+            note("raw miss", bucket.head, f"entries/v1/absent-{turn}")
+            assert note("miss", cache.get, absent) is None
+            assert note("miss again", cache.get, absent) is None
+    return found
+
+
+def _read(bucket: Bucket, name: str) -> bytes:
+    return b"".join(bucket.get(name)[1])
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+_LARGE = """
+import json, sys, time
+from pathlib import Path
+import sqlalchemy, trtcache
+cache = trtcache.Cache()
+key = cache.key({"n": 0}, kind="test")
+if sys.argv[1] == "up":
+    cache.keep(key, Path(sys.argv[2]), build_s=999.0)
+began_s = time.perf_counter()
+with watched() as memory:
+    if sys.argv[1] == "up":
+        assert trtcache.flush(500) == 0
+    else:
+        assert cache.get(key) is not None
+print(json.dumps({"extra_bytes": memory.peak_bytes - memory.before_bytes, "took_s": time.perf_counter() - began_s}))
+"""
+
+
+def large(server: Server, folder: Path) -> dict[str, dict[str, float]]:
+    """Return the memory and the seconds of an upload and of a download of 3 GB, each in a new process."""
+    content = folder / "content"
+    with content.open("wb") as file:
+        for _ in range(LARGE_BYTES // 10_000_000):
+            file.write(os.urandom(10_000_000))
+    found: dict[str, dict[str, float]] = {}
+    with hosts_of(server, folder) as hosts:
+        for what, mode in (("up", "write"), ("down", "read")):
+            environ = hosts.variables(what) | {"TRTCACHE_REMOTE": f"{hosts.url}&mode={mode}"}
+            whole = {**os.environ, **environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+            command = [sys.executable, "-W", "ignore", "-c", _LARGE, what, str(content)]
+            done = subprocess.run(command, env=whole, stdout=subprocess.PIPE, text=True, check=True)
+            found[what] = json.loads(done.stdout)
+    return found
+
+
+def install() -> dict[str, float]:
+    """Return the bytes and the distributions that the extra adds to an install."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "install", "-qq", "--no-compile", "--target", folder, "obstore>=0.12"]
+        subprocess.run(command, check=True)
+        files = [path for path in Path(folder).rglob("*") if path.is_file()]
+        count = sum(path.name == "METADATA" for path in files)
+        return {"bytes": sum(path.stat().st_size for path in files), "distributions": count}
