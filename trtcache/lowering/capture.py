@@ -31,6 +31,7 @@ from torch.utils import _pytree as pytree
 import trtcache
 from trtcache.errors import ExportError
 from trtcache.lowering.arguments import configurations, has_classes, replace_inputs, whole_ranges
+from trtcache.lowering.assignments import record_assignments, reject_lost_assignments
 from trtcache.lowering.interface import Content
 from trtcache.lowering.model_state import preserve_state
 from trtcache.lowering.rewrites.constants import new_constant
@@ -62,6 +63,9 @@ _ADVICE = ("For ", "If you suspect", "Caused by:", "consider using", "The error 
 _REMEDIES = {
     "Cache'> in output": "pass use_cache=False: torch.export cannot return this cache",
     "Constraints violated": "or pass torch.export.Dim.AUTO for this size: it stays dynamic if it can",
+    "Node copy__default": "forward assigns an input or a buffer to a buffer: write to it in place (copy_)",
+    "fake tensor in the exported program constant's list": "forward assigns .data: write to it in place (copy_)",
+    "This pytree flattening function": "pass use_cache=False: torch.export cannot return this cache",
     "data-dependent expression": "the model branches on values of tensors: use torch.where or torch.cond",
 }
 """What torch's message contains -> what to do."""
@@ -116,10 +120,12 @@ def export(
             quiet(),
             nullcontext() if shapes is dynamic_shapes else whole_ranges(),
             record_decisions() as decisions,
+            record_assignments(model) as assigned,
         ):
             program: ExportedProgram = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise ExportError(label, f"torch.export: {explain_failure(error)}") from error
+    reject_lost_assignments(program, assigned, label)
     _replace_weight_constants(program)
     decisions.add_to(program)
     program._has_whole_ranges = shapes is not dynamic_shapes  # type: ignore[attr-defined]  # our attribute, for decompose
