@@ -32,6 +32,7 @@ import trtcache
 from trtcache.errors import ExportError
 from trtcache.lowering.arguments import configurations, has_classes, replace_inputs, whole_ranges
 from trtcache.lowering.assignments import record_assignments, reject_lost_assignments
+from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.interface import Content
 from trtcache.lowering.model_state import preserve_state
 from trtcache.lowering.rewrites.constants import new_constant
@@ -117,6 +118,7 @@ def export(
     try:
         with (
             preserve_state(model),
+            preserve_caches(model),
             quiet(),
             nullcontext() if shapes is dynamic_shapes else whole_ranges(),
             record_decisions() as decisions,
