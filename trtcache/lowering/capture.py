@@ -35,6 +35,7 @@ from trtcache.lowering.assignments import record_assignments, reject_lost_assign
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.interface import Content
 from trtcache.lowering.model_state import preserve_state
+from trtcache.lowering.operators import is_standard_library
 from trtcache.lowering.rewrites.constants import new_constant
 from trtcache.lowering.rewriting import (
     arguments,
@@ -67,6 +68,8 @@ _REMEDIES = {
     "Node copy__default": "forward assigns an input or a buffer to a buffer: write to it in place (copy_)",
     "fake tensor in the exported program constant's list": "forward assigns .data: write to it in place (copy_)",
     "This pytree flattening function": "pass use_cache=False: torch.export cannot return this cache",
+    "list assignment index": "dynamic_shapes has a dimension that its input does not have",
+    " not in range [": "the size of an example input is outside of the range of its Dim",
     "data-dependent expression": "the model branches on values of tensors: use torch.where or torch.cond",
 }
 """What torch's message contains -> what to do."""
@@ -349,8 +352,9 @@ def explain_failure(error: Exception, most: int = 600) -> str:
 
 
 def _is_library(file: str) -> bool:
-    """Return whether a source file is torch's or this package's, or not a file."""
-    return file.startswith("<") or Path(file).is_relative_to(_TORCH) or Path(file).is_relative_to(_OURS)
+    """Return whether a source file is torch's, Python's or this package's, or not a file."""
+    ours = Path(file).is_relative_to(_TORCH) or Path(file).is_relative_to(_OURS)
+    return file.startswith("<") or ours or is_standard_library(file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,7 +252,7 @@ def _add_files(function: Any, files: set[str], seen: set[int]) -> None:
             raise ValueError(f"{function!r} is not a plain function")
         return
     file = function.__code__.co_filename
-    if not _is_torchs(file) and not _is_pythons(file):
+    if not _is_torchs(file) and not is_standard_library(file):
         if _parts_of(function.__code__) not in _codes_of(file, *_state(file)):
             raise ValueError(f"{file} was changed after it was imported")
         files.add(file)
@@ -413,7 +413,7 @@ def _is_torchs(file: str) -> bool:
     return file.startswith(os.path.dirname(torch.__file__) + os.sep)  # noqa: PTH120  # torch's own spelling
 
 
-def _is_pythons(file: str) -> bool:
+def is_standard_library(file: str) -> bool:
     """Return whether a source file belongs to Python's standard library, such as a decorator's."""
     library = sysconfig.get_path("stdlib") + os.sep
     return file.startswith(library) and "site-packages" not in file and "dist-packages" not in file
