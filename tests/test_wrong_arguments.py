@@ -53,6 +53,17 @@ def test_example_inputs_that_do_not_fit_are_explained(interpreter: str) -> None:
         trtcache.key(nn.ReLU(), (torch.ones(3, 2),), dynamic_shapes=({0: Dim("b", min=5)},), backend=interpreter)
 
 
+def test_tensors_that_torch_cannot_export_are_explained(interpreter: str) -> None:
+    """Those of lazy modules, and those created in inference mode."""
+    with pytest.raises(ExportError, match="weight of a lazy module has no shape yet; call the model once first"):
+        trtcache.key(nn.LazyLinear(3), (torch.ones(1, 2),), backend=interpreter)
+    with torch.inference_mode():
+        x = torch.ones(1, 2)
+        trtcache.key(nn.Linear(2, 2).eval(), (x,), backend=interpreter)
+    with pytest.raises(ExportError, match=r"compile under torch\.inference_mode, or clone"):
+        trtcache.key(nn.Linear(2, 2).eval(), (x,), backend=interpreter)
+
+
 @pytest.mark.parametrize("target", [89, b"x86-64-v3", ["native"]], ids=str)
 def test_a_target_is_text(target: Any, interpreter: str) -> None:
     """Other things are told as what they are."""

@@ -26,6 +26,7 @@ from torch.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 import trtcache
@@ -69,6 +70,7 @@ _REMEDIES = {
     "fake tensor in the exported program constant's list": "forward assigns .data: write to it in place (copy_)",
     "This pytree flattening function": "pass use_cache=False: torch.export cannot return this cache",
     "list assignment index": "dynamic_shapes has a dimension that its input does not have",
+    "nference tensor": "compile under torch.inference_mode, or clone tensors that were created under it",
     " not in range [": "the size of an example input is outside of the range of its Dim",
     "data-dependent expression": "the model branches on values of tensors: use torch.where or torch.cond",
 }
@@ -116,6 +118,8 @@ def export(
         raise ExportError(label, "give a torch.nn.Module or a torch.export.ExportedProgram")
     if isinstance(model, torch.jit.ScriptModule):
         raise ExportError(label, "it is TorchScript; give the torch.nn.Module that it was scripted from")
+    if lazy := [name for name, one in (*model.named_parameters(), *model.named_buffers()) if is_lazy(one)]:
+        raise ExportError(label, f"{lazy[0]} of a lazy module has no shape yet; call the model once first")
     args, kwargs, shapes = replace_inputs(model, args, kwargs, dynamic_shapes)
     args, kwargs = _examples(model, (args, kwargs))
     try:
