@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 
 import trtcache
-from trtcache.errors import NoDeviceError, RefitError, SettingsError
+from trtcache.errors import ExportError, NoDeviceError, RefitError, SettingsError
 from trtcache.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,6 +32,36 @@ def test_a_cache_is_a_directory() -> None:
     """A number is no path of one."""
     with pytest.raises(SettingsError, match="cache: expected a Cache, a directory or None, got 3"):
         trtcache.compile(nn.ReLU(), (torch.ones(1),), cache=3)  # type: ignore[arg-type]
+
+
+def test_example_inputs_are_a_tuple_and_a_dict(interpreter: str) -> None:
+    """A tensor was taken for as many inputs as its first size; of one, for one without that dimension."""
+    for args in (torch.ones(1, 2), {"input": torch.ones(1, 2)}):
+        with pytest.raises(SettingsError, match=r"args: expected a tuple of .*, got (Tensor|dict); write \(x,\)"):
+            trtcache.key(nn.ReLU(), args, backend=interpreter)  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match=r"kwargs: expected a dict .*, got Tensor"):
+        trtcache.key(nn.ReLU(), (), torch.ones(1, 2), backend=interpreter)  # type: ignore[arg-type]
+
+
+def test_example_inputs_that_do_not_fit_are_explained(interpreter: str) -> None:
+    """The message has no place in Python's library, and says what is wrong with ``dynamic_shapes``."""
+    with pytest.raises(ExportError, match=r"missing a required argument: 'input'$"):
+        trtcache.key(nn.ReLU(), None, backend=interpreter)  # type: ignore[arg-type]
+    with pytest.raises(ExportError, match="dynamic_shapes has a dimension that its input does not have"):
+        trtcache.key(nn.ReLU(), (torch.ones(3, 2),), dynamic_shapes=({7: Dim("b")},), backend=interpreter)
+    with pytest.raises(ExportError, match="an example input is outside of the range of its Dim"):
+        trtcache.key(nn.ReLU(), (torch.ones(3, 2),), dynamic_shapes=({0: Dim("b", min=5)},), backend=interpreter)
+
+
+def test_tensors_that_torch_cannot_export_are_explained(interpreter: str) -> None:
+    """Those of lazy modules, and those created in inference mode."""
+    with pytest.raises(ExportError, match="weight of a lazy module has no shape yet; call the model once first"):
+        trtcache.key(nn.LazyLinear(3), (torch.ones(1, 2),), backend=interpreter)
+    with torch.inference_mode():
+        x = torch.ones(1, 2)
+        trtcache.key(nn.Linear(2, 2).eval(), (x,), backend=interpreter)
+    with pytest.raises(ExportError, match=r"compile under torch\.inference_mode, or clone"):
+        trtcache.key(nn.Linear(2, 2).eval(), (x,), backend=interpreter)
 
 
 @pytest.mark.parametrize("target", [89, b"x86-64-v3", ["native"]], ids=str)

@@ -25,6 +25,8 @@ SIZES: dict[str, dict[str, int]] = {
     "Qwen2ForCausalLM": {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_key_value_heads": 2},
     "GPT2LMHeadModel": {"hidden_size": 32, "num_hidden_layers": 2},
 }
+SLIDING = {"Gemma2ForCausalLM": {**SIZES["LlamaForCausalLM"], "head_dim": 8, "sliding_window": 8}}
+"""Models with a layer that sees the last tokens only, fewer than the prompt has."""
 DEFINITIONS = definitions("docs/llm.md")
 PROMPT = torch.arange(1, 10).view(1, 9)
 
@@ -40,7 +42,7 @@ def language_model(name: str, seed: int = 0) -> Any:
         "eos_token_id": None,
         "pad_token_id": None,
     }
-    return kind(kind.config_class(**sizes, **SIZES[name])).eval()
+    return kind(kind.config_class(**sizes, **{**SIZES, **SLIDING}[name])).eval()
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ def test_a_cache_is_an_argument(compiled: Callable[..., trtcache.CompiledModule]
         module(token, past_key_values=wrong)
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", [*SIZES, *SLIDING])
 def test_generation_equals_eager(
     compiled: Callable[..., trtcache.CompiledModule], document: dict[str, Any], name: str
 ) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.utils import cpp_extension
 
 from tests.direct.stored import install_stored
@@ -34,6 +35,9 @@ def scale(x: Tensor, factor: float) -> Tensor:
 @scale.register_fake
 def _(x, factor):
     return torch.empty_like(x)
+
+def replace(mode, op, types, args, kwargs):
+    return args[0] * args[1]
 
 library = torch.library.Library("{name}", "FRAGMENT")
 library.define("shift(Tensor x) -> Tensor")
@@ -92,6 +96,22 @@ def test_an_operator_has_the_version_and_the_files_of_its_distribution(installed
     assert identify_again(identities)
     assert identify_operators([ops.scale.default], {"trtcache_first"}) == {}
     assert identify_operators([ops.scale.default], {"trtcache_first::scale"}) == {}
+
+
+def test_what_is_traced_into_an_engine_counts_with_all_files(installed: Callable[..., Any], tmp_path: Path) -> None:
+    """A ``triton_op`` is replaced by what it calls, which other files of its distribution may define."""
+    ops = installed("trtcache_traced")
+    other = tmp_path / "site" / "trtcache_traced" / "__init__.py"
+    opaque = identify_operators([ops.scale.default])
+    other.write_text("# not called by an opaque kernel's engine\n")
+    assert identify_operators([ops.scale.default]) == opaque
+    kernels = importlib.import_module("trtcache_traced.kernels")
+    kernels.scale.register_torch_dispatch(FunctionalTensorMode, kernels.replace)
+    traced = identify_operators([ops.scale.default])
+    assert traced != opaque
+    other.write_text("# called by what replaces it\n")
+    assert identify_operators([ops.scale.default]) not in ({}, opaque, traced)
+    assert not identify_again(traced)
 
 
 def test_an_editable_install_has_no_version(installed: Callable[..., Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,6 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.config import paused_collector
+from trtcache.errors import SettingsError
 from trtcache.frontends.request import partition_request
 from trtcache.frontends.source import Source
 from trtcache.lowering import ALONE
@@ -19,7 +21,7 @@ from trtcache.lowering.arguments import automatic_sizes, reasons_for_fixed_sizes
 from trtcache.lowering.operators import identify_operators, is_foreign, operator_names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
     from torch.export import ExportedProgram
 
@@ -183,10 +185,14 @@ class ModuleSource(Source):
             dynamic_shapes: sizes that vary, as ``torch.export.export`` takes them.
             name: its name in reports; by default its class's.
             attempt: direct mode for this call; None to do without.
+
+        Raises:
+            SettingsError: ``args`` is no tuple, a single tensor, say; or ``kwargs`` no dict.
         """
+        _check_examples(args, kwargs)
         self.model = self._module = model
         self.name = name or type(model).__name__
-        self._examples = tuple(args), dict(kwargs or {}), dynamic_shapes
+        self._examples = tuple(args or ()), dict(kwargs or {}), dynamic_shapes
         self.attempt = attempt
         self._find_s = 0.0
         self._reasons: Mapping[str, str] = {}
@@ -383,3 +389,11 @@ def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlia
         lowered = request.program.state[name]
         if tensor is not lowered and (source.content_digest is None or Content.of(tensor) != Content.of(lowered)):
             raise ValueError(f"weight {name} is read with other values than torch reads")
+
+
+def _check_examples(args: object, kwargs: object) -> None:
+    if args is not None and not isinstance(args, (tuple, list)):
+        why = f"expected a tuple of example inputs, got {type(args).__name__}; write (x,) for a single one"
+        raise SettingsError("args", why)
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise SettingsError("kwargs", f"expected a dict of example inputs by name, got {type(kwargs).__name__}")

@@ -26,13 +26,17 @@ from torch.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 import trtcache
 from trtcache.errors import ExportError
 from trtcache.lowering.arguments import configurations, has_classes, replace_inputs, whole_ranges
+from trtcache.lowering.assignments import record_assignments, reject_lost_assignments
+from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.interface import Content
 from trtcache.lowering.model_state import preserve_state
+from trtcache.lowering.operators import is_standard_library
 from trtcache.lowering.rewrites.constants import new_constant
 from trtcache.lowering.rewriting import (
     arguments,
@@ -62,6 +66,12 @@ _ADVICE = ("For ", "If you suspect", "Caused by:", "consider using", "The error 
 _REMEDIES = {
     "Cache'> in output": "pass use_cache=False: torch.export cannot return this cache",
     "Constraints violated": "or pass torch.export.Dim.AUTO for this size: it stays dynamic if it can",
+    "Node copy__default": "forward assigns an input or a buffer to a buffer: write to it in place (copy_)",
+    "fake tensor in the exported program constant's list": "forward assigns .data: write to it in place (copy_)",
+    "This pytree flattening function": "pass use_cache=False: torch.export cannot return this cache",
+    "list assignment index": "dynamic_shapes has a dimension that its input does not have",
+    "nference tensor": "compile under torch.inference_mode, or clone tensors that were created under it",
+    " not in range [": "the size of an example input is outside of the range of its Dim",
     "data-dependent expression": "the model branches on values of tensors: use torch.where or torch.cond",
 }
 """What torch's message contains -> what to do."""
@@ -108,18 +118,23 @@ def export(
         raise ExportError(label, "give a torch.nn.Module or a torch.export.ExportedProgram")
     if isinstance(model, torch.jit.ScriptModule):
         raise ExportError(label, "it is TorchScript; give the torch.nn.Module that it was scripted from")
+    if lazy := [name for name, one in (*model.named_parameters(), *model.named_buffers()) if is_lazy(one)]:
+        raise ExportError(label, f"{lazy[0]} of a lazy module has no shape yet; call the model once first")
     args, kwargs, shapes = replace_inputs(model, args, kwargs, dynamic_shapes)
     args, kwargs = _examples(model, (args, kwargs))
     try:
         with (
             preserve_state(model),
+            preserve_caches(model),
             quiet(),
             nullcontext() if shapes is dynamic_shapes else whole_ranges(),
             record_decisions() as decisions,
+            record_assignments(model) as assigned,
         ):
             program: ExportedProgram = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise ExportError(label, f"torch.export: {explain_failure(error)}") from error
+    reject_lost_assignments(program, assigned, label)
     _replace_weight_constants(program)
     decisions.add_to(program)
     program._has_whole_ranges = shapes is not dynamic_shapes  # type: ignore[attr-defined]  # our attribute, for decompose
@@ -341,8 +356,9 @@ def explain_failure(error: Exception, most: int = 600) -> str:
 
 
 def _is_library(file: str) -> bool:
-    """Return whether a source file is torch's or this package's, or not a file."""
-    return file.startswith("<") or Path(file).is_relative_to(_TORCH) or Path(file).is_relative_to(_OURS)
+    """Return whether a source file is torch's, Python's or this package's, or not a file."""
+    ours = Path(file).is_relative_to(_TORCH) or Path(file).is_relative_to(_OURS)
+    return file.startswith("<") or ours or is_standard_library(file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,12 @@ def _kernel_files(target: torch._ops.OpOverload) -> tuple[set[str], set[str]]:
     seen: set[int] = set()
     for function in _python_functions(target):
         _add_files(function, files, seen)
-    has_functions, libraries = bool(files), set[str]()
+    # What these call, in any file of their package, is compiled into the engine: ``torch.library.triton_op``.
+    libraries, seen = set[str](), set()
+    for function in _traced_functions(target):
+        _add_files(function, libraries, seen)
+    files |= libraries
+    has_functions = bool(files)
     _, _, kernels = torch._C._dispatch_dump(target._name).partition("alias analysis kind: ")
     for line in kernels.splitlines()[1:]:
         match = _KERNEL.fullmatch(line)
@@ -187,8 +192,7 @@ def _kernel_files(target: torch._ops.OpOverload) -> tuple[set[str], set[str]]:
 def _python_functions(target: torch._ops.OpOverload) -> list[object]:
     """Return the Python functions that torch knows for an operator.
 
-    Fake kernels, decompositions and Inductor's lowerings count as well: an engine has what they return. A backward does
-    not.
+    Fake kernels count as well: an engine has the sizes that they return. A backward does not.
 
     Raises:
         ValueError: it was defined with ``torch.library.custom_op``, and its definition is gone.
@@ -197,14 +201,26 @@ def _python_functions(target: torch._ops.OpOverload) -> list[object]:
     from torch._library import custom_ops, simple_registry
 
     entry = simple_registry.singleton.find(target._name)
-    functions: list[object] = [*target.py_kernels.values(), *entry.torch_dispatch_rules._data.values()]
-    functions += [kernel.func for kernel in entry.fake_impl.kernels]
+    functions: list[object] = [*target.py_kernels.values(), *(kernel.func for kernel in entry.fake_impl.kernels)]
     definition: Any = custom_ops.OPDEFS.get(target._name)
     if definition is not None:
         functions += [definition._init_fn, definition._abstract_fn, definition._vmap_fn]
-        functions += [*definition._backend_fns.values(), *definition._torch_dispatch_fns.values()]
+        functions += definition._backend_fns.values()
     elif f"registered at {custom_ops.__file__}:" in torch._C._dispatch_dump(target._name):
         raise ValueError("its definition is gone")
+    return functions
+
+
+def _traced_functions(target: torch._ops.OpOverload) -> list[object]:
+    """Return the Python functions that replace an operator by what they call: decompositions, Inductor's lowerings."""
+    import torch
+    from torch._library import custom_ops, simple_registry
+
+    entry = simple_registry.singleton.find(target._name)
+    functions: list[object] = [*entry.torch_dispatch_rules._data.values()]
+    definition: Any = custom_ops.OPDEFS.get(target._name)
+    if definition is not None:
+        functions += definition._torch_dispatch_fns.values()
     tables: list[Any] = [*torch._decomp.global_decomposition_table.values()]
     for module, names in {"lowering": ("lowerings", "user_lowerings"), "decomposition": ("decompositions",)}.items():
         # Only a process that imported these modules has registered anything there.
@@ -236,7 +252,7 @@ def _add_files(function: Any, files: set[str], seen: set[int]) -> None:
             raise ValueError(f"{function!r} is not a plain function")
         return
     file = function.__code__.co_filename
-    if not _is_torchs(file) and not _is_pythons(file):
+    if not _is_torchs(file) and not is_standard_library(file):
         if _parts_of(function.__code__) not in _codes_of(file, *_state(file)):
             raise ValueError(f"{file} was changed after it was imported")
         files.add(file)
@@ -397,7 +413,7 @@ def _is_torchs(file: str) -> bool:
     return file.startswith(os.path.dirname(torch.__file__) + os.sep)  # noqa: PTH120  # torch's own spelling
 
 
-def _is_pythons(file: str) -> bool:
-    """Return whether a file belongs to Python's standard library, such as a decorator's."""
+def is_standard_library(file: str) -> bool:
+    """Return whether a source file belongs to Python's standard library, such as a decorator's."""
     library = sysconfig.get_path("stdlib") + os.sep
     return file.startswith(library) and "site-packages" not in file and "dist-packages" not in file

@@ -1,0 +1,161 @@
+"""Buffers that ``forward`` assigns: each call answers like eager's, or the export is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+from trtcache.errors import ExportError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import trtcache
+
+X = torch.arange(8.0).view(2, 4)
+
+
+class Holder(nn.Module):
+    """A module with the buffers ``n`` and ``other``, and one that is None before them."""
+
+    def __init__(self, *, with_none: bool = False) -> None:
+        super().__init__()
+        if with_none:
+            self.register_buffer("none", None)
+        self.register_buffer("n", torch.zeros(4))
+        self.register_buffer("other", torch.ones(4))
+
+
+class Assigning(nn.Module):
+    """A model with the buffers of a ``Holder``, in itself or in a submodule, and a function as ``forward``."""
+
+    def __init__(self, change: Callable[[nn.Module, torch.Tensor], torch.Tensor], where: str) -> None:
+        super().__init__()
+        self.change = change
+        self.inner = Holder(with_none=where == "submodule")
+        self.weight = nn.Parameter(torch.ones(4))
+        if where != "submodule":
+            for name, buffer in Holder(with_none=where == "behind none")._buffers.items():
+                self.register_buffer(name, buffer)
+        self.inside = where == "submodule"
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Call the function with the holder of the buffers."""
+        return self.change(self.inner if self.inside else self, x)
+
+
+def count(holder: Any, x: Any) -> Any:
+    """Add 1 to the buffer."""
+    holder.n = holder.n + 1
+    return x + holder.n + holder.other
+
+
+def overwrite(holder: Any, x: Any) -> Any:
+    """Assign what does not depend on the value before."""
+    holder.n = x[0] * 2
+    return x + holder.n
+
+
+def move(holder: Any, x: Any) -> Any:
+    """Assign the same values."""
+    holder.n = holder.n[:4].to(x.device).float()
+    return x + holder.n
+
+
+def return_before(holder: Any, x: Any) -> Any:
+    """Return the value before, of which the new one is no part."""
+    before = holder.n[1:]
+    holder.n = holder.n + x[0]
+    return before
+
+
+def create(holder: Any, x: Any) -> Any:
+    """Create a buffer; torch.export would write its value to the input of the call."""
+    if not hasattr(holder, "created"):
+        holder.register_buffer("created", torch.full((4,), 2.0))
+    created = holder.created
+    return x + created
+
+
+def assign_parameter(holder: Any, x: Any) -> Any:
+    """Assign a parameter."""
+    holder.weight = nn.Parameter(holder.weight * 2)
+    return x + holder.weight
+
+
+def remove(holder: Any, x: Any) -> Any:
+    """Move a buffer to another place among those of the module."""
+    before = holder.n
+    del holder.n
+    holder.register_buffer("n", before)
+    holder.n = holder.n + 1
+    return x + holder.n
+
+
+ANSWERED = [
+    (count, "model"),
+    (overwrite, "model"),
+    (overwrite, "submodule"),
+    (move, "model"),
+    (move, "submodule"),
+    (create, "submodule"),
+]
+REFUSED = [
+    (count, "submodule", "buffer inner.n"),
+    (count, "behind none", "buffer n"),
+    (move, "behind none", "buffer n"),
+    (return_before, "model", "buffer n"),
+    (create, "model", "buffer created"),
+    (assign_parameter, "model", "parameter weight"),
+    (remove, "model", "buffer n"),
+]
+
+
+@pytest.mark.parametrize(("change", "where"), ANSWERED, ids=lambda one: getattr(one, "__name__", one))
+def test_calls_answer_like_eagers(
+    compiled: Callable[..., trtcache.CompiledModule], change: Callable[..., torch.Tensor], where: str
+) -> None:
+    """Each of several calls has the state that the calls before left, and inputs are left alone."""
+    model, eager = Assigning(change, where).eval(), Assigning(change, where).eval()
+    module = compiled(model, (X.clone(),))
+    for step in range(3):
+        x = X + step
+        torch.testing.assert_close(module(x), eager(x.clone()))
+        assert torch.equal(x, X + step)
+
+
+@pytest.mark.parametrize(("change", "where", "named"), REFUSED, ids=lambda one: getattr(one, "__name__", one))
+def test_an_assignment_that_torch_loses_is_refused(
+    compiled: Callable[..., trtcache.CompiledModule], change: Callable[..., torch.Tensor], where: str, named: str
+) -> None:
+    """The message names what is assigned, and the model is as it was."""
+    model = Assigning(change, where).eval()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(ExportError, match=rf"forward assigns {named}, .* in place \(copy_\)"):
+        compiled(model, (X.clone(),))
+    assert list(model.state_dict()) == list(before)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def swap(holder: Any, x: Any) -> Any:
+    """Exchange two buffers."""
+    holder.n, holder.other = holder.other, holder.n
+    return x + holder.n
+
+
+def assign_data(holder: Any, x: Any) -> Any:
+    """Assign the data of a buffer."""
+    holder.n.data = holder.n.data * 2
+    return x + holder.n
+
+
+@pytest.mark.parametrize("change", [swap, assign_data])
+def test_what_torch_refuses_has_a_remedy(
+    compiled: Callable[..., trtcache.CompiledModule], change: Callable[..., torch.Tensor]
+) -> None:
+    """The messages of torch do not name the buffer."""
+    with pytest.raises(ExportError, match=r"forward assigns .*: write to it in place \(copy_\)"):
+        compiled(Assigning(change, "model").eval(), (X.clone(),))

@@ -1,0 +1,183 @@
+"""Caches outside of a model that its code fills: a global dict, ``functools.lru_cache``, a class attribute, a closure.
+
+An export fills them with fake tensors, with which the model's later results would be fake, or wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import types
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_OTHERS = (sys.stdlib_module_names - {"__main__"}) | {"torch", "trtcache"}
+_MISSING = object()
+_MOST_NESTED = 3
+_Place = tuple[dict[Any, Any], "Callable[[], Any]", "Callable[[Any, Any], None]", "Callable[[Any], None]"]
+"""Items before the export, and what returns them now, sets one, and deletes one."""
+
+
+@contextmanager
+def preserve_caches(model: torch.nn.Module) -> Iterator[None]:
+    """Take fake tensors that the block leaves outside of a model away again.
+
+    Looks at the classes of the model's modules, the files that define them and the functions that these files use:
+    class attributes, global names, containers and plain objects in these, closures, defaults and ``lru_cache``. What
+    has no fake tensor stays as it is. A cache in a file that these files import as a module is not found.
+    """
+    caches = _Caches(model)
+    try:
+        yield
+    finally:
+        caches.restore()
+
+
+class _Caches:
+    """The names, containers and cached functions around a model."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._places: list[_Place] = []
+        self._lists: list[tuple[list[Any], list[Any]]] = []
+        self._cached: list[Any] = []
+        self._seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
+        modules = [one for one in model.modules() if isinstance(one, torch.nn.Module)]
+        classes = {one for module in modules for one in type(module).__mro__ if _is_followed(one.__module__)}
+        for one in classes:
+            self._add_class(one)
+        files = {str(one.__module__) for one in classes}
+        self._follow([value for module in modules for value in vars(module).values() if callable(value)])
+        files |= {str(one.__module__) for one in self._seen.values() if isinstance(one, types.FunctionType)}
+        for name in filter(_is_followed, files):
+            self._add_file(name, files)
+
+    def _add_file(self, name: str, files: set[str]) -> None:
+        """Add a file's names, and those of the files whose functions it imports."""
+        names = vars(sys.modules[name]) if name in sys.modules else {}
+        self._add_dict(names)
+        values = list(names.values())
+        self._follow(values)
+        for value in values:
+            function = value.__wrapped__ if isinstance(value, functools._lru_cache_wrapper) else value
+            if not isinstance(function, types.FunctionType) or function.__module__ in files:
+                continue
+            if _is_followed(function.__module__) and id(function.__globals__) not in self._seen:
+                self._add_dict(function.__globals__)
+                self._follow(list(function.__globals__.values()))
+
+    def _add_class(self, kind: type) -> None:
+        def put(name: str, value: object) -> None:
+            setattr(kind, name, value)
+
+        def remove(name: str) -> None:
+            delattr(kind, name)
+
+        self._places.append((dict(vars(kind)), lambda: dict(vars(kind)), put, remove))
+        self._follow(list(vars(kind).values()))
+
+    def _add_dict(self, items: dict[Any, Any]) -> None:
+        if id(items) not in self._seen:
+            self._seen[id(items)] = items
+            self._places.append((dict(items), lambda: items, items.__setitem__, items.__delitem__))
+
+    def _follow(self, waiting: list[Any]) -> None:
+        """Add containers, plain objects, closures and caches that values lead to."""
+        while waiting:
+            value = waiting.pop()
+            if id(value) in self._seen or isinstance(value, (type, types.ModuleType, torch.nn.Module, torch.Tensor)):
+                continue
+            if type(value) is dict:
+                self._add_dict(value)
+                waiting += value.values()
+            elif type(value) is list:
+                self._seen[id(value)] = value
+                self._lists.append((value, list(value)))
+                waiting += value
+            elif isinstance(value, (types.FunctionType, functools._lru_cache_wrapper)):
+                self._seen[id(value)] = value
+                waiting += self._add_function(value)
+            elif isinstance(value, (classmethod, staticmethod, types.MethodType)):
+                waiting.append(value.__func__)
+            elif _is_followed(type(value).__module__):
+                self._seen[id(value)] = value
+                self._add_object(value)
+
+    def _add_object(self, value: Any) -> None:
+        try:
+            attributes = value.__dict__
+        except Exception:  # noqa: BLE001  # code of the class
+            return
+        if type(attributes) is dict:
+            self._add_dict(attributes)
+
+    def _add_function(self, function: Any) -> list[Any]:
+        """Add the cells of a function, or a cache, and return what they lead to."""
+        if isinstance(function, functools._lru_cache_wrapper):
+            self._cached.append(function)
+        elif _is_followed(function.__module__):
+            found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+            for cell in function.__closure__ or ():
+                found += self._add_cell(cell)
+            return [*found, getattr(function, "__wrapped__", None)]
+        return []
+
+    def _add_cell(self, cell: Any) -> list[Any]:
+        def items() -> dict[str, Any]:
+            try:
+                return {"content": cell.cell_contents}
+            except ValueError:  # empty
+                return {}
+
+        def put(_: str, value: object) -> None:
+            cell.cell_contents = value
+
+        def remove(_: str) -> None:
+            del cell.cell_contents
+
+        self._places.append((items(), items, put, remove))
+        return [*items().values()]
+
+    def restore(self) -> None:
+        """Restore what has fake tensors now and had none."""
+        for before, now, put, remove in self._places:
+            for name, value in list(now().items()):
+                old = before.get(name, _MISSING)
+                if old is value or not _has_fake(value):
+                    continue
+                if old is _MISSING:
+                    remove(name)
+                else:
+                    put(name, old)
+        for values, elements in self._lists:
+            if any(_has_fake(one) for one in values) and not any(_has_fake(one) for one in elements):
+                values[:] = elements
+        for function in self._cached:
+            if function.cache_info().currsize and any(map(_has_fake, _results(function))):
+                function.cache_clear()
+
+
+def _is_followed(module: object) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] not in _OTHERS
+
+
+def _has_fake(value: Any, depth: int = 0) -> bool:
+    if isinstance(value, (FakeTensor, FunctionalTensor)):
+        return True
+    if depth == _MOST_NESTED or isinstance(value, (type, types.ModuleType, torch.nn.Module, torch.Tensor)):
+        return False
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return any(_has_fake(one, depth + 1) for one in list(items))
+
+
+def _results(function: Any) -> list[Any]:
+    """Return what an ``lru_cache`` has, beside its keys: in a dict, or side by side if its size is limited."""
+    found = gc.get_referents(function)
+    return [*found, *(value for one in found if type(one) is dict for value in one.values())]
