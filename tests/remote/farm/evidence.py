@@ -119,8 +119,10 @@ remote has, and a hundred of what it has not; *put* is three builds of 150 kB an
 of a process with three uploads and `TRTCACHE_REMOTE_FLUSH={flush_s}`. The time of the same process without a remote
 is subtracted, which builds all three (0.5 to 1.5 s), and takes 10 to 40 ms for a hundred look-ups, several seconds
 for a hundred builds, and 0.1 to 0.5 s for its exit. {rounds} rounds, with a load of {load} on the machine;
-{wrong} With *delay* and *every other 503* the remote gives right answers, slowly: three misses of 0.7 s, then no request,
-and two requests for each miss, as long as hits are worth it.
+{wrong}
+
+A hundred misses without a fault take as long as the first row says. With *delay* the answers are right and slow: three
+misses of 0.7 s, and then no request. With *every other 503* they are right at the second attempt: two requests each.
 """
 
 _TESTS = """\
