@@ -84,7 +84,8 @@ def _on(name: str, action: Callable[[Server, Path], Figures]) -> Figures:
         (work := Path(folder) / "work").mkdir()
         try:
             with SERVERS[name](place) as server:
-                return {"server": f"{server.name} {server.version}", "found": action(server, work)}
+                load = f"{os.getloadavg()[0]:.0f}"
+                return {"server": f"{server.name} {server.version}", "load": load, "found": action(server, work)}
         except MissingServerError as error:
             sys.stderr.write(f"{name.upper()} WAS NOT MEASURED: {error}\n")
             return {"missing": str(error)}
@@ -117,7 +118,11 @@ _FAULTS = """\
 remote has, and a hundred of what it has not; *put* is three builds of 150 kB and a hundred of 1 kB; *exit* is the end
 of a process with three uploads and `TRTCACHE_REMOTE_FLUSH={flush_s}`. The time of the same process without a remote
 is subtracted, which builds all three (0.5 to 1.5 s), and takes 10 to 40 ms for a hundred look-ups, several seconds
-for a hundred builds, and 0.1 to 0.5 s for its exit. {rounds} rounds; {wrong}
+for a hundred builds, and 0.1 to 0.5 s for its exit. {rounds} rounds, with a load of {load} on the machine;
+{wrong}
+
+A hundred misses without a fault take as long as the first row says. With *delay* the answers are right and slow: three
+misses of 0.7 s, and then no request. With *every other 503* they are right at the second attempt: two requests each.
 """
 
 _TESTS = """\
@@ -140,6 +145,7 @@ def _latencies_text(figures: Figures) -> Iterator[str]:
             yield f"{name} was not measured: {part.get('missing', 'not run')}\n"
             continue
         found = part["found"]
+        yield f"With a load of {part['load']} on the machine:\n"
         rows = [(part["server"], "raw GET", "and flushed", "hit", "of raw", "bound", "kept", "then a local hit")]
         for label, bound_s in zip(measures.SIZES, bounds, strict=False):
             raw, hit = found[f"{label} raw"], found[f"{label} hit"]
@@ -162,7 +168,7 @@ def _faults_text(figures: Figures) -> Iterator[str]:
     wrong = [case for case, rounds in found.items() for cost, _, _ in rounds if cost["code"] or not cost["right"]]
     said = f"failed: {', '.join(wrong)}." if wrong else "every process ended with 0 and with the right bytes."
     rounds = len(next(iter(found.values())))
-    yield _FAULTS.format(server=part["server"], flush_s=faults.FLUSH_S, rounds=rounds, wrong=said)
+    yield _FAULTS.format(load=part["load"], server=part["server"], flush_s=faults.FLUSH_S, rounds=rounds, wrong=said)
     for fault in faults.ALL_FAULTS:
         get, put, end = (found[f"{fault}|{what}"] for what in ("get", "put", "exit"))
         count = statistics.median(count for _, _, count in get)

@@ -100,6 +100,7 @@ _LARGE = """
 import json, sys, time
 from pathlib import Path
 import sqlalchemy, trtcache
+from benchmarks.memory import watched
 cache = trtcache.Cache()
 key = cache.key({"n": 0}, kind="test")
 if sys.argv[1] == "up":
