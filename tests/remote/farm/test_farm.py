@@ -11,6 +11,8 @@ import pytest
 from tests.remote.conftest import Hosts, fetch, free_port, left_behind, report
 from tests.remote.farm.servers import SERVERS, MissingServerError, Server
 from tests.remote.fault_proxy import FaultProxy
+from tests.remote.test_remote_claims import HOSTS
+from tests.remote.test_remote_claims import Farm as Machines
 from trtcache.config.remotes import RemoteSettings, RemoteUrl
 from trtcache.errors import RemoteError
 from trtcache.remote import uploads
@@ -19,6 +21,8 @@ from trtcache.remote.bucket import PART_BYTES, Bucket
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.conftest import StartPython
 
 pytestmark = pytest.mark.farm
 
@@ -162,6 +166,20 @@ def test_what_is_set_wrongly_is_said_once(
     report(f"{server.name}, wrong {lack}: {warnings[0]}")
     assert secret not in caplog.text
     assert not any(value in caplog.text for value in server.environ.values() if len(value) > 10)
+
+
+def test_one_of_sixteen_machines_builds(server: Server, farm: Hosts, start_python: StartPython, tmp_path: Path) -> None:
+    """The others wait for its entry. Where the server ignores the condition, all build and nobody waits."""
+    if farm.url.startswith("http"):
+        pytest.skip("a web folder takes no claims")
+    machines = Machines(farm, start_python, tmp_path / "machines", f"{farm.url}&mode=write&claims=1")
+    machines.start(HOSTS, build_s=2.0)
+    outcomes = machines.outcomes(warns=not server.honest)
+    longest_s = max(float(outcome[2]) for outcome in outcomes)
+    what = "until the last has it" if server.honest else "before the last begins"
+    report(f"{server.name}: {HOSTS} machines, {len(machines.builders)} builds of 2 s, {longest_s} s {what}")
+    assert len(machines.builders) == (1 if server.honest else HOSTS)
+    assert {outcome[1] for outcome in outcomes} == {"engine"}
 
 
 def test_a_server_that_went_away(server: Server, farm: Hosts) -> None:
