@@ -1,4 +1,4 @@
-"""Whoever writes to a bucket, or is the web server that a remote names: wrong entries, endless answers, stolen text.
+"""An attacker who writes to a bucket, or runs the web server of a remote: wrong entries, endless answers, stolen text.
 
 Both are played by a web server on loopback that answers as the attempt says. The victim trusts one key, and builds what
 it is not given.

@@ -32,7 +32,7 @@ def attack(folder: Path) -> str:
 def variants(own: bytes, signed_by_main: bytes) -> dict[str, bytes]:
     """Return an entry with the attacker's signature, with none, and with ``main``'s of another entry."""
     return {
-        "his own": own,
+        "the attacker's own": own,
         "unsigned": _with_block(own, b""),
         "a stolen signature": _with_block(own, _block(signed_by_main)),
         "a renamed signature": _with_block(own, MAIN.public.raw.hex().encode() + _block(own)[64:]),

@@ -87,7 +87,7 @@ def _run_and_check(line: list[str], environ: dict[str, str], config: Config) -> 
     child = os.fork()
     if child == 0:
         os.execve(line[0], line, {**environ, RUN: str(os.getpid())})  # noqa: S606  # the user's command
-    # The terminal sends Ctrl-C to both; whoever ends this process means the program.
+    # The terminal sends Ctrl-C to both; a signal to this process alone is meant for the program.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda number, _frame: os.kill(child, number))

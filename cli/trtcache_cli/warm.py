@@ -163,8 +163,8 @@ def _run(session: Session, cells: Sequence[Cell], jobs: int) -> list[Outcome]:
 def _print_plan(session: Session, planned: Sequence[PlannedCell]) -> None:
     from trtcache_cli.warm_plan import total_s
 
+    counts = {state: sum(each.state == state for each in planned) for state in _STATES}
     if session.as_json:
-        counts = {state: sum(each.state == state for each in planned) for state in _STATES}
         document = {"cells": [each.document() for each in planned], **counts, "expected_s": total_s(planned)}
         print_json(document)
         return
@@ -182,9 +182,7 @@ def _print_plan(session: Session, planned: Sequence[PlannedCell]) -> None:
         print_tsv(rows)
         return
     print_table(("cell", "engine", "state", "expected", "reason"), rows, right=("cell", "expected"), flexible="reason")
-    counts_text = ", ".join(
-        f"{count} {state}" for state in _STATES if (count := sum(each.state == state for each in planned))
-    )
+    counts_text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     note(f"{counts_text}; about {format_duration(total_s(planned))} of builds")
 
 
@@ -198,7 +196,6 @@ def _note_impossible(planned: Sequence[PlannedCell]) -> None:
 
 
 def _report(session: Session, outcomes: Sequence[Outcome]) -> int:
-    failed = sum(outcome.outcome == "failed" for outcome in outcomes)
     counts = {name: sum(outcome.outcome == name for outcome in outcomes) for name in ("built", "hit", "failed")}
     if session.as_json:
         print_json({"cells": [outcome.document() for outcome in outcomes], **counts})
@@ -207,4 +204,4 @@ def _report(session: Session, outcomes: Sequence[Outcome]) -> int:
             if outcome.outcome == "failed" and outcome.seconds == 0:  # the others were shown as they ended
                 note(f"cell {outcome}")
         click.echo(", ".join(f"{count} {name}" for name, count in counts.items()))
-    return 1 if failed else 0
+    return 1 if counts["failed"] else 0

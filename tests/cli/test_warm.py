@@ -1,4 +1,4 @@
-"""``trtcache warm``: the cells of a matrix are built before they are asked for, here or by a scheduler."""
+"""``trtcache warm``: the cells of a matrix are built before they are needed, here or by a scheduler."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -11,10 +10,11 @@ import sys
 import time
 from dataclasses import dataclass
 from http.client import HTTPConnection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.conftest import Result
 from tests.remote.fault_proxy import FaultProxy
 from trtcache.cache import Cache
 from trtcache.config.environment import Config
@@ -136,30 +136,11 @@ def fetch(cache: Cache, content: bytes = b"engine", n: int = 0) -> Entry:
     return cache.get_or_build({"n": n}, lambda: content, kind="test")
 
 
-@dataclass(frozen=True)
-class Done:
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """What ``--json`` printed."""
-        return json.loads(self.out)
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """The tab-separated lines."""
-        return [line.split("\t") for line in self.out.splitlines()]
-
-
 @pytest.fixture
-def command(hosts: Hosts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+def command(hosts: Hosts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
     """Run a command on machine ``a``, with the remote of ``hosts``; ``environ`` changes its environment."""
 
-    def command(*args: object, **environ: str) -> Done:
+    def command(*args: object, **environ: str) -> Result:
         capsys.readouterr()
         with monkeypatch.context() as patch:
             for name, value in {**hosts.variables("a"), **environ}.items():
@@ -167,7 +148,7 @@ def command(hosts: Hosts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
             with pytest.raises(SystemExit) as ended:
                 main([str(arg) for arg in args])
         captured = capsys.readouterr()
-        return Done(int(ended.value.code or 0), captured.out, captured.err)
+        return Result(int(ended.value.code or 0), captured.out, captured.err)
 
     return command
 

@@ -187,7 +187,7 @@ def test_a_forked_child_does_not_ask(hosts: Hosts, proxy: FaultProxy, run_python
     """
     done = run_python(code, **hosts.variables("a"))
     outcome, took_s = done.stdout.split()
-    report(f"a forked child is told that there is nothing in {float(took_s) * 1e3:.1f} ms")
+    report(f"a look-up in a forked child misses after {float(took_s) * 1e3:.1f} ms")
     assert outcome == "built", done.stderr
     assert proxy.count() == 1
     assert done.stderr.count("is not used by this process") == 1

@@ -167,7 +167,7 @@ def test_a_server_without_ranges_sends_one_stream(hosts: Hosts, disk: Disk, cont
 def test_a_header_that_does_not_count_ends_it(
     hosts: Hosts, disk: Disk, content: bytes, keys: dict[str, tuple[str, Path]]
 ) -> None:
-    """No part is asked for."""
+    """No part is requested."""
     disk.add(hosts, builder(hosts), content)
     assert fetch(hosts.host("a", TRTCACHE_TRUSTED_KEYS=keys["stranger"][0])).outcome == "built"
     assert disk.asked == [""]

@@ -23,7 +23,8 @@ from trtcache_cli.require_remote import open_required, remote_failures
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.remote.conftest import Done, Hosts
+    from tests.cli.conftest import Result
+    from tests.remote.conftest import Hosts
     from tests.remote.fault_proxy import FaultProxy
 
 _PROGRAM = """
@@ -43,7 +44,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_build_ends_when_its_uploads_have_ended(
-    command: Callable[..., Done], hosts: Hosts, proxy: FaultProxy, model: Path, interpreter: str
+    command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy, model: Path, interpreter: str
 ) -> None:
     """Another machine hits after it; with a remote that is only read, nothing is waited for."""
     build = ("build", model, "--backend", interpreter, "--json", "--require-remote")
@@ -56,7 +57,7 @@ def test_build_ends_when_its_uploads_have_ended(
 
 
 def test_build_fails_with_its_remote_if_that_is_required(
-    command: Callable[..., Done], hosts: Hosts, proxy: FaultProxy, model: Path, interpreter: str
+    command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy, model: Path, interpreter: str
 ) -> None:
     """The engine is built and stored all the same; without the option the exit code is 0."""
     build = ("build", model, "--backend", interpreter, "--json")

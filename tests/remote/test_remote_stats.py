@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.remote.conftest import Done, Hosts
+    from tests.cli.conftest import Result
+    from tests.remote.conftest import Hosts
     from tests.remote.fault_proxy import FaultProxy
 
 
-def remote_stats(command: Callable[..., Done], hosts: Hosts, *args: str) -> dict[str, object]:
+def remote_stats(command: Callable[..., Result], hosts: Hosts, *args: str) -> dict[str, object]:
     """Return the block of the remote."""
     found = command("stats", "--json", *args).json["remotes"]
     assert list(found) == [hosts.name]
@@ -31,7 +32,7 @@ def remote_stats(command: Callable[..., Done], hosts: Hosts, *args: str) -> dict
     return block
 
 
-def test_bytes_times_and_savings_are_counted(command: Callable[..., Done], hosts: Hosts) -> None:
+def test_bytes_times_and_savings_are_counted(command: Callable[..., Result], hosts: Hosts) -> None:
     """Of hits and of uploads, with the time of a look-up."""
     cache = hosts.writer("ci")
     key = cache.key({"n": 0}, kind="test")
@@ -56,7 +57,7 @@ def test_bytes_times_and_savings_are_counted(command: Callable[..., Done], hosts
     assert shown["  time of a look-up"].startswith("median ")
 
 
-def test_an_open_breaker_is_shown(command: Callable[..., Done], hosts: Hosts) -> None:
+def test_an_open_breaker_is_shown(command: Callable[..., Result], hosts: Hosts) -> None:
     """With the look-ups that were not asked, and without a request."""
     closed = f"s3://engines/p?endpoint=http://127.0.0.1:{free_port()}"
     cache = hosts.host("a", TRTCACHE_REMOTE=closed)
@@ -68,7 +69,7 @@ def test_an_open_breaker_is_shown(command: Callable[..., Done], hosts: Hosts) ->
     assert dict(command("stats", TRTCACHE_REMOTE=closed).rows)["  not asked"] == "2"
 
 
-def test_a_remote_without_events_has_a_block(command: Callable[..., Done], hosts: Hosts, proxy: FaultProxy) -> None:
+def test_a_remote_without_events_has_a_block(command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy) -> None:
     """And the command sends nothing."""
     block = remote_stats(command, hosts)
     assert (block["requests"], block["median_s"], block["breaker"]) == (0, None, "closed")
@@ -100,7 +101,7 @@ def test_logs_of_before_are_read(tmp_path: Path, hosts: Hosts) -> None:
     assert {event for _, event, _, _ in counters(store)} >= {"remote_hit", "remote_hit:bytes"}
 
 
-def test_prometheus_gets_its_text(command: Callable[..., Done], hosts: Hosts) -> None:
+def test_prometheus_gets_its_text(command: Callable[..., Result], hosts: Hosts) -> None:
     """Every counter, in a format that its own parser reads."""
     parser = pytest.importorskip("prometheus_client.parser")
     hosts.publish()
@@ -127,7 +128,7 @@ def test_prometheus_gets_its_text(command: Callable[..., Done], hosts: Hosts) ->
 _TIMES = "trtcache_remote_request_seconds"
 
 
-def test_prometheus_needs_its_client(command: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prometheus_needs_its_client(command: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
     """The message has the command that installs it; --json is another format."""
     assert command("stats", "--prometheus", "--json").code == 2
     monkeypatch.setitem(sys.modules, "prometheus_client", None)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.remote.conftest import Done, Hosts
+    from tests.cli.conftest import Result
+    from tests.remote.conftest import Hosts
     from tests.remote.fault_proxy import FaultProxy
     from trtcache.store.entry import Entry
 
@@ -61,7 +62,7 @@ def digests(found: list[Entry]) -> set[str]:
 
 
 def test_ls_lists_with_one_request(
-    command: Callable[..., Done], hosts: Hosts, proxy: FaultProxy, entries: list[Entry]
+    command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy, entries: list[Entry]
 ) -> None:
     """Keys, sizes and ages from a listing, and one more for the pins; nothing is downloaded."""
     proxy.requests.clear()
@@ -78,7 +79,7 @@ def test_ls_lists_with_one_request(
 
 
 def test_ls_long_reads_headers(
-    command: Callable[..., Done], hosts: Hosts, moto: int, entries: list[Entry], keys: dict[str, tuple[str, Path]]
+    command: Callable[..., Result], hosts: Hosts, moto: int, entries: list[Entry], keys: dict[str, tuple[str, Path]]
 ) -> None:
     """Kind, name, build time and signer; what cannot be read is listed apart."""
     damaged = "ab" + "0" * 62
@@ -100,7 +101,7 @@ def test_ls_long_reads_headers(
     assert command("ls", "--filter", "kind=other", hosts.name).out == ""
 
 
-def test_a_long_header_takes_a_second_request(command: Callable[..., Done], hosts: Hosts) -> None:
+def test_a_long_header_takes_a_second_request(command: Callable[..., Result], hosts: Hosts) -> None:
     """Where it does not fit into the first 64 KiB."""
     cache = hosts.writer()
     cache.get_or_build({"graph": "x" * 300_000}, lambda: b"engine", kind="test", name="long")
@@ -111,7 +112,7 @@ def test_a_long_header_takes_a_second_request(command: Callable[..., Done], host
 
 
 def test_ls_on_a_terminal_has_a_heading(
-    command: Callable[..., Done], hosts: Hosts, entries: list[Entry], monkeypatch: pytest.MonkeyPatch
+    command: Callable[..., Result], hosts: Hosts, entries: list[Entry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a sum below."""
     monkeypatch.setattr("trtcache_cli.remote_ls.on_terminal", lambda: True)
@@ -127,7 +128,7 @@ def test_ls_on_a_terminal_has_a_heading(
     "name", ["entries/v1/../../../etc/passwd", "entries/v1/./x", "entries//x", "entries/v1/ab/../x", "entries/v1/ab//x"]
 )
 def test_names_that_are_no_paths_are_ignored(
-    command: Callable[..., Done], hosts: Hosts, moto: int, entries: list[Entry], name: str, tmp_path: Path
+    command: Callable[..., Result], hosts: Hosts, moto: int, entries: list[Entry], name: str, tmp_path: Path
 ) -> None:
     """By a listing and by a sync; nothing is written outside of the target."""
     for other in (name, "entries/v1/ab/short.trtc", f"entries/v1/ab/{'c' * 64}.trtc", "entries/v1/readme"):
@@ -141,7 +142,7 @@ def test_names_that_are_no_paths_are_ignored(
     }
 
 
-def test_a_name_that_hides_others_is_an_error(command: Callable[..., Done], hosts: Hosts, moto: int) -> None:
+def test_a_name_that_hides_others_is_an_error(command: Callable[..., Result], hosts: Hosts, moto: int) -> None:
     """The library cannot list such a folder; the message has the name, so that it can be removed."""
     put(moto, hosts, f"entries/v1/ab/{'ab' * 32}/../x")
     done = command("ls", hosts.name)
@@ -149,7 +150,7 @@ def test_a_name_that_hides_others_is_an_error(command: Callable[..., Done], host
     assert "/../x" in done.err
 
 
-def test_init_prepares_a_prefix(command: Callable[..., Done], hosts: Hosts) -> None:
+def test_init_prepares_a_prefix(command: Callable[..., Result], hosts: Hosts) -> None:
     """Once; the rules for the bucket are printed, and an upload into it works."""
     done = command("init", "--json", hosts.name)
     assert (done.code, done.json["created"]) == (0, True)
@@ -163,7 +164,7 @@ def test_init_prepares_a_prefix(command: Callable[..., Done], hosts: Hosts) -> N
 
 @pytest.mark.parametrize(("content", "code"), [(b'{"format": 2}', 3), (b"<html>", 4), (b"{}" * 5000, 4)])
 def test_another_layout_is_refused(
-    command: Callable[..., Done], hosts: Hosts, moto: int, content: bytes, code: int, tmp_path: Path
+    command: Callable[..., Result], hosts: Hosts, moto: int, content: bytes, code: int, tmp_path: Path
 ) -> None:
     """By init and by sync."""
     put_object(moto, f"{hosts.path}/trtcache-remote.json", content)
@@ -190,7 +191,7 @@ def test_each_provider_has_rules_of_its_own(url: str, rule: str, how: str) -> No
 
 
 def test_verify_downloads_everything(
-    command: Callable[..., Done], hosts: Hosts, moto: int, entries: list[Entry], keys: dict[str, tuple[str, Path]]
+    command: Callable[..., Result], hosts: Hosts, moto: int, entries: list[Entry], keys: dict[str, tuple[str, Path]]
 ) -> None:
     """Damage exits with 4; an untrusted signature is reported, too."""
     assert command("verify", hosts.name).code == 0
@@ -216,7 +217,7 @@ def test_verify_downloads_everything(
 
 
 def test_prune_keeps_pins_and_the_last_hour(
-    command: Callable[..., Done], hosts: Hosts, entries: list[Entry], monkeypatch: pytest.MonkeyPatch
+    command: Callable[..., Result], hosts: Hosts, entries: list[Entry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is pinned stays, and so does what was just uploaded; a dry run removes nothing."""
     prune = ("prune", hosts.name, "--json", "-y", "--unused", "30d")
@@ -236,7 +237,7 @@ def test_prune_keeps_pins_and_the_last_hour(
     assert [row[3] for row in command("ls", hosts.name).rows] == ["pinned"]
 
 
-def test_prune_of_a_remote_needs_a_limit(command: Callable[..., Done], hosts: Hosts) -> None:
+def test_prune_of_a_remote_needs_a_limit(command: Callable[..., Result], hosts: Hosts) -> None:
     """TRTCACHE_MAX_SIZE is that of the directory."""
     assert command("prune", hosts.name, TRTCACHE_MAX_SIZE="1kB").code == 2
     assert command("prune", hosts.name, "--stale-toolchain").code == 2
@@ -250,7 +251,7 @@ def test_what_is_pinned_meanwhile_is_kept(hosts: Hosts, entries: list[Entry]) ->
     assert remote.remove(digests(entries)) == digests(entries[1:])
 
 
-def test_sync_copies_both_ways(command: Callable[..., Done], hosts: Hosts, tmp_path: Path) -> None:
+def test_sync_copies_both_ways(command: Callable[..., Result], hosts: Hosts, tmp_path: Path) -> None:
     """Byte for byte, with pins; a second time there is nothing to do."""
     source = hosts.host("source", TRTCACHE_REMOTE="")
     made = [fetch(source, bytes([n]) * 5000, n) for n in range(3)]
@@ -277,7 +278,7 @@ def test_sync_copies_both_ways(command: Callable[..., Done], hosts: Hosts, tmp_p
     assert "3 already present" in command("sync", hosts.name, target).err
 
 
-def test_sync_between_two_prefixes(command: Callable[..., Done], hosts: Hosts, entries: list[Entry]) -> None:
+def test_sync_between_two_prefixes(command: Callable[..., Result], hosts: Hosts, entries: list[Entry]) -> None:
     """As for a migration, with a filter; the same URL twice is an error."""
     name, _, rest = hosts.url.partition("?")
     other = f"{name}-copy?{rest}"
@@ -290,7 +291,7 @@ def test_sync_between_two_prefixes(command: Callable[..., Done], hosts: Hosts, e
 
 
 def test_sync_refuses_what_is_not_signed(
-    command: Callable[..., Done], hosts: Hosts, moto: int, entries: list[Entry], tmp_path: Path
+    command: Callable[..., Result], hosts: Hosts, moto: int, entries: list[Entry], tmp_path: Path
 ) -> None:
     """From a remote into a directory and back, with the reason; without a trusted key nothing is begun."""
     unsigned = hosts.host("unsigned", TRTCACHE_SIGNING_KEY="", TRTCACHE_REMOTE="")
@@ -317,7 +318,7 @@ def test_sync_refuses_what_is_not_signed(
 
 
 def test_a_remote_that_fails_ends_a_sync(
-    command: Callable[..., Done], hosts: Hosts, entries: list[Entry], tmp_path: Path
+    command: Callable[..., Result], hosts: Hosts, entries: list[Entry], tmp_path: Path
 ) -> None:
     """With one error, and not with one for each entry."""
     closed = hosts.url.replace(hosts.url.rpartition(":")[2], str(free_port()))
@@ -341,7 +342,7 @@ def web() -> Iterator[str]:
 
 
 def test_a_web_folder_that_cannot_list_is_one_clear_error(
-    command: Callable[..., Done], web: str, tmp_path: Path
+    command: Callable[..., Result], web: str, tmp_path: Path
 ) -> None:
     """Of each command that needs a listing."""
     for args in (("ls", web), ("verify", web), ("prune", web, "--unused", "1d"), ("sync", web, tmp_path / "target")):
@@ -350,7 +351,7 @@ def test_a_web_folder_that_cannot_list_is_one_clear_error(
         assert "does not list" in done.err
 
 
-def test_arguments_for_directories_are_refused(command: Callable[..., Done], hosts: Hosts) -> None:
+def test_arguments_for_directories_are_refused(command: Callable[..., Result], hosts: Hosts) -> None:
     """And a URL that is none."""
     for args in (("ls", "--building", hosts.name), ("ls", "--long"), ("ls", "ftp://x/y"), ("init", "s3://u:p@x/y")):
         assert command(*args).code == 2
@@ -369,7 +370,7 @@ def test_shells_complete_configured_remotes(hosts: Hosts, monkeypatch: pytest.Mo
     assert UrlType().shell_complete(context, parameter, "") == []
 
 
-def test_many_entries_are_synced_at_once(command: Callable[..., Done], hosts: Hosts, tmp_path: Path) -> None:
+def test_many_entries_are_synced_at_once(command: Callable[..., Result], hosts: Hosts, tmp_path: Path) -> None:
     """A hundred of 100 kB, up and down; the times are reported."""
     source = hosts.host("many", TRTCACHE_REMOTE="")
     for n in range(100):
