@@ -44,6 +44,10 @@ def _large() -> Figures:
     return {"ceph": _on("ceph", lambda server, folder: dict(measures.large(server, folder)))}
 
 
+def _sync() -> Figures:
+    return {"ceph": _on("ceph", lambda server, folder: dict(measures.sync(server, folder)))}
+
+
 def _faults() -> Figures:
     def measure(server: Server, folder: Path) -> Figures:
         with measures.hosts_of(server, folder) as hosts:
@@ -73,6 +77,7 @@ PARTS: dict[str, Callable[[], Figures]] = {
     "faults": _faults,
     "tests": _tests,
     "large": _large,
+    "sync": _sync,
     "install": _install,
 }
 
@@ -202,6 +207,14 @@ def _rest(figures: Figures) -> Iterator[str]:
         found = large["found"][what]
         size = f"{found['extra_bytes'] / 2**20:.0f} MiB more memory, in {found['took_s']:.0f} s; bound 64 MB"
         yield f"- An entry of 3 GB was {label} {large['server']} with {size}."
+    sync = figures.get("sync", {}).get("ceph", {})
+    for what, bound in (("up", 4), ("down", 2)) if "found" in sync else ():
+        took_s, raw_s = (sync["found"][f"{what}{raw}"] for raw in ("", " raw"))
+        size = f"{measures.SYNCED:,} entries of {measures.SYNCED_BYTES / 1000:.0f} kB"
+        yield (
+            f"- `trtcache sync` of {size} {what}, 32 at once, the whole command, with {sync['server']} and a load of "
+            f"{sync['load']}: {took_s:.1f} s, obstore alone {raw_s:.1f}; bound {bound}."
+        )
     if found := figures.get("install"):
         size = f"{found['bytes'] / 1e6:.0f} MB in {found['distributions']:.0f} distributions"
         yield f"- The extra `remote` adds {size}; bound 20 MB and 3.\n"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 SIZES = {"175 kB": 175_000, "2 MB": 2_000_000, "100 MB": 100_000_000}
 LARGE_BYTES = 3_000_000_000
+SYNCED, SYNCED_BYTES = 1000, 100_000
 
 
 @contextmanager
@@ -129,6 +131,37 @@ def large(server: Server, folder: Path) -> dict[str, dict[str, float]]:
             command = [sys.executable, "-W", "ignore", "-c", _LARGE, what, str(content)]
             done = subprocess.run(command, env=whole, stdout=subprocess.PIPE, text=True, check=True)
             found[what] = json.loads(done.stdout)
+    return found
+
+
+def sync(server: Server, folder: Path) -> dict[str, float]:
+    """Return the seconds of ``trtcache sync`` with a remote, both ways, and of as many requests by obstore alone."""
+    raw, names = folder / "raw", [f"raw/{n}" for n in range(SYNCED)]
+    found: dict[str, float] = {}
+
+    def note(name: str, action: Callable[[], object]) -> None:
+        began_s = time.perf_counter()
+        action()
+        found[name] = time.perf_counter() - began_s
+
+    def together(one: Callable[[int], object]) -> None:
+        with ThreadPoolExecutor(32) as threads:
+            list(threads.map(one, range(SYNCED)))
+
+    with hosts_of(server, folder) as hosts:
+        cache = hosts.host("a", TRTCACHE_REMOTE="")
+        for n in range(SYNCED):
+            fetch(cache, os.urandom(SYNCED_BYTES), n)
+        bucket = Bucket(RemoteUrl.parse(hosts.url), RemoteSettings())
+        content = os.urandom(SYNCED_BYTES)
+        raw.mkdir()
+        note("up raw", lambda: together(lambda n: bucket.put(names[n], iter([memoryview(content)]), SYNCED_BYTES)))
+        note("down raw", lambda: together(lambda n: _write(raw / str(n), _read(bucket, names[n]))))
+        for what, places in (("up", ("a", hosts.name)), ("down", (hosts.name, "b"))):
+            places = tuple(place if "://" in place else str(hosts.folder / place) for place in places)
+            environ = {**os.environ, **hosts.variables("a"), "TRTCACHE_REMOTE": f"{hosts.url}&mode=write"}
+            command = [str(Path(sys.executable).with_name("trtcache")), "sync", "--json", *places]
+            note(what, lambda: subprocess.run(command, env=environ, stdout=subprocess.DEVNULL, check=True))  # noqa: B023
     return found
 
 
