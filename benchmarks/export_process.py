@@ -31,6 +31,7 @@ class Large(Backend):
     """Builds engines of random bytes, and keeps the bytes that it loads."""
 
     name: ClassVar[str] = "large"
+    version: ClassVar[int] = 1
     capabilities: ClassVar[Capabilities] = Capabilities(devices=frozenset({"cpu"}), keep=frozenset(), refit=True)
 
     def unavailable(self, device: str) -> str | None:

@@ -304,6 +304,19 @@ class VerifyError(RefitError):
 
 
 @dataclass(eq=False)
+class FixedWeightsError(RefitError):
+    """A backend's engines take no other weights; the old ones are unchanged."""
+
+    backend: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"engines of backend {self.backend!r} take no other weights; compile a model that has the new weights, "
+            "which finds its own engine or builds one"
+        )
+
+
+@dataclass(eq=False)
 class RefitStoppedError(RefitError):
     """A refit failed while writing weights: the engine has a mix of old and new weights and refuses calls."""
 

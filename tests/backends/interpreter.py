@@ -33,6 +33,7 @@ class Interpreter(Backend):
     """Runs any lowered program on the CPU, slowly."""
 
     name: ClassVar[str] = "interpreter"
+    version: ClassVar[int] = 1
     capabilities: ClassVar[Capabilities] = Capabilities(
         devices=frozenset({"cpu"}), keep=frozenset({"aten.scaled_dot_product_attention"}), refit=True, small_sizes=True
     )

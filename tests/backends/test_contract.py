@@ -62,7 +62,7 @@ def weights(program: LoweredProgram) -> Callable[[float], dict[str, torch.Tensor
 
 def test_facts_are_plain_values_and_the_same_each_time(backend: Backend) -> None:
     """Toolchain, ambient settings and target have a canonical form that two questions give alike."""
-    facts = [{**backend.toolchain("cpu"), **backend.ambient(), **backend.target(None, CPU).document()} for _ in "12"]
+    facts = [{**backend.versions("cpu"), **backend.ambient(), **backend.target(None, CPU).document()} for _ in "12"]
     keys = {trtcache.CacheKey.of("test", one).digest for one in facts}
     assert len(keys) == 1
     assert "cpu" in backend.capabilities.devices

@@ -300,7 +300,7 @@ def _key(**changes: Any) -> str:
     given = {
         "settings": settings.document(),
         "target": target.document(),
-        "toolchain": backend.toolchain("cpu"),
+        "toolchain": backend.versions("cpu"),
         "ambient": backend.ambient(),
     }
     weights = whole if backend.capabilities.bakes_weights else None

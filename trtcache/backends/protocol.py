@@ -6,6 +6,7 @@ and runtime caches) save time and do not affect what is built, so they are in no
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -91,6 +92,8 @@ class Capabilities:
         bakes_weights: whether an artifact may contain values of weights (``Backend.frozen_slots``).
         builds_elsewhere: whether a process with the program but without values of weights can build.
         small_sizes: whether an engine accepts sizes of 0 and 1 where torch's range starts at 2.
+        same_versions: the names in ``Backend.versions`` that MUST be equal where an exported artifact runs; None for
+            all of them.
     """
 
     devices: frozenset[str]
@@ -100,6 +103,7 @@ class Capabilities:
     bakes_weights: bool = False
     builds_elsewhere: bool = False
     small_sizes: bool = False
+    same_versions: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,30 +161,41 @@ class Parallel(Protocol):
         ...
 
 
-class Backend(Protocol):
+class Backend(ABC):
     """Builds and loads artifacts of one kind.
 
     A backend MUST be importable without its builder; ``unavailable`` reports that it is missing.
+
+    Attributes:
+        name: the name of its entry point; it is in each key.
+        version: the version of its own code, in each key. Increment it if a rebuilt artifact would behave differently
+            from a stored one.
+        capabilities: its abilities.
     """
 
     name: ClassVar[str]
+    version: ClassVar[int | str]
     capabilities: ClassVar[Capabilities]
 
+    @abstractmethod
     def unavailable(self, device: str) -> str | None:
         """Return why this backend cannot run on this device type here, and what to do, or None."""
-        ...
 
+    @abstractmethod
     def target(self, requested: str | None, device: torch.device) -> Target:
         """Return the requested target. Raises SettingsError if this backend does not know it."""
-        ...
 
+    @abstractmethod
     def toolchain(self, device: str) -> Mapping[str, object]:
-        """Return the versions that decide whether an artifact fits this process, as part of the key."""
-        ...
+        """Return the versions of other software that decide whether an artifact fits this process."""
 
+    def versions(self, device: str) -> dict[str, object]:
+        """Return the toolchain with the version of this backend, as part of the key."""
+        return {**self.toolchain(device), "builder": self.version}
+
+    @abstractmethod
     def ambient(self) -> Mapping[str, object]:
         """Return process-wide settings, outside ``Settings``, that affect builds, as part of the key."""
-        ...
 
     def check(self, settings: Settings) -> None:
         """Raise SettingsError for an unsupported setting; by default TensorRT's settings are unsupported."""
@@ -196,6 +211,7 @@ class Backend(Protocol):
         """Return the slots whose values an artifact contains. Their fingerprints are part of the key."""
         return ()
 
+    @abstractmethod
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
         """Build an artifact into ``folder``.
 
@@ -205,8 +221,8 @@ class Backend(Protocol):
             FrozenWeightsError: weights other than ``frozen_slots`` would be frozen into the artifact.
             BuildError: the builder failed.
         """
-        ...
 
+    @abstractmethod
     def load(
         self,
         artifact: bytes | memoryview,
@@ -220,7 +236,6 @@ class Backend(Protocol):
         Raises:
             IncompatibleEngineError: the artifact cannot be loaded here.
         """
-        ...
 
     def load_entry(
         self,

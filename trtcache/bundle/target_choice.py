@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from trtcache.backends import registry
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, TENSORRT, TENSORRT_RTX, gpu_here
 from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts, require_fit, why_not_here
 from trtcache.backends.tensorrt.preflight import Machine as PlanMachine
+from trtcache.digests import canonical
 from trtcache.errors import BackendUnavailableError, IncompatibleEngineError, NoFittingEngineError
 from trtcache.target import capability_words, host_flags, host_platform, levels_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from trtcache.backends.protocol import Backend
 
 _FLAVOURS = {one.name: one for one in (TENSORRT, TENSORRT_RTX)}
 
@@ -94,15 +97,17 @@ def why_rejected(option: TargetOption) -> Rejection | None:
         backend = registry.find(option.backend, device)
     except BackendUnavailableError as error:
         return Rejection(error.why, f"make {option.backend} available here, or export it for this machine's target", 60)
-    return _package(option, backend.toolchain(device))
+    return _package(option, backend)
 
 
-def _package(option: TargetOption, facts: Any) -> Rejection | None:
+def _package(option: TargetOption, backend: Backend) -> Rejection | None:
     """Return why code compiled for a processor or for CUDA cannot run here."""
-    for name in ("torch", "torch_git", "cuda"):
+    facts = cast("Mapping[str, Any]", canonical(backend.versions(str(option.target["device"]))))
+    names = backend.capabilities.same_versions
+    for name in sorted({*option.toolchain, *facts}) if names is None else names:
         built, here = option.toolchain.get(name), facts.get(name)
-        if built is not None and built != here:
-            what = "torch" if name == "torch_git" else name
+        if built != here and (built is not None or names is None):
+            what = {"torch_git": "torch", "builder": f"version {backend.name}"}.get(name, name)
             why = f"it was built with {what} {built}, and this is {what} {here}"
             return Rejection(why, f"run it with {what} {built}, or export it again with {what} {here}", 30)
     lacks = sorted(set(option.target["instruction_sets"]) - set(host_flags()))

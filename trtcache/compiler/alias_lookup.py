@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trtcache.backends.calls import load_engine
 from trtcache.backends.protocol import WEIGHT_MAP, use_tuning_store
 from trtcache.compiler.entries import report_partition
 from trtcache.digests import CacheKey, canonical
@@ -183,8 +184,13 @@ class AliasLookup:
         weights = source.engine_weights(interface, alias, state)
         try:
             with use_tuning_store(self._cache):
-                engine = self._backend.load_entry(
-                    entry.read, device=alias.device, constants=executable.constants, weights=weights
+                engine = load_engine(
+                    self._backend,
+                    entry.read,
+                    key=entry.key.digest,
+                    device=alias.device,
+                    constants=executable.constants,
+                    weights=weights,
                 )
         except IncompatibleEngineError:
             self._cache.reject(entry, "load")

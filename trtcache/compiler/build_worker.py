@@ -40,6 +40,7 @@ def _build(folder: Path) -> dict[str, Any]:
     import torch
 
     from trtcache.backends import registry
+    from trtcache.backends.calls import build_artifact
     from trtcache.compiler.stored_program import rebuild_program
     from trtcache.frontends.request import make_request
     from trtcache.settings import Settings
@@ -63,7 +64,7 @@ def _build(folder: Path) -> dict[str, Any]:
     engine_request = make_request(program, backend, settings, target)
     if getattr(engine_request.key, "digest", engine_request.key) != request["key"]:
         raise ValueError(f"its key is {engine_request.key} here")
-    artifact = backend.build(program, settings, target, folder)
+    artifact = build_artifact(backend, program, settings, target, folder)
     for name, content in artifact.members.items():
         (folder / name).write_bytes(content)
     return {"engine": str(artifact.engine), "members": sorted(artifact.members)}

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from trtcache.backends.calls import load_engine
 from trtcache.backends.protocol import ENGINE, use_tuning_store
 from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.compiler.entries import entries_for, entry_for, report_partition, report_request, second_choice_for
@@ -215,7 +216,7 @@ def provenance_of(request: EngineRequest, division: PartitionedProgram, entries:
         backend=request.backend.name,
         target=cast("Mapping[str, Json]", canonical(request.target.document())),
         label=request.label,
-        toolchain=cast("Mapping[str, Json]", canonical(request.backend.toolchain(request.program.device.type))),
+        toolchain=cast("Mapping[str, Json]", canonical(request.backend.versions(request.program.device.type))),
         entries={number: load_members(entry) for number, entry in entries.items()},
         division=division,
         parameters=parameters_of(request.program.state),
@@ -327,7 +328,14 @@ def _load_engine(
     def load(entry: Entry) -> Engine:
         constants, device = request.program.constants, request.program.device
         with use_tuning_store(cache):
-            return request.backend.load_entry(entry.read, device=device, constants=constants, weights=weights)
+            return load_engine(
+                request.backend,
+                entry.read,
+                key=entry.key.digest,
+                device=device,
+                constants=constants,
+                weights=weights,
+            )
 
     fallback = second_choice_for(request, cache)
     if built is not None:

@@ -1,6 +1,6 @@
 """Stale entries: their keys name versions of the toolchain, or code of this package, that are not installed.
 
-A key has the exact versions of the tools that built its engine (``Backend.toolchain``), and a request has those of this
+A key has the exact versions of the tools that built its engine (``Backend.versions``), and a request has those of this
 process. After an upgrade no request has the keys of the old ones.
 """
 
@@ -51,7 +51,7 @@ class Staleness:
             device = str(target.get("device", "cpu")) if isinstance(target, dict) else "cpu"
             try:
                 if (backend, device) not in installed:
-                    toolchain = registry.find(backend, device).toolchain(device)
+                    toolchain = registry.find(backend, device).versions(device)
                     installed[backend, device] = canonical(toolchain)
             except BackendUnavailableError as error:
                 staleness.unjudged[f"{backend} for {device}"] = str(error)

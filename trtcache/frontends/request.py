@@ -8,7 +8,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from trtcache.backends.calls import build_artifact
 from trtcache.backends.protocol import ENGINE, make_members
+from trtcache.backends.registry import why_unavailable
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BackendUnavailableError, CanonicalizationError
 from trtcache.keys.key import frozen_part, key_parts, part_digests
@@ -139,7 +141,7 @@ class Request(EngineRequest):
         Raises:
             BuildError: the build failed.
         """
-        return self.backend.build(self.program, self.settings, self.target, folder)
+        return build_artifact(self.backend, self.program, self.settings, self.target, folder)
 
     def members(self, artifact: Artifact) -> Built:
         """Return the members of the engine's entry."""
@@ -189,7 +191,7 @@ def partition_request(program: LoweredProgram, backend: Backend, settings: Setti
     from trtcache.lowering.program import without_small_sizes
     from trtcache.partition.partitioner import partition_program
 
-    if why := backend.unavailable(program.device.type):
+    if why := why_unavailable(backend, program.device.type):
         raise BackendUnavailableError(backend.name, why)
     if not backend.capabilities.small_sizes:
         program = without_small_sizes(program)
@@ -222,7 +224,7 @@ def make_request(
     from trtcache.lowering.operators import identify_operators, operator_names
 
     start = time.perf_counter() if started is None else started
-    toolchain, ambient = backend.toolchain(program.device.type), backend.ambient()
+    toolchain, ambient = backend.versions(program.device.type), backend.ambient()
     records: list[Json] = []
     key: CacheKey | CanonicalizationError
     try:

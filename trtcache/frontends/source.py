@@ -177,7 +177,7 @@ class Source(ABC):
 
     def toolchain(self, backend: Backend) -> Mapping[str, Any]:
         """Return the versions that the build depends on."""
-        return backend.toolchain(self.device_type)
+        return backend.versions(self.device_type)
 
     # Loading an engine that was found through an alias.
 

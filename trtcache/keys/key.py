@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -217,6 +218,7 @@ def alias_key(
             "device": device_type,
             "torch": [torch.__version__, torch.version.git_version],
             "code": code_digest(),
+            **backend_code(type(backend)),
             "passes": {
                 "keep": sorted(capabilities.keep),
                 "unpack": sorted(capabilities.unpack),
@@ -259,6 +261,33 @@ def code_digest() -> Digest:
         parts += (b"%d:%b%d:" % (len(name), name, len(content)), content)
     framed = b"".join(parts)
     return Digest(hash_bytes(framed).hex(), len(framed))
+
+
+@functools.cache
+def backend_code(backend_class: type) -> Mapping[str, Digest]:
+    """Return the digest of the packages of another distribution's backend: they decide which nodes are in its engines.
+
+    Raises:
+        ValueError: a package has no files, so that a change to it cannot be noticed.
+    """
+    parts: list[bytes] = []
+    for parent in backend_class.__mro__[:-1]:
+        # The outermost package with a file: what is above it is shared by several distributions.
+        names = parent.__module__.split(".")
+        prefixes = (".".join(names[:count]) for count in range(1, len(names) + 1))
+        module = next(
+            (sys.modules[name] for name in prefixes if getattr(sys.modules.get(name), "__file__", None)), None
+        )
+        if module is None or module.__file__ is None:
+            raise ValueError(f"backend {backend_class.__name__} is defined in {parent.__module__}, which has no file")
+        if module.__name__ in ("trtcache", "abc"):
+            continue
+        root = Path(module.__file__)
+        for path in sorted(_code_files(str(root.parent))) if hasattr(module, "__path__") else [str(root)]:
+            name, content = os.path.relpath(path, root.parent).encode(), file_bytes(path)
+            parts += (b"%d:%b%d:" % (len(name), name, len(content)), content)
+    framed = b"".join(parts)
+    return {"backend_code": Digest(hash_bytes(framed).hex(), len(framed))} if parts else {}
 
 
 def _code_files(folder: str, left_out: Collection[str] = ()) -> Iterator[str]:

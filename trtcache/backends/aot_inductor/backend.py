@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
 
-_BUILDER = 2
-"""Version of ``build.py``. Increment it if a rebuilt artifact would behave differently from a stored one."""
-
 _PREFIX = "TORCHINDUCTOR_"
 # Inductor's own caches, worker processes and logging: none of these affect a package.
 _IGNORED = (
@@ -59,6 +56,7 @@ class AotInductor(Backend):
     """torch's ahead-of-time Inductor, on CPU and CUDA."""
 
     name: ClassVar[str] = "aot_inductor"
+    version: ClassVar[int] = 2
     capabilities: ClassVar[Capabilities] = Capabilities(
         devices=frozenset({"cpu", "cuda"}),
         # Decomposed, a 6-layer BERT has 240 more nodes and builds in 34 s instead of 13 s (2 cores, torch 2.13).
@@ -66,6 +64,7 @@ class AotInductor(Backend):
         refit=True,
         small_sizes=True,
         builds_elsewhere=True,
+        same_versions=("torch", "torch_git", "cuda"),
     )
 
     def unavailable(self, device: str) -> str | None:
@@ -84,12 +83,11 @@ class AotInductor(Backend):
         return resolve_target(requested, device=device.type, capability=capability)
 
     def toolchain(self, device: str) -> Mapping[str, object]:
-        """Return the version of the builder, and the exact build of torch and, on CUDA, of CUDA and Triton.
+        """Return the exact build of torch and, on CUDA, of CUDA and Triton.
 
         The C++ compiler is left out: machines that only run engines have none and must hit (``docs/adr/0003``).
         """
         facts: dict[str, object] = {
-            "builder": _BUILDER,
             "torch": torch.__version__,
             "torch_git": torch.version.git_version,
         }

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from trtcache.target import Target
     from trtcache.weights.slots import Slot
 
-_BUILDER = 2
-"""Version of ``build.py``. Increment it if a rebuilt artifact would behave differently from a stored one."""
-
 # Core operators of torch with neither a function nor a decomposition (torch 2.13).
 _NOT_SURE = frozenset(
     {
@@ -54,6 +51,7 @@ class TensorRTBackend(Backend):
     """The common part of both flavours."""
 
     flavour: ClassVar[Flavour]
+    version: ClassVar[int] = 2
     capabilities: ClassVar[Capabilities] = Capabilities(
         devices=frozenset({"cpu", "cuda"}),
         # torch.onnx exports attention in a form that TensorRT has kernels for; torch's decomposition has more steps.
@@ -79,7 +77,6 @@ class TensorRTBackend(Backend):
     def toolchain(self, device: str) -> Mapping[str, object]:  # noqa: ARG002  # a plan is for a GPU
         """Return the exact versions of TensorRT and of the ONNX exporter."""
         return {
-            "builder": _BUILDER,
             self.flavour.name: self.flavour.version,
             "torch": torch.__version__,
             "onnx": importlib.metadata.version("onnx"),

@@ -142,7 +142,7 @@ class OnnxSource(Source):
 
     def toolchain(self, backend: Backend) -> Mapping[str, Any]:
         """Return the versions that the build depends on, without those of exporters from torch."""
-        return {name: value for name, value in backend.toolchain("cuda").items() if name not in _OF_TORCH}
+        return {name: value for name, value in backend.versions("cuda").items() if name not in _OF_TORCH}
 
     def fingerprint(self) -> Mapping[str, object]:
         """Return the digests of the file and of its external data, and the sizes of the arguments."""
