@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtcache.errors import InputError
+from trtcache.errors import InputError, SettingsError
 from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv, working
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import read_examples, shape_option
@@ -87,6 +87,8 @@ def tune(
     if all(cell.skipped for cell in cells):
         raise click.UsageError(f"all cells are skipped: {cells[0].skipped}; use fewer --threads or --runners")
     module, args, kwargs = _compile(session, file, backend, given)
+    if why := _why_nothing(module):
+        raise SettingsError("tune", why)
     effort = tuning.Effort(seconds, calls)
     with _progress(file.name, tuning.ROUNDS * sum(not cell.skipped for cell in cells)) as show_cell:
         tuning.measure(module, args, kwargs, cells, effort=effort, on_turn=show_cell)
@@ -160,6 +162,21 @@ def _progress(what: str, turns: int) -> Iterator[Callable[[Cell], None]]:
             progress.update(task, advance=1, description=f"{what}: threads {cell.threads}, runners {cell.runners}")
 
         yield show_cell
+
+
+def _why_nothing(module: CompiledModule) -> str:
+    """Return why no number of threads or runners changes anything; empty if one may."""
+    from trtcache.backends import registry
+
+    name, partitions = module.report.backend, module.report.partitions
+    capabilities = registry.find(name, module._device.type).capabilities
+    if capabilities.torch_threads or module.report.left or not partitions:
+        return ""
+    with module.runners(2) as two:
+        why_not = two.report.why_not
+    if not why_not:
+        return ""
+    return f"engines of backend {name!r} have threads of their own, and calls run one after the other: {why_not}"
 
 
 def _why_not(module: CompiledModule, cells: Sequence[Cell]) -> str:

@@ -35,7 +35,11 @@ class Interpreter(Backend):
     name: ClassVar[str] = "interpreter"
     version: ClassVar[int] = 1
     capabilities: ClassVar[Capabilities] = Capabilities(
-        devices=frozenset({"cpu"}), keep=frozenset({"aten.scaled_dot_product_attention"}), refit=True, small_sizes=True
+        devices=frozenset({"cpu"}),
+        keep=frozenset({"aten.scaled_dot_product_attention"}),
+        refit=True,
+        small_sizes=True,
+        torch_threads=True,
     )
 
     def unavailable(self, device: str) -> str | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 import pytest
 import torch
 
+from tests.backends.interpreter import Interpreter
 from tests.documents import console, shape
 from tests.models import Affine
 from trtcache.config.threads import cores
@@ -182,3 +184,14 @@ def test_calls_of_runners_are_measured_side_by_side(engines: Path) -> None:
     measure(module, (X,), {}, [seconds], effort=Effort(seconds=0.03))
     assert len(seconds.latencies_s) >= 6
     assert torch.get_num_threads() == before
+
+
+def test_tune_tells_that_there_is_nothing_to_tune(
+    run: Callable[..., Result], file: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Engines with threads of their own, whose calls run one after the other, have no best row."""
+    monkeypatch.setattr(Interpreter, "capabilities", replace(Interpreter.capabilities, torch_threads=False))
+    done = run("tune", file, "--backend", interpreter, "--calls", 3, "--shape", "x=4x4")
+    assert done.code == 2
+    assert "engines of backend 'interpreter' have threads of their own, and calls run one after the other" in done.err
+    assert not done.out

@@ -35,7 +35,7 @@ def build_artifact(
     Raises:
         BuildError: the builder failed, or raised an exception of its own.
     """
-    with _translated(lambda why: BuildError(backend.name, why)):
+    with _translate_errors(lambda why: BuildError(backend.name, why)):
         artifact = backend.build(program, settings, target, folder)
     if not isinstance(artifact, Artifact) or not artifact.engine.is_file():
         raise BuildError(backend.name, f"its build returned {artifact!r}, not an Artifact with an engine file")
@@ -56,13 +56,13 @@ def load_engine(
     Raises:
         IncompatibleEngineError: the entry cannot be loaded here, or the loader raised an exception of its own.
     """
-    with _translated(lambda why: IncompatibleEngineError(key, why), _OF_THE_MACHINE):
+    with _translate_errors(lambda why: IncompatibleEngineError(key, why), _OF_THE_MACHINE):
         engine = backend.load_entry(read, device=device, constants=constants, weights=weights)
     return engine if backend.capabilities.refit else _FixedEngine(backend.name, engine)
 
 
 @contextmanager
-def _translated(
+def _translate_errors(
     error: Callable[[str], TrtcacheError], others: tuple[type[Exception], ...] = (MemoryError,)
 ) -> Iterator[None]:
     try:

@@ -92,6 +92,7 @@ class Capabilities:
         bakes_weights: whether an artifact may contain values of weights (``Backend.frozen_slots``).
         builds_elsewhere: whether a process with the program but without values of weights can build.
         small_sizes: whether an engine accepts sizes of 0 and 1 where torch's range starts at 2.
+        torch_threads: whether its engines run with torch's intra-op threads, so that ``trtcache.threads`` applies.
         same_versions: the names in ``Backend.versions`` that MUST be equal where an exported artifact runs; None for
             all of them.
     """
@@ -103,6 +104,7 @@ class Capabilities:
     bakes_weights: bool = False
     builds_elsewhere: bool = False
     small_sizes: bool = False
+    torch_threads: bool = False
     same_versions: tuple[str, ...] | None = None
 
 

@@ -64,6 +64,7 @@ class AotInductor(Backend):
         refit=True,
         small_sizes=True,
         builds_elsewhere=True,
+        torch_threads=True,
         same_versions=("torch", "torch_git", "cuda"),
     )
 
