@@ -77,7 +77,7 @@ def did_you_mean(name: str, known: list[str]) -> str:
 
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"unknown; {hint}known: {', '.join(sorted(known))}"
+    return f"unknown; {hint}known: {', '.join(sorted(known)) or 'none'}"
 
 
 class BackendError(TrtcacheError):

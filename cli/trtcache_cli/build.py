@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from trtcache.config.units import format_duration
+from trtcache.errors import ExportError
 from trtcache_cli.output import note, print_json, print_pairs, working
 from trtcache_cli.require_remote import open_required, report_failures
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -100,6 +101,8 @@ def build(
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     if output is not None and output.exists() and file.exists() and output.samefile(file):
         raise click.BadParameter("it is the program, which has the weights; choose another file", param_hint="--output")
+    if not file.exists() and ":" not in file.name:
+        raise ExportError(str(file), "the file does not exist")  # before torch is imported
     from trtcache.cache import Cache
     from trtcache.compiler import build as building  # imports torch
     from trtcache_cli.programs import open_program

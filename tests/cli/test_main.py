@@ -55,6 +55,14 @@ def test_the_help_lists_commands_and_exit_codes(run: Callable[..., Result]) -> N
 def test_the_version_is_printed(run: Callable[..., Result]) -> None:
     """By its distribution's metadata."""
     assert re.fullmatch(r"trtcache \d+\.\d+\.\d+\S*\n", run("--version").out)
+    assert run("-V").out == run("--version").out
+
+
+def test_help_is_a_word_too(run: Callable[..., Result]) -> None:
+    """``help COMMAND`` is ``COMMAND --help``."""
+    assert run("help").out == run("--help").out
+    assert run("help", "ls").out == run("ls", "--help").out
+    assert "command 'nonsense': unknown" in run("help", "nonsense").err
 
 
 def test_the_documentation_has_every_command_and_option() -> None:

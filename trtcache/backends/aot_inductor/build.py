@@ -103,8 +103,9 @@ def check_options(options: Mapping[str, Option]) -> None:
     known = known_options()
     for name in options:
         if name not in known:
-            near = ", ".join(map(repr, difflib.get_close_matches(name, known, n=3))) or "see torch._inductor.config"
-            raise SettingsError(f"settings.inductor[{name!r}]", f"Inductor has no such option; did you mean {near}?")
+            near = ", ".join(map(repr, difflib.get_close_matches(name, known, n=3)))
+            hint = f"did you mean {near}?" if near else "torch._inductor.config lists them"
+            raise SettingsError(f"settings.inductor[{name!r}]", f"Inductor has no such option; {hint}")
 
 
 def without_sources(files: Any, folder: Path) -> list[Any]:
