@@ -110,7 +110,8 @@ def warm(
         return 0
     if form is not None:
         return _emit(form, matrix, _for_scheduler(planned, image), jobs)
-    outcomes = [Outcome(each.cell, HIT, keys=(each.key or "",)) for each in planned if each.state == "hit"]
+    is_hit = [each for each in planned if each.state == "hit" and not each.is_left]
+    outcomes = [Outcome(each.cell, HIT, keys=(each.key or "",)) for each in is_hit]
     if scheduler is not None:
         outcomes += _run_on(scheduler, session, matrix, _for_scheduler(planned, image), jobs)
     else:
@@ -130,7 +131,8 @@ def _for_scheduler(planned: Sequence[PlannedCell], image: str) -> list[Cell]:
     for each in unreadable[:1]:
         more = f"; {len(unreadable) - 1} more cells have errors: --plan" if len(unreadable) > 1 else ""
         raise SettingsError(f"cell {each.cell.number}, {each.cell}", f"{each.reason}{more}")
-    return [each.cell for each in planned if each.state != "hit" and (not image or each.cell.image == image)]
+    left = [each.cell for each in planned if each.is_left or each.state == "impossible"]
+    return [cell for cell in left if not image or cell.image == image]
 
 
 def _emit(form: str, matrix: Matrix, cells: Sequence[Cell], most: int | None) -> int:
@@ -167,7 +169,7 @@ def _run_on(scheduler: str, session: Session, matrix: Matrix, cells: Sequence[Ce
 
 def _run_here(session: Session, planned: Sequence[PlannedCell], image: str, jobs: int) -> list[Outcome]:
     """Build the cells that miss in processes of this machine; those that are impossible here have failed."""
-    left = [each.cell for each in planned if each.state in ("build", "unknown")]
+    left = [each.cell for each in planned if each.is_left]
     others = [cell for cell in left if cell.image not in ("", image)]
     if others:
         note(f"{len(others)} cells belong to other images and are not built here: --emit, or --image IMAGE there")
@@ -201,8 +203,7 @@ def _check_remote(session: Session, outcomes: Sequence[Outcome]) -> int:
 def _upload(cache: Cache, planned: Sequence[PlannedCell]) -> None:
     from trtcache_cli.warm_remote import upload
 
-    if digests := {each.key for each in planned if each.is_only_here and each.key}:
-        upload(cache, digests)
+    upload(cache, {digest for each in planned for digest in each.to_upload})
 
 
 def _build(session: Session, cell: Cell, require_remote: bool) -> int:

@@ -41,7 +41,8 @@ class PlannedCell:
         key: the key of its engine, where it is known.
         expected_s: seconds that its build will take, from earlier builds; None if there were none.
         is_readable: whether its program can be read; if not, no other machine can build it either.
-        is_only_here: whether its entry is in the cache directory and not in the remote that is written to.
+        to_upload: entries of the cache directory that the remote which is written to lacks, or that are to be renewed.
+        is_renewed: whether it is only in a remote, and to be uploaded again by a process that hits it.
     """
 
     cell: Cell
@@ -50,7 +51,13 @@ class PlannedCell:
     key: str | None = None
     expected_s: float | None = None
     is_readable: bool = True
-    is_only_here: bool = False
+    to_upload: tuple[str, ...] = ()
+    is_renewed: bool = False
+
+    @property
+    def is_left(self) -> bool:
+        """Whether a process has to build or to renew it."""
+        return self.state in (BUILD, UNKNOWN) or self.is_renewed
 
     def document(self) -> dict[str, Any]:
         """Return the cell and its state as JSON."""
@@ -133,10 +140,12 @@ class Planner:
             key = exported
         if not self._has(key.digest):
             return PlannedCell(cell, BUILD, key=key.digest, expected_s=expected_s)
-        target = self.remote.target
-        only_here = target is not None and key.digest not in target
-        reason = "it is not in the remote that is written to" if only_here else ""
-        return PlannedCell(cell, HIT, reason, key=key.digest, is_only_here=only_here)
+        aliases = (lookup.key.digest,) if lookup is not None else ()
+        stale = [digest for digest in (key.digest, *aliases) if self.remote.needs_upload(digest)]
+        here = tuple(digest for digest in stale if self.cache.store is not None and self.cache.store.contains(digest))
+        is_renewed = key.digest in stale and key.digest not in here and key.digest in (self.remote.target or ())
+        reason = "it is uploaded" if key.digest in here else "it is uploaded again" if is_renewed else ""
+        return PlannedCell(cell, HIT, reason, key=key.digest, to_upload=here, is_renewed=is_renewed)
 
     def _has(self, digest: str) -> bool:
         return self.cache.layers.holder(digest) is not None or digest in self.remote

@@ -62,14 +62,17 @@ class Scheduler:
         return len(processes)
 
 
+def environ_of(process: psutil.Process) -> set[str]:
+    """Return the environment of a process as ``NAME=VALUE``, without what it has written its title over."""
+    try:
+        return set(Path(f"/proc/{process.pid}/environ").read_text(errors="replace").split("\0"))
+    except OSError:
+        return set()
+
+
 def processes_with(*variables: str) -> list[psutil.Process]:
     """Return the processes that have all of these ``NAME=VALUE`` in their environment."""
-    wanted, found = {tuple(variable.split("=", 1)) for variable in variables}, []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if wanted <= process.environ().items() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
+    return [process for process in psutil.process_iter() if environ_of(process).issuperset(variables)]
 
 
 _SLURM = """\
@@ -125,19 +128,12 @@ class Slurm(Scheduler):
     def node_processes(self) -> list[psutil.Process]:
         """Return slurmd, the steps, and the jobs, which have the environment of who submitted them."""
         config = f"SLURM_CONF={self.environ['SLURM_CONF']}"
-        jobs = [process for process in processes_with(config) if "SLURM_JOB_ID" in _environ(process)]
+        jobs = [each for each in processes_with(config) if any(v.startswith("SLURM_JOB_ID=") for v in environ_of(each))]
         return [*processes_with(f"{_MARK}={self.folder}"), *jobs]
 
     def jobs(self) -> list[str]:
         """Return the states of the jobs that have not ended."""
         return output_of("squeue", "--noheader", "--array", "--format=%T", environ=self.environ).split()
-
-
-def _environ(process: psutil.Process) -> dict[str, str]:
-    try:
-        return process.environ()
-    except psutil.Error:
-        return {}
 
 
 @contextmanager
@@ -166,7 +162,7 @@ def slurm(folder: Path) -> Iterator[Slurm]:
         stack.enter_context(daemon(log, [munged, "--force", "--foreground", *options]))
         stack.enter_context(daemon(log, [controller, "-D", "-c", "-f", str(config)], environ))
         wait_for(controller_port, log)
-        running = Slurm("Slurm", output_of("sinfo", "--version").split()[-1], environ)
+        running = Slurm("Slurm", output_of(controller, "-V").split()[-1], environ)
         running.folder = folder
         stack.callback(running.kill_node)
         stack.enter_context(running.node)
@@ -187,7 +183,11 @@ class Ray(Scheduler):
 
     def node_processes(self) -> list[psutil.Process]:
         """Return the processes of the node, its workers, and what these have started."""
-        return processes_with(f"{_MARK}={self.folder}/node")
+        found = processes_with(f"{_MARK}={self.folder}/node")
+        for process in list(found):
+            with suppress(psutil.Error):  # workers write their title over the environment that others see
+                found += process.children(recursive=True)
+        return list(set(found))
 
     def workers(self) -> list[psutil.Process]:
         """Return the workers that run a task now."""

@@ -139,7 +139,7 @@ class User:
 
     def wait_for_builds(self, count: int) -> None:
         """Wait until some engines are built."""
-        ends_s = time.monotonic() + 300
+        ends_s = time.monotonic() + 600
         while len(self.builds()) < count:
             assert time.monotonic() < ends_s
             time.sleep(0.2)
@@ -147,7 +147,7 @@ class User:
 
 def ended(process: subprocess.Popen[str], as_json: bool = True) -> tuple[int, Any, str]:
     """Wait for a command, and return its exit code, its output and its messages."""
-    out, err = process.communicate(timeout=600)
+    out, err = process.communicate(timeout=1500)
     report(err)
     assert "Traceback" not in err
     return process.returncode, json.loads(out) if as_json and out else out, err
