@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.effort import Effort
     from benchmarks.report import Figures
 
-FILES, TARGETS, ENTRIES = 500, ("x86-64-v2", "x86-64-v3"), 10_000
+PROGRAMS, FILES, TARGETS, ENTRIES = 50, 500, ("x86-64-v2", "x86-64-v3"), 10_000
 CELLS = FILES * len(TARGETS)
 NAMES = 2500
 
@@ -35,8 +36,8 @@ _ENTRY_POINT = "[trtcache.backends]\ninstant = benchmarks.warm_backend:Instant\n
 def measure(folder: Path, effort: Effort) -> Samples:
     """Return the seconds of plans and of processes, and the requests of a plan."""
     environment = {"TRTCACHE_DIR": str(folder / "cache"), **_install_backend(folder)}
-    matrix = _write_matrix(folder)
-    samples: Samples = {"fill_s": [child("benchmarks.warm_process", str(matrix), environment=environment)["took_s"]]}
+    matrix, distinct = _write_matrices(folder)
+    samples: Samples = {"fill_s": [child("benchmarks.warm_process", str(distinct), environment=environment)["took_s"]]}
     _fill(folder / "cache")
     trtcache = [sys.executable, "-W", "ignore", "-m", "trtcache_cli"]
     plan = [*trtcache, "warm", str(matrix), "--plan", "--json"]
@@ -76,22 +77,27 @@ def _install_backend(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(folder / "site"), *filter(None, sys.path)])}
 
 
-def _write_matrix(folder: Path) -> Path:
-    names = []
-    for number in range(FILES):
-        names.append(f"model-{number}.pt2")
-        program = torch.export.export(torch.nn.Linear(4, number + 1), (torch.randn(2, 4),))
-        torch.export.save(program, folder / names[-1])
-    path = folder / "matrix.toml"
-    lists = f"file = {json.dumps(names)}\ntarget = {json.dumps(TARGETS)}\n"
-    path.write_text(f'[defaults]\nbackend = "instant"\n[[cells]]\n{lists}')
-    return path
+def _write_matrices(folder: Path) -> tuple[Path, Path]:
+    """Write a matrix of all files, and one of the distinct programs among them."""
+    paths = []
+    names = [f"model-{number}.pt2" for number in range(FILES)]
+    for number, name in enumerate(names):
+        if number < PROGRAMS:
+            program = torch.export.export(torch.nn.Linear(4, number + 1), (torch.randn(2, 4),))
+            torch.export.save(program, folder / name)
+        else:
+            shutil.copy(folder / names[number % PROGRAMS], folder / name)
+    for chosen in (names, names[:PROGRAMS]):
+        paths.append(folder / f"matrix-{len(chosen)}.toml")
+        lists = f"file = {json.dumps(chosen)}\ntarget = {json.dumps(TARGETS)}\n"
+        paths[-1].write_text(f'[defaults]\nbackend = "instant"\n[[cells]]\n{lists}')
+    return paths[0], paths[1]
 
 
 def _fill(root: Path) -> None:
     """Add other entries, up to 10,000."""
     store = DiskStore.open(root)
-    for number in range(ENTRIES - 2 * CELLS):
+    for number in range(ENTRIES - 2 * PROGRAMS * len(TARGETS)):
         key = CacheKey.of("benchmark", {"number": number})
         store.put(key, {"artifact": b"0"}, kind="benchmark", name="other", build_s=1.0, provenance={})
     rebuild(store)
@@ -122,7 +128,7 @@ def section(figures: Figures) -> str:
     )
     text = f"""## `trtcache warm` of {CELLS:,} cells
 
-{FILES} programs in files, for {len(TARGETS)} targets, in a store of {ENTRIES:,} entries. Their engines are those of a
-backend that builds in milliseconds.
+{FILES} files with {PROGRAMS} distinct programs, for {len(TARGETS)} targets, and a store of {ENTRIES:,} entries. The
+engines are those of a backend that builds in milliseconds.
 """
     return "\n".join([text, table(("", "whole process"), plans), promised(*promises)])
