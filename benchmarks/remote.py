@@ -147,19 +147,28 @@ def _is_there(tool: str) -> bool:
 
 
 @contextmanager
+def s3_server() -> Iterator[int]:
+    """Start moto's S3 server with a bucket, and yield its port."""
+    port = free_port()
+    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    moto = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(200):
+            with suppress(OSError):
+                put_object(port, f"/{BUCKET}", b"")
+                break
+            time.sleep(0.1)
+        yield port
+    finally:
+        moto.kill()
+        moto.wait()
+
+
+@contextmanager
 def _servers() -> Iterator[dict[str, ProxyProcess]]:
     """Start an S3 server and a web folder, each behind a proxy; yield the proxy of each tool."""
     with ExitStack() as stack:
-        s3_port = free_port()
-        command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(s3_port)]
-        moto = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        stack.callback(moto.wait)
-        stack.callback(moto.kill)
-        for _ in range(200):
-            with suppress(OSError):
-                put_object(s3_port, f"/{BUCKET}", b"")
-                break
-            time.sleep(0.1)
+        s3_port = stack.enter_context(s3_server())
         web = ThreadingHTTPServer(("127.0.0.1", 0), _Files)
         stack.callback(web.shutdown)
         threading.Thread(target=web.serve_forever, daemon=True).start()

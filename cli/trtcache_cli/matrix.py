@@ -86,7 +86,8 @@ def read_matrix(path: Path) -> Matrix:
         SettingsError: the file is not a matrix; the message names the line and the key.
         OSError: it cannot be read.
     """
-    data = path.read_bytes()
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise SettingsError(str(path), f"it has more than {_MOST_BYTES >> 20} MiB; it is no matrix")
     try:

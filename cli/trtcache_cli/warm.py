@@ -14,17 +14,29 @@ from trtcache_cli.matrix import read_matrix
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.warm_emit import FORMATS, emit, parse_ranges
-from trtcache_cli.warm_run import cache_option
+from trtcache_cli.warm_run import (
+    FAILED,
+    HIT,
+    Outcome,
+    build_arguments,
+    claiming_environ,
+    effective_environ,
+    run_cells,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trtcache_cli.matrix import Cell
+    from trtcache.cache import Cache
+    from trtcache_cli.matrix import Cell, Matrix
     from trtcache_cli.warm_plan import PlannedCell
-    from trtcache_cli.warm_run import Outcome
+    from trtcache_cli.warm_ray import RayJobs
+    from trtcache_cli.warm_slurm import SlurmJobs
 
 INDEX_VARIABLES: Final = ("SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "AWS_BATCH_JOB_ARRAY_INDEX")
 """Where Slurm, Kubernetes and AWS Batch put the number of a task in an array, from 0."""
+
+SCHEDULERS: Final = ("slurm", "ray")
 
 
 class NumbersType(click.ParamType[list[int]]):
@@ -49,6 +61,7 @@ class NumbersType(click.ParamType[list[int]]):
     epilog=examples(
         "trtcache warm matrix.toml --plan",
         "trtcache warm matrix.toml -j 2",
+        "trtcache warm matrix.toml --on slurm",
         "trtcache warm matrix.toml --emit sbatch | sbatch",
         "trtcache warm matrix.toml --cell auto",
     )
@@ -56,11 +69,13 @@ class NumbersType(click.ParamType[list[int]]):
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="MATRIX")
 @click.option("--plan", is_flag=True, help="Show which cells hit and which are to be built; build nothing.")
 @click.option("--exact", is_flag=True, help="Export the programs that no key alias is known of; seconds for each.")
-@click.option("-j", "--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Builds at a time.")
+@click.option("-j", "--jobs", type=click.IntRange(1, 256), help="Builds at a time; 1 here, no limit on a scheduler.")
 @click.option("--cell", metavar="I|auto", help="Build one cell; auto takes its number from the scheduler.")
 @click.option("--only", type=NumbersType(), help="Only these cells, such as 0-3,7; --cell counts among them.")
-@click.option("--image", default="", help="The image that this is; cells of other images are not built here.")
+@click.option("--image", default="", help="The image that this is; with --emit and --on, only the cells of it.")
 @click.option("--emit", "form", type=click.Choice(FORMATS), help="Print the cells that miss for a scheduler.")
+@click.option("--on", "scheduler", type=click.Choice(SCHEDULERS), help="Run the cells that miss there, and wait.")
+@click.option("--require-remote", is_flag=True, help="Exit with 4 if an entry is not in the remote in the end.")
 @session_options
 @pass_session
 def warm(
@@ -68,61 +83,138 @@ def warm(
     file: Path,
     plan: bool,
     exact: bool,
-    jobs: int,
+    jobs: int | None,
     cell: str | None,
     only: list[int] | None,
     image: str,
     form: str | None,
+    scheduler: str | None,
+    require_remote: bool,
 ) -> int:
     """Build the engines of a matrix into the cache, unless they are there.
 
     MATRIX: a TOML file. Each [[cells]] table has the options of 'trtcache build'; lists are multiplied. A cell that is
     built already costs no build. The exit code is 1 if a cell failed.
     """
-    if sum(map(bool, (plan, cell, form))) > 1:
-        raise click.UsageError("--plan, --cell and --emit exclude each other")
+    if sum(map(bool, (plan, cell, form, scheduler))) > 1:
+        raise click.UsageError("--plan, --cell, --emit and --on exclude each other")
     matrix = read_matrix(file)
     cells = matrix.cells if only is None else [_cell_of(matrix.cells, number, "--only") for number in only]
     if cell is not None:
-        return _build(session, _cell_of(cells, _number(cell), "--cell"))
-    planned = _plan(session, cells, image=image, exact=exact)
+        return _build(session, _cell_of(cells, _number(cell), "--cell"), require_remote)
+    if require_remote:
+        _check_target(session)
+    planned, cache = _plan(session, cells, image=image, exact=exact)
     if plan:
         _print_plan(session, planned)
         return 0
     if form is not None:
-        missing = [each.cell for each in planned if each.state in ("build", "unknown")]
-        if image:
-            missing = [each for each in missing if each.image == image]
-        _note_impossible(planned)
-        if not missing:
-            note("every cell hits: nothing is printed")
-            return 0
-        click.echo(emit(form, matrix, missing), nl=False)
-        return 0
-    return _warm(session, planned, jobs, image)
+        return _emit(form, matrix, _for_scheduler(planned, image), jobs)
+    is_hit = [each for each in planned if each.state == "hit" and not each.is_left]
+    outcomes = [Outcome(each.cell, HIT, keys=(each.key or "",)) for each in is_hit]
+    if scheduler is not None:
+        outcomes += _run_on(scheduler, session, matrix, _for_scheduler(planned, image), jobs)
+    else:
+        outcomes += _run_here(session, planned, image, jobs or 1)
+    _upload(cache, planned)
+    code = _report(session, sorted(outcomes, key=lambda outcome: outcome.cell.number))
+    return code or (_check_remote(session, outcomes) if require_remote else 0)
 
 
-def _warm(session: Session, planned: Sequence[PlannedCell], jobs: int, image: str) -> int:
-    from trtcache_cli.warm_run import FAILED, HIT, Outcome
+def _for_scheduler(planned: Sequence[PlannedCell], image: str) -> list[Cell]:
+    """Return the cells that miss, or that are not known here. A cell without its backend here is one of them.
 
-    done = [Outcome(each.cell, HIT, keys=(each.key or "",)) for each in planned if each.state == "hit"]
-    done += [Outcome(each.cell, FAILED, each.reason) for each in planned if each.state == "impossible"]
-    left = [each for each in planned if each.state in ("build", "unknown")]
-    others = [each for each in left if each.cell.image not in ("", image)]
+    Raises:
+        SettingsError: a program cannot be read: nothing is submitted.
+    """
+    unreadable = [each for each in planned if not each.is_readable]
+    for each in unreadable[:1]:
+        more = f"; {len(unreadable) - 1} more cells have errors: --plan" if len(unreadable) > 1 else ""
+        raise SettingsError(f"cell {each.cell.number}, {each.cell}", f"{each.reason}{more}")
+    left = [each.cell for each in planned if each.is_left or each.state == "impossible"]
+    return [cell for cell in left if not image or cell.image == image]
+
+
+def _emit(form: str, matrix: Matrix, cells: Sequence[Cell], most: int | None) -> int:
+    if not cells:
+        note("every cell hits: nothing is printed")
+    else:
+        click.echo(emit(form, matrix, cells, most), nl=False)
+    return 0
+
+
+def _run_on(scheduler: str, session: Session, matrix: Matrix, cells: Sequence[Cell], most: int | None) -> list[Outcome]:
+    """Run cells on a scheduler until all of them have ended."""
+    from trtcache_cli.warm_jobs import run_jobs
+
+    if not cells:
+        return []
+    environ = effective_environ(os.environ)
+    jobs: SlurmJobs | RayJobs
+    if scheduler == "slurm":
+        from trtcache_cli.warm_slurm import SlurmJobs
+
+        jobs = SlurmJobs(matrix, most=most, cache_dir=session.cache_dir, environ=environ)
+    else:
+        from trtcache_cli.warm_ray import RayJobs
+
+        if most is not None:
+            raise click.UsageError("Ray runs what its CPUs allow: set num_cpus in [defaults.ray] instead of -j")
+        jobs = RayJobs(matrix, cache_dir=session.cache_dir, environ=environ)
+    try:
+        return run_jobs(jobs, cells)
+    finally:
+        jobs.close()
+
+
+def _run_here(session: Session, planned: Sequence[PlannedCell], image: str, jobs: int) -> list[Outcome]:
+    """Build the cells that miss in processes of this machine; those that are impossible here have failed."""
+    left = [each.cell for each in planned if each.is_left]
+    others = [cell for cell in left if cell.image not in ("", image)]
     if others:
         note(f"{len(others)} cells belong to other images and are not built here: --emit, or --image IMAGE there")
-    outcomes = done + _run(session, [each.cell for each in left if each not in others], jobs)
-    return _report(session, sorted(outcomes, key=lambda outcome: outcome.cell.number))
+    cells = [cell for cell in left if cell.image in ("", image)]
+    environ = claiming_environ(os.environ)
+    outcomes = [Outcome(each.cell, FAILED, each.reason) for each in planned if each.state == "impossible"]
+    return outcomes + run_cells(cells, jobs, cache_dir=session.cache_dir, environ=environ)
 
 
-def _build(session: Session, cell: Cell) -> int:
-    """Build one cell in this process, with the output and the errors of ``trtcache build``."""
+def _check_target(session: Session) -> None:
+    """Check before anything is built that it can be uploaded, and used by others.
+
+    Raises:
+        SettingsError: no remote is written to.
+        RemoteError: what is built would not be uploaded.
+    """
+    from trtcache_cli.require_remote import open_required
+
+    config = session.config()
+    open_required(config)
+    if config.remotes.target is None:
+        raise SettingsError("--require-remote", "no remote is written to; add ?mode=write to one of TRTCACHE_REMOTE")
+
+
+def _check_remote(session: Session, outcomes: Sequence[Outcome]) -> int:
+    from trtcache_cli.warm_remote import check_remote
+
+    return check_remote(session.config(), {key for outcome in outcomes for key in outcome.keys if key})
+
+
+def _upload(cache: Cache, planned: Sequence[PlannedCell]) -> None:
+    from trtcache_cli.warm_remote import upload
+
+    upload(cache, {digest for each in planned for digest in each.to_upload})
+
+
+def _build(session: Session, cell: Cell, require_remote: bool) -> int:
+    """Build one cell in this process, with the output, the errors and the exit code of ``trtcache build``."""
     from trtcache_cli.build import build
 
     note(f"cell {cell.number}: {printable(str(cell))}")
-    json_option = ["--json"] if session.as_json else []
-    build.main([*json_option, *cache_option(session.cache_dir), *cell.arguments], standalone_mode=False)
-    return 0
+    os.environ.update(claiming_environ(os.environ))
+    options = [*(["--json"] if session.as_json else []), *(["--require-remote"] if require_remote else [])]
+    code = build.main([*options, *build_arguments(cell, session.cache_dir)], standalone_mode=False)
+    return int(code or 0)
 
 
 def _number(cell: str) -> int:
@@ -147,17 +239,12 @@ def _cell_of(cells: Sequence[Cell], number: int, option: str) -> Cell:
     return cells[number]
 
 
-def _plan(session: Session, cells: Sequence[Cell], *, image: str, exact: bool) -> list[PlannedCell]:
+def _plan(session: Session, cells: Sequence[Cell], *, image: str, exact: bool) -> tuple[list[PlannedCell], Cache]:
     from trtcache.cache import Cache
     from trtcache_cli.warm_plan import Planner
 
-    return Planner(Cache(config=session.config()), exact).plan(cells, image=image)
-
-
-def _run(session: Session, cells: Sequence[Cell], jobs: int) -> list[Outcome]:
-    from trtcache_cli.warm_run import run_cells
-
-    return run_cells(cells, jobs, session.cache_dir)
+    cache = Cache(config=session.config())
+    return Planner(cache, exact).plan(cells, image=image), cache
 
 
 def _print_plan(session: Session, planned: Sequence[PlannedCell]) -> None:
@@ -187,12 +274,6 @@ def _print_plan(session: Session, planned: Sequence[PlannedCell]) -> None:
 
 
 _STATES = ("hit", "build", "unknown", "impossible")
-
-
-def _note_impossible(planned: Sequence[PlannedCell]) -> None:
-    for each in planned:
-        if each.state == "impossible":
-            note(f"cell {each.cell.number} {printable(str(each.cell))} is left out: {printable(each.reason)}")
 
 
 def _report(session: Session, outcomes: Sequence[Outcome]) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from trtcache_cli.matrix import Cell, Matrix
 
@@ -20,13 +20,14 @@ _MOST_GITHUB_JOBS = 256
 _RESOURCE = re.compile(r"[a-z][a-z0-9-]*")
 
 
-def emit(form: str, matrix: Matrix, cells: Sequence[Cell]) -> str:
-    """Return the cells in the form that a scheduler takes.
+def emit(form: str, matrix: Matrix, cells: Sequence[Cell], most: int | None = None) -> str:
+    """Return the cells in the form that a scheduler takes; ``most`` limits how many are built at a time.
 
     Raises:
         SettingsError: the scheduler cannot take them.
     """
-    return {"sbatch": _sbatch, "parallel": _parallel, "github": _github, "k8s": _kubernetes}[form](matrix, cells)
+    forms = {"sbatch": _sbatch, "parallel": _parallel, "github": _github, "k8s": _kubernetes}
+    return forms[form](matrix, cells, most)
 
 
 def ranges(numbers: Sequence[int]) -> str:
@@ -61,34 +62,48 @@ def _command(matrix: Matrix, cells: Sequence[Cell], cell: str) -> list[str]:
     return ["trtcache", "warm", str(matrix.path.resolve()), "--only", only, "--cell", cell]
 
 
-def _sbatch(matrix: Matrix, cells: Sequence[Cell]) -> str:
+def _sbatch(matrix: Matrix, cells: Sequence[Cell], most: int | None) -> str:
     """Return an array script. A resource is an option of sbatch: ``time = "2:00:00"`` is ``--time=2:00:00``."""
-    options = {"job-name": "trtcache-warm", **matrix.resources.get("slurm", {})}
-    lines = [f"#SBATCH --{name}={value}" for name, value in _resources(matrix, options).items()]
+    options = {"job-name": "trtcache-warm", "requeue": True, **sbatch_options(matrix)}
+    lines = [
+        f"#SBATCH --{name}" + ("" if value is True else f"={shlex.quote(str(value))}")
+        for name, value in options.items()
+        if value is not False
+    ]
     if len({cell.image for cell in cells}) > 1:
         raise SettingsError("--emit sbatch", "cells are of several images; emit those of one image: --image IMAGE")
     command = shlex.join(_command(matrix, cells, "auto"))
     if cells[0].image:
         # pyxis and enroot, which most GPU clusters have, run a step in a container.
         command = f"srun --container-image={shlex.quote(cells[0].image)} {command}"
-    array = f"#SBATCH --array=0-{len(cells) - 1}"
-    return "\n".join(["#!/bin/bash", array, "#SBATCH --requeue", *lines, "set -e", command, ""])
+    array = f"#SBATCH --array=0-{len(cells) - 1}" + (f"%{most}" if most else "")
+    return "\n".join(["#!/bin/bash", array, *lines, "set -e", command, ""])
 
 
-def _resources(matrix: Matrix, options: Mapping[str, Any]) -> dict[str, str]:
+def sbatch_options(matrix: Matrix) -> dict[str, str | int]:
+    """Return the options of sbatch in ``[defaults.slurm]``; True is an option without a value.
+
+    Raises:
+        SettingsError: one is not an option and its value, or is that of the array.
+    """
+    options = dict(matrix.resources.get("slurm", {}))
     for name, value in options.items():
+        if name == "array":
+            raise SettingsError(str(matrix.path), "defaults.slurm.array: the cells are the array; -j limits it")
         if not _RESOURCE.fullmatch(name) or not isinstance(value, (str, int)) or not str(value).isprintable():
             raise SettingsError(str(matrix.path), f"defaults.slurm.{name}: it is not an option of sbatch and its value")
-    return {name: str(value) for name, value in options.items()}
+    return options
 
 
-def _parallel(matrix: Matrix, cells: Sequence[Cell]) -> str:
-    """Return a line for GNU parallel; ``--jobs`` and ``--sshlogin`` are added by the user."""
-    command = shlex.join(_command(matrix, cells, "{}"))
-    return f"seq 0 {len(cells) - 1} | parallel --halt never {shlex.quote(command)}\n"
+def _parallel(matrix: Matrix, cells: Sequence[Cell], most: int | None) -> str:
+    """Return a line for GNU parallel; ``--sshlogin`` is added by the user."""
+    jobs = f"--jobs {most} " if most else ""
+    # parallel replaces a {} of its own in the command, and gives the rest to a shell.
+    command = " ".join(part if part == "{}" else shlex.quote(part) for part in _command(matrix, cells, "{}"))
+    return f"seq 0 {len(cells) - 1} | parallel --halt never {jobs}{shlex.quote(command)}\n"
 
 
-def _github(_matrix: Matrix, cells: Sequence[Cell]) -> str:
+def _github(_matrix: Matrix, cells: Sequence[Cell], _most: int | None) -> str:
     """Return the value of ``strategy.matrix``, for ``fromJSON``."""
     if len(cells) > _MOST_GITHUB_JOBS:
         why = f"GitHub allows {_MOST_GITHUB_JOBS} jobs for a matrix, and {len(cells)} cells miss; use --only"
@@ -97,11 +112,11 @@ def _github(_matrix: Matrix, cells: Sequence[Cell]) -> str:
     return json.dumps({"include": include}) + "\n"
 
 
-def _kubernetes(matrix: Matrix, cells: Sequence[Cell]) -> str:
+def _kubernetes(matrix: Matrix, cells: Sequence[Cell], most: int | None) -> str:
     """Return an Indexed Job for each image, as JSON, which kubectl takes as it takes YAML."""
     given = dict(matrix.resources.get("kubernetes", {}))
     default_image = given.pop("image", "")
-    resources, parallelism = given.pop("resources", None), given.pop("parallelism", 8)
+    resources, parallelism = given.pop("resources", None), given.pop("parallelism", most or 8)
     if given:
         why = f"defaults.kubernetes.{min(given)}: unknown; known: image, parallelism, resources"
         raise SettingsError(str(matrix.path), why)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import statistics
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from trtcache.digests import CacheKey
 from trtcache.errors import TrtcacheError
 from trtcache_cli.build import read_settings
+from trtcache_cli.warm_remote import RemoteListing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from trtcache.cache import Cache
     from trtcache.frontends.source import Source
@@ -39,6 +40,9 @@ class PlannedCell:
         reason: why it is unknown or impossible.
         key: the key of its engine, where it is known.
         expected_s: seconds that its build will take, from earlier builds; None if there were none.
+        is_readable: whether its program can be read; if not, no other machine can build it either.
+        to_upload: entries of the cache directory that the remote which is written to lacks, or that are to be renewed.
+        is_renewed: whether it is only in a remote, and to be uploaded again by a process that hits it.
     """
 
     cell: Cell
@@ -46,6 +50,14 @@ class PlannedCell:
     reason: str = ""
     key: str | None = None
     expected_s: float | None = None
+    is_readable: bool = True
+    to_upload: tuple[str, ...] = ()
+    is_renewed: bool = False
+
+    @property
+    def is_left(self) -> bool:
+        """Whether a process has to build or to renew it."""
+        return self.state in (BUILD, UNKNOWN) or self.is_renewed
 
     def document(self) -> dict[str, Any]:
         """Return the cell and its state as JSON."""
@@ -55,60 +67,56 @@ class PlannedCell:
 
 @dataclass(slots=True)
 class Planner:
-    """Looks cells up in a cache.
+    """Looks cells up in a cache, and in listings of its remotes; nothing is fetched but key aliases.
 
     Attributes:
         cache: the cache.
         exact: whether to export programs that no alias is known of, which takes seconds each.
         durations: (kind, name) and kind -> seconds of earlier builds.
+        remote: the names in the remotes.
     """
 
     cache: Cache
     exact: bool = False
     durations: dict[Any, list[float]] = field(default_factory=dict)
+    remote: RemoteListing = field(init=False)
 
     def __post_init__(self) -> None:
-        """Read how long earlier builds took."""
+        """List the remotes, and read how long earlier builds took."""
         from trtcache.store.rows import INDEX_NAME, read_rows
 
+        self.remote = RemoteListing(self.cache.config)
         for store in self.cache.layers.disks:
             for _, kind, name, *_, build_s, _, _ in (read_rows(store.index_root / INDEX_NAME) or {}).values():
                 for known in (kind, (kind, name)):
                     self.durations.setdefault(known, []).append(build_s)
 
-    def plan(
-        self, cells: Iterable[Cell], *, image: str = "", on_cell: Callable[[], object] = bool
-    ) -> list[PlannedCell]:
-        """Return the state of each cell.
+    def plan(self, cells: Iterable[Cell], *, image: str = "") -> list[PlannedCell]:
+        """Return the state of each cell; the cells of other images than ``image`` are unknown.
 
-        Args:
-            cells: the cells.
-            image: the image of this machine; the cells of others are unknown.
-            on_cell: is called after each.
+        Raises:
+            click.BadParameter: a shape or a setting is malformed.
         """
-        planned = []
-        with ExitStack() as opened:
-            sources: dict[tuple[str, tuple[str, ...]], Source | TrtcacheError | OSError] = {}
-            for cell in cells:
-                if cell.image and cell.image != image:
-                    planned.append(PlannedCell(cell, UNKNOWN, f"its versions are those of {cell.image}"))
-                else:
-                    planned.append(self._look(cell, sources, opened))
-                on_cell()
-        return planned
-
-    def _look(self, cell: Cell, sources: dict[Any, Source | TrtcacheError | OSError], opened: ExitStack) -> PlannedCell:
-        if not self.exact and not cell.file.endswith((".pt2", ".onnx")):
-            return PlannedCell(cell, UNKNOWN, "only an export tells: --exact", expected_s=self._expected_s(cell, None))
-        shapes = tuple(dict(cell.options).get("shape", ()))
-        if (cell.file, shapes) not in sources:
+        planned: list[PlannedCell] = []
+        by_program: dict[tuple[str, tuple[str, ...]], list[Cell]] = {}
+        for cell in cells:
+            if cell.image and cell.image != image:
+                planned.append(PlannedCell(cell, UNKNOWN, f"its versions are those of {cell.image}"))
+            elif not self.exact and not cell.file.endswith((".pt2", ".onnx")):
+                expected_s = self._expected_s(cell, None)
+                planned.append(PlannedCell(cell, UNKNOWN, "only an export tells: --exact", expected_s=expected_s))
+            else:
+                by_program.setdefault((cell.file, dict(cell.options).get("shape", ())), []).append(cell)
+        # A program is opened once, and closed before the next: a matrix can have more files than a process may open.
+        for (_, shapes), own in by_program.items():
             try:
-                sources[cell.file, shapes] = opened.enter_context(_open(cell, shapes))
+                with _open(own[0], shapes) as source:
+                    planned += [self._look(cell, source) for cell in own]
             except (TrtcacheError, OSError) as error:
-                sources[cell.file, shapes] = error
-        source = sources[cell.file, shapes]
-        if isinstance(source, (TrtcacheError, OSError)):
-            return PlannedCell(cell, IMPOSSIBLE, str(source))
+                planned += [PlannedCell(cell, IMPOSSIBLE, str(error), is_readable=False) for cell in own]
+        return sorted(planned, key=lambda each: each.cell.number)
+
+    def _look(self, cell: Cell, source: Source) -> PlannedCell:
         try:
             return self._find(cell, source)
         except TrtcacheError as error:
@@ -118,23 +126,29 @@ class Planner:
         from trtcache.compiler.alias_lookup import AliasLookup
         from trtcache.frontends.source import CompileOptions
 
-        options = dict(cell.options)
-        settings = read_settings(options.get("setting", ()))
+        settings = read_settings(dict(cell.options).get("setting", ()))
         given = CompileOptions.of(cell.get("backend") or "auto", settings, cell.get("target") or None)
-        kind = source.find_backend(given).name
+        expected_s = self._expected_s(cell, source.find_backend(given).name)
         lookup = AliasLookup.of(source, given, self.cache)
-        if lookup is not None and (found := lookup.find()) is not None:
-            return PlannedCell(cell, HIT, key=found.entry.key.digest)
-        expected_s = self._expected_s(cell, kind)
-        if not self.exact:
-            known = lookup is not None and lookup.is_stored
-            reason = "" if known else "no key alias leads on: --exact exports it"
-            return PlannedCell(cell, BUILD if known else UNKNOWN, reason, expected_s=expected_s)
-        key = source.request(given).key
-        if not hasattr(key, "digest"):
-            return PlannedCell(cell, UNKNOWN, f"it has no key: {key}", expected_s=expected_s)
-        there = self.cache.layers.holder(key.digest) is not None
-        return PlannedCell(cell, HIT if there else BUILD, key=key.digest, expected_s=None if there else expected_s)
+        key = lookup.find_key() if lookup is not None and self._has(lookup.key.digest) else None
+        if key is None and not self.exact:
+            return PlannedCell(cell, UNKNOWN, "no key alias leads on: --exact exports it", expected_s=expected_s)
+        if key is None:
+            exported = source.request(given).key
+            if not isinstance(exported, CacheKey):
+                return PlannedCell(cell, UNKNOWN, f"it has no key: {exported}", expected_s=expected_s)
+            key = exported
+        if not self._has(key.digest):
+            return PlannedCell(cell, BUILD, key=key.digest, expected_s=expected_s)
+        aliases = (lookup.key.digest,) if lookup is not None else ()
+        stale = [digest for digest in (key.digest, *aliases) if self.remote.needs_upload(digest)]
+        here = tuple(digest for digest in stale if self.cache.store is not None and self.cache.store.contains(digest))
+        is_renewed = key.digest in stale and key.digest not in here and key.digest in (self.remote.target or ())
+        reason = "it is uploaded" if key.digest in here else "it is uploaded again" if is_renewed else ""
+        return PlannedCell(cell, HIT, reason, key=key.digest, to_upload=here, is_renewed=is_renewed)
+
+    def _has(self, digest: str) -> bool:
+        return self.cache.layers.holder(digest) is not None or digest in self.remote
 
     def _expected_s(self, cell: Cell, kind: str | None) -> float | None:
         """Return the median of earlier builds of this name, or else of this backend."""

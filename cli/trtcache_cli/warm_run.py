@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from trtcache.config.environment import VARIABLES, environment
+from trtcache.config.remotes import PARAMETERS, VARIABLE, RemoteUrl
 from trtcache.config.units import format_duration
-from trtcache_cli.output import note, printable
+from trtcache_cli.output import printable
+from trtcache_cli.warm_progress import Board
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from trtcache_cli.matrix import Cell
+    from trtcache_cli.warm_job import Ended
 
 BUILT: Final = "built"
 HIT: Final = "hit"
@@ -59,26 +63,28 @@ class Outcome:
 class Processes:
     """The builds that run now; they are ended when this process is interrupted."""
 
-    def __init__(self) -> None:
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self._environ = {**os.environ, **(environ or {})}
         self._running: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
         self._stopped = False
 
-    def run(self, cell: Cell, cache_dir: Path | None) -> Outcome:
+    def run(self, cell: Cell, arguments: Sequence[str], board: Board) -> Outcome:
         """Build a cell and return its outcome."""
-        command = [sys.executable, "-m", "trtcache_cli", "build", "--json", *cache_option(cache_dir), *cell.arguments]
+        command = [sys.executable, "-m", "trtcache_cli", "build", "--json", *arguments]
         begin_s = time.monotonic()
         with self._lock:
             if self._stopped:
                 return Outcome(cell, FAILED, "interrupted")
             process = subprocess.Popen(  # noqa: S603  # ourselves, without a shell
-                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self._environ
             )
             self._running.add(process)
+        board.set_state(cell, "running")
         out, err = process.communicate()
         with self._lock:
             self._running.discard(process)
-        return outcome_of(cell, process.returncode, out, err, time.monotonic() - begin_s)
+        return outcome_of(cell, (process.returncode, out, err, time.monotonic() - begin_s))
 
     def stop(self) -> None:
         """Interrupt all builds, and start no more."""
@@ -88,11 +94,11 @@ class Processes:
                 process.send_signal(signal.SIGINT)
 
 
-def outcome_of(cell: Cell, code: int, out: str, err: str, seconds: float) -> Outcome:
+def outcome_of(cell: Cell, ended: Ended) -> Outcome:
     """Return the outcome of ``trtcache build --json`` from what it printed."""
+    code, out, err, seconds = ended
     if code:
-        lines = [line for line in err.splitlines() if line.strip()]
-        why = lines[-1].removeprefix("trtcache: error: ") if lines else f"the process ended with {code}"
+        why = last_line(err).removeprefix("trtcache: error: ") or f"the process ended with {code}"
         return Outcome(cell, FAILED, why, seconds=seconds)
     document = json.loads(out.splitlines()[-1])
     engines = document.get("engines", [document])
@@ -101,48 +107,58 @@ def outcome_of(cell: Cell, code: int, out: str, err: str, seconds: float) -> Out
     return Outcome(cell, BUILT if built else HIT, keys=keys, seconds=seconds)
 
 
-def run_cells(cells: Sequence[Cell], jobs: int, cache_dir: Path | None) -> list[Outcome]:
+def last_line(text: str) -> str:
+    """Return the last line of a log that is not empty."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def run_cells(cells: Sequence[Cell], jobs: int, *, cache_dir: Path | None, environ: Mapping[str, str]) -> list[Outcome]:
     """Build cells here, ``jobs`` at a time, with progress on standard error.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the builds that ran are ended.
     """
-    processes, outcomes = Processes(), []
-    with ThreadPoolExecutor(jobs) as pool, _progress(len(cells)) as show:
-        futures = [pool.submit(processes.run, cell, cache_dir) for cell in cells]
+    processes, outcomes = Processes(environ), []
+    with ThreadPoolExecutor(jobs) as pool, Board(len(cells)) as board:
+        futures = []
+        for cell in cells:
+            board.set_state(cell, "")
+            futures.append(pool.submit(processes.run, cell, build_arguments(cell, cache_dir), board))
         try:
             for future in as_completed(futures):
                 outcomes.append(future.result())
-                show(outcomes[-1])
+                board.end(outcomes[-1])
         except BaseException:
             processes.stop()
             pool.shutdown(cancel_futures=True)
             raise
-    return sorted(outcomes, key=lambda outcome: outcome.cell.number)
+    return outcomes
 
 
-def cache_option(cache_dir: Path | None) -> list[str]:
-    """Return the option that names the cache directory, if one was given."""
-    return [] if cache_dir is None else ["--cache-dir", str(cache_dir)]
+def build_arguments(cell: Cell, cache_dir: Path | None) -> list[str]:
+    """Return the arguments of ``trtcache build`` for a cell, with the cache directory, if one was given."""
+    return [*([] if cache_dir is None else ["--cache-dir", str(cache_dir.absolute())]), *cell.arguments]
 
 
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[Outcome], None]]:
-    """Show a bar with what ends above it on a terminal, or print a line for each cell otherwise."""
-    if not sys.stderr.isatty():
-        yield lambda outcome: note(f"cell {outcome}")
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+def effective_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of trtcache for a process on another host: those of the settings file here, too.
 
-    console = Console(stderr=True, highlight=False)
-    with Progress(
-        "warming", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console, transient=True
-    ) as progress:
-        task = progress.add_task("", total=total)
+    Claims are on for the remote that is written to, unless its URL has ``claims=0``: of hosts that miss an entry, one
+    builds it.
+    """
+    settings = {name: text for name, text in environment(environ, VARIABLES).items() if name in VARIABLES}
+    if {"TRTCACHE_DIR", "TRTCACHE_PATH"} <= settings.keys():  # both at once are an error; the environment wins
+        del settings["TRTCACHE_DIR" if environ.get("TRTCACHE_PATH") else "TRTCACHE_PATH"]
+    return settings | claiming_environ(environ)
 
-        def show(outcome: Outcome) -> None:
-            console.print(f"cell {outcome}", markup=False)
-            progress.advance(task)
 
-        yield show
+def claiming_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return ``TRTCACHE_REMOTE`` with claims for the remote that is written to; nothing if there is none."""
+    urls = environment(environ, VARIABLES).get(VARIABLE, "").split()
+    for index, text in enumerate(urls):
+        url = RemoteUrl.parse(text)
+        if url.writable:
+            if "claims" in PARAMETERS[url.scheme] and "claims=" not in text.partition("?")[2]:
+                urls[index] = f"{text}&claims=1"
+            return {VARIABLE: " ".join(urls)}
+    return {}

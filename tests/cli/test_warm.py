@@ -16,6 +16,7 @@ import torch
 
 import trtcache
 from tests.models import Affine
+from trtcache_cli.warm_progress import Board
 from trtcache_cli.warm_run import Processes
 
 if TYPE_CHECKING:
@@ -170,5 +171,6 @@ def test_no_build_begins_after_a_stop(matrix: Path) -> None:
 
     processes = Processes()
     processes.stop()
-    outcome = processes.run(read_matrix(matrix).cells[0], None)
+    with Board(1) as board:
+        outcome = processes.run(read_matrix(matrix).cells[0], [], board)
     assert (outcome.outcome, outcome.why) == ("failed", "interrupted")

@@ -115,9 +115,26 @@ class AliasLookup:
         """Whether the alias is in a store."""
         return self._cache.layers.holder(self.key.digest) is not None
 
+    def find_key(self) -> CacheKey | None:
+        """Return the key that a stored alias leads to, without looking its entry up."""
+        alias = self._read_alias()
+        return None if alias is None else alias.key
+
     def find(self) -> FoundEntry | None:
         """Return the entry of the program's engine, or None if the program has to be lowered."""
         start = time.perf_counter()
+        alias = self._read_alias()
+        if alias is None or self._kept is None:
+            return None
+        self._source.expect_digest(alias.content_digest, alias.seen)
+        alias_s = self._key_s + time.perf_counter() - start
+        entry = self._cache.peek(alias.key)
+        if entry is None:
+            log.info("the key alias of %s leads to %s, which is missing", self._source.label, alias.key.digest[:16])
+            return None
+        return FoundEntry(alias, entry, self._kept.build_s, alias_s)
+
+    def _read_alias(self) -> KeyAlias | None:
         kept = self._cache.peek(self.key, counted=False)
         if kept is None:
             return None
@@ -130,14 +147,8 @@ class AliasLookup:
         if alias.operators and not identify_again(alias.operators):
             log.info("the key alias of %s was made with other versions of its custom operators", self._source.label)
             return None
-        self._source.expect_digest(alias.content_digest, alias.seen)
         self._kept = kept
-        alias_s = self._key_s + time.perf_counter() - start
-        entry = self._cache.peek(alias.key)
-        if entry is None:
-            log.info("the key alias of %s leads to %s, which is missing", self._source.label, alias.key.digest[:16])
-            return None
-        return FoundEntry(alias, entry, kept.build_s, alias_s)
+        return alias
 
     def _check(self, alias: KeyAlias) -> None:
         """Compare the key in an alias with the options: all parts but those that only lowering determines.

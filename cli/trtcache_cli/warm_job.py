@@ -1,0 +1,41 @@
+"""One cell of ``trtcache warm`` as a job: what runs on the host that a scheduler has chosen. It imports little."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Ended: TypeAlias = tuple[int, str, str, float]
+"""Exit code, standard output, standard error and seconds of ``trtcache build --json``."""
+
+
+def build_cell(arguments: Sequence[str], environ: Mapping[str, str], folder: str) -> Ended:
+    """Run ``trtcache build --json`` in a process of its own, which a crash of the builder ends and nothing else.
+
+    Args:
+        arguments: those of ``trtcache build``.
+        environ: changes of the environment.
+        folder: the current directory, if this host has it: modules are searched there.
+    """
+    begin_s = time.monotonic()
+    with subprocess.Popen(  # noqa: S603  # ourselves, without a shell
+        [sys.executable, "-m", "trtcache_cli", "build", "--json", *arguments],
+        env={**os.environ, **environ},
+        cwd=folder if Path(folder).is_dir() else None,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            out, err = process.communicate()
+        except BaseException:
+            process.terminate()  # Ray cancels a task by a KeyboardInterrupt in it
+            raise
+    return process.returncode, out, err, time.monotonic() - begin_s

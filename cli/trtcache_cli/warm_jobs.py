@@ -1,0 +1,78 @@
+"""Cells of ``trtcache warm`` as jobs of a scheduler: submit them, report them as they end, cancel them on Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from trtcache_cli.output import note
+from trtcache_cli.warm_progress import Board
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from trtcache_cli.matrix import Cell
+    from trtcache_cli.warm_run import Outcome
+
+_POLL_S = 0.5
+
+
+class Jobs(Protocol):
+    """Jobs of one run on a scheduler. A job that dies is the scheduler's to run again; here it has not ended."""
+
+    def submit(self, cells: Sequence[Cell]) -> None:
+        """Submit a job for each cell.
+
+        Raises:
+            SettingsError: the scheduler does not take them.
+        """
+        ...
+
+    def poll(self) -> list[Outcome]:
+        """Return what has ended since the last call."""
+        ...
+
+    def states(self) -> Mapping[Cell, str]:
+        """Return the state of each job that has not ended, in the scheduler's word."""
+        ...
+
+    def cancel(self) -> int:
+        """Cancel all jobs that have not ended, and return how many; also after a submission that failed half-way."""
+        ...
+
+
+def run_jobs(jobs: Jobs, cells: Sequence[Cell]) -> list[Outcome]:
+    """Run cells as jobs until all of them have ended.
+
+    Raises:
+        SettingsError: the scheduler does not take them.
+        KeyboardInterrupt: Ctrl-C; the jobs are cancelled.
+    """
+    outcomes: list[Outcome] = []
+    with Board(len(cells)) as board:
+        try:
+            jobs.submit(cells)
+            while len(outcomes) < len(cells):
+                for outcome in jobs.poll():
+                    outcomes.append(outcome)
+                    board.end(outcome)
+                for cell, state in jobs.states().items():
+                    board.set_state(cell, state)
+                time.sleep(_POLL_S)
+        except BaseException:
+            if count := jobs.cancel():
+                note(f"{count} jobs were cancelled")
+            raise
+    return outcomes
+
+
+@contextmanager
+def interrupts_later() -> Iterator[None]:
+    """Deliver Ctrl-C after the block, also to processes that it starts: no job is submitted without its number."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

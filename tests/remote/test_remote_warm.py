@@ -1,0 +1,121 @@
+"""``trtcache warm`` with a remote: plans by a listing, uploads of what is only here, and a full remote in the end."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from tests.models import Affine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.cli.conftest import Result
+    from tests.remote.conftest import Hosts
+    from tests.remote.fault_proxy import FaultProxy
+
+
+@pytest.fixture
+def matrix(interpreter: str, tmp_path: Path) -> Path:
+    """Two programs of one key, and one that is never built."""
+    program = torch.export.export(Affine(), (torch.randn(3, 4),))
+    other = torch.export.export(torch.nn.Linear(4, 7), (torch.randn(3, 4),))
+    for name, saved in (("model", program), ("copy", program), ("other", other)):
+        torch.export.save(saved, tmp_path / f"{name}.pt2")
+    path = tmp_path / "matrix.toml"
+    path.write_text(
+        f'[defaults]\nbackend = "{interpreter}"\n[[cells]]\nfile = ["model.pt2", "copy.pt2", "other.pt2"]\n'
+    )
+    return path
+
+
+def _states(done: Result) -> list[str]:
+    return [cell["state"] for cell in done.json["cells"]]
+
+
+def _requests(proxy: FaultProxy) -> list[str]:
+    """Return what was requested: listings, and the methods of the rest."""
+    return ["LIST" if "list-type=" in path else method for method, path in proxy.requests]
+
+
+def _on(hosts: Hosts, name: str, parameters: str = "") -> dict[str, str]:
+    return {"TRTCACHE_DIR": str(hosts.folder / name), "TRTCACHE_REMOTE": f"{hosts.url}{parameters}"}
+
+
+def test_a_plan_lists_the_remote_and_fetches_aliases(
+    command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy, matrix: Path
+) -> None:
+    """No engine: a listing tells that it is there. Aliases are fetched once."""
+    writer = _on(hosts, "ci", "&mode=write")
+    assert command("warm", matrix, "--cell", "0", **writer).code == 0
+    assert any("/claims/" in path for _, path in proxy.requests)  # on by default
+    for expected in (["LIST", "GET"], ["LIST"]):
+        proxy.requests.clear()
+        planned = command("warm", matrix, "--plan", "--json", **_on(hosts, "server"))
+        assert _states(planned) == ["hit", "hit", "unknown"]
+        assert _requests(proxy) == expected
+        assert not planned.err
+    assert command("ls", "--json", **_on(hosts, "server")).json["entries"] == []
+
+
+def test_what_is_only_here_is_uploaded(
+    command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy, matrix: Path
+) -> None:
+    """An engine that was built without the remote, with its alias: then it is a hit on other hosts."""
+    assert command("warm", matrix, "--cell", "0", **_on(hosts, "ci") | {"TRTCACHE_REMOTE": ""}).code == 0
+    writer = _on(hosts, "ci", "&mode=write")
+    planned = command("warm", matrix, "--only", "0-1", "--plan", "--json", **writer).json
+    assert [len(cell["to_upload"]) for cell in planned["cells"]] == [2, 2]
+    done = command("warm", matrix, "--only", "0-1", "--require-remote", **writer)
+    assert (done.code, done.out) == (0, "0 built, 2 hit, 0 failed\n")
+    assert _states(command("warm", matrix, "--plan", "--json", **_on(hosts, "server"))) == ["hit", "hit", "unknown"]
+    proxy.requests.clear()
+    command("warm", matrix, "--only", "0-1", **writer)
+    assert _requests(proxy) == ["LIST"]
+
+
+def test_what_was_uploaded_long_ago_is_uploaded_again(
+    command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy, matrix: Path
+) -> None:
+    """By a host that has it; on another one, a process hits it first."""
+    writer = _on(hosts, "ci", "&mode=write&lifetime=2s")
+    command("warm", matrix, "--cell", "0", **writer)
+    time.sleep(2.1)  # S3 has times in seconds
+    planned = command("warm", matrix, "--only", "0", "--plan", "--json", **_on(hosts, "b", "&mode=write&lifetime=2s"))
+    (cell,) = planned.json["cells"]
+    assert (cell["state"], cell["is_renewed"]) == ("hit", True)
+    proxy.requests.clear()
+    assert command("warm", matrix, "--only", "0", **writer).out == "0 built, 1 hit, 0 failed\n"
+    assert len({path for method, path in proxy.requests if method == "PUT"}) == 2
+
+
+def test_the_remote_has_to_have_all_of_it(command: Callable[..., Result], hosts: Hosts, matrix: Path) -> None:
+    """A remote that is only read is an error before the first build, and one that lacks an entry ends with 4."""
+    done = command("warm", matrix, "--require-remote", **_on(hosts, "ci"))
+    assert (done.code, "no remote is written to" in done.err) == (2, True)
+    done = command("warm", matrix, "--require-remote", TRTCACHE_REMOTE="")
+    assert (done.code, "no remote is set" in done.err) == (2, True)
+    unsigned = _on(hosts, "ci", "&mode=write") | {"TRTCACHE_SIGNING_KEY": ""}
+    done = command("warm", matrix, "--require-remote", **unsigned)
+    assert (done.code, "nothing would be uploaded" in done.err) == (3, True)
+    command("warm", matrix, "--cell", "0", **_on(hosts, "ci") | {"TRTCACHE_REMOTE": ""})
+    lower = hosts.folder / "ci"
+    upper = _on(hosts, "upper", "&mode=write") | {"TRTCACHE_PATH": f"{hosts.folder / 'upper'}:{lower}"}
+    del upper["TRTCACHE_DIR"]
+    done = command("warm", matrix, "--only", "0", "--require-remote", **upper, TRTCACHE_DIR="")
+    assert (done.code, "1 entries are not in" in done.err) == (4, True)
+
+
+def test_a_remote_that_does_not_answer_is_no_error_of_a_plan(
+    command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy, matrix: Path
+) -> None:
+    """One warning; what is here hits."""
+    command("warm", matrix, "--cell", "0", **_on(hosts, "ci"))
+    proxy.fault = "reset"
+    planned = command("warm", matrix, "--plan", "--json", **_on(hosts, "ci"))
+    assert (planned.code, _states(planned)) == (0, ["hit", "hit", "unknown"])
+    assert "its entries are not counted as hits" in planned.err
