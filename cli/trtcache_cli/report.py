@@ -80,11 +80,13 @@ def report(
 
 def _read(session: Session, place: Path | RemoteUrl | None, matrix: Path | None, outcomes: Path | None) -> Figures:
     store, config, now_ns = session.store(), session.config(), time.time_ns()
-    is_remote = isinstance(place, RemoteUrl)
-    figures = read_remote(store, config, place, now_ns) if is_remote else read_store(store, config, now_ns)
+    if isinstance(place, RemoteUrl):
+        figures = read_remote(store, config, place, now_ns)
+    else:
+        figures = read_store(store, config, now_ns)
     if matrix is None:
         return figures
-    listed = frozenset(record.digest for record in figures.records) if is_remote else None
+    listed = frozenset(record.digest for record in figures.records) if figures.is_remote else None
     return replace(figures, heat=read_heat_map(config, matrix, outcomes, listed))
 
 
@@ -127,6 +129,8 @@ def _summary(figures: Figures) -> list[tuple[str, str]]:
     ]
     if figures.unreadable:
         pairs.append(("unreadable", f"{figures.unreadable:,} entries"))
+    if figures.untrusted:
+        pairs.append(("untrusted", f"{figures.untrusted:,} entries"))
     if figures.unused is not None:
         size_bytes = sum(record.file_bytes for record in figures.unused)
         pairs.append(("unused", f"{len(figures.unused):,} engines of {format_size(size_bytes)} since they were built"))

@@ -81,6 +81,7 @@ class Figures:
         found: the look-ups.
         options: what could be evicted.
         unreadable: entries whose header cannot be read.
+        untrusted: entries of a remote that no trusted key signed; they are in the figures.
         heat: the matrix, if one was given.
     """
 
@@ -94,6 +95,7 @@ class Figures:
     found: list[LookUp]
     options: list[Option]
     unreadable: int = 0
+    untrusted: int = 0
     heat: HeatMap | None = None
     engines: list[Record] = field(init=False)
     history: History = field(init=False)
@@ -212,12 +214,14 @@ def read_remote(store: DiskStore, config: Config, url: RemoteUrl, now_ns: int) -
     def note(header: EntryHeader) -> None:
         targets[header.key.digest] = target_label(header)
 
-    records, _, unreadable = open_remote(config, url).records(headers=True, on_header=note)
+    remote = open_remote(config, url)
+    records, verdicts, unreadable = remote.records(headers=True, on_header=note)
+    untrusted = sum(verdict.reason is not None for verdict in verdicts.values()) if remote.admission.required else 0
     counts: Counters = counters(store)
     options = _options(records, now_ns, None)
     stats, found = summarise(records, counts), list(look_ups(counts, url.text))
-    place, source, bad = url.text, str(store.root), len(unreadable)
-    return Figures(place, source, True, now_ns, records, targets, stats, found, options, bad)
+    source, bad = str(store.root), len(unreadable)
+    return Figures(url.text, source, True, now_ns, records, targets, stats, found, options, bad, untrusted)
 
 
 def target_label(header: EntryHeader) -> str:
@@ -257,7 +261,7 @@ def _options(records: list[Record], now_ns: int, config: Config | None) -> list[
 def _round_size(size_bytes: float) -> int:
     """Return a size that ``format_size`` prints without rounding."""
     whole = int(size_bytes)
-    step = 10 ** max(0, len(str(whole)) - 3)
+    step: int = 10 ** max(0, len(str(whole)) - 3)
     return whole // step * step
 
 
@@ -278,6 +282,7 @@ def report_document(figures: Figures) -> dict[str, Any]:
         "entries": len(figures.records),
         "engines": len(figures.engines),
         "unreadable": figures.unreadable,
+        "untrusted": figures.untrusted,
         "file_bytes": figures.stats.file_bytes,
         "size_bytes": figures.stats.size_bytes,
         "pinned": figures.stats.pinned,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from trtcache.store.events import SAVED
 
@@ -23,7 +23,8 @@ LONGEST_DAYS: Final = 371
 _MOST_DAYS_BY_DAY = 45
 
 
-class LookUp(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LookUp:
     """Look-ups of one day with one result. ``reason`` is empty for hits."""
 
     day: str

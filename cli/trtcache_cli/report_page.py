@@ -91,6 +91,7 @@ def render(figures: Figures) -> str:
     environment.filters |= {
         "count": lambda value: f"{value:,}",
         "duration": format_duration,
+        "hours": _format_hours,
         "size": format_size,
         "text": _shorten,
         "ago": lambda t_ns: format_duration(max(0, figures.now_ns - t_ns) / 1e9),
@@ -104,11 +105,9 @@ def render(figures: Figures) -> str:
         look_ups=_look_up_chart(figures.history.periods, reasons),
         saved=_saved_chart(figures.history.periods),
         reasons=reasons,
-        tables=[
-            ("Kind", "kinds", _sum_rows(figures.kinds)),
-            ("Model", "models", _sum_rows(figures.models)),
-            ("Target", "targets", _sum_rows(figures.target_sums)),
-        ],
+        kinds=_sum_rows(figures.kinds),
+        models=_sum_rows(figures.models),
+        targets=_sum_rows(figures.target_sums),
         ages=_sum_rows(figures.ages),
         curve=_curve(figures),
         slowest=_with_parts(figures.slowest, [record.build_s for record in figures.slowest]),
@@ -121,6 +120,11 @@ def _shorten(text: object) -> str:
     """Return a text with control characters escaped, and cut after 160 characters."""
     short = printable(str(text)[: _LONGEST + 1])
     return short if len(short) <= _LONGEST else f"{short[: _LONGEST - 1]}…"
+
+
+def _format_hours(duration_s: float) -> str:
+    """Format a duration; longer ones in hours, which add up."""
+    return format_duration(duration_s) if duration_s < 6000 else f"{duration_s / 3600:,.1f} h"
 
 
 def _look_up_chart(periods: Sequence[Period], reasons: Sequence[str]) -> Chart:
@@ -152,7 +156,7 @@ def _span(period: Period) -> str:
 def _columns(rows: Iterable[tuple[str, Sequence[float]]], most: float) -> list[Column]:
     """Return stacked bars; few of them do not fill the width."""
     rows = list(rows)
-    step = 100 / max(len(rows), 14)
+    step = 100 / max(len(rows), 7)
     columns = []
     for number, (title, parts) in enumerate(rows):
         bars, top = [], 100.0

@@ -8,8 +8,6 @@ import pytest
 
 from tests.browser import CHROMIUM, Browser
 
-from .test_report import HOSTILE
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -17,6 +15,8 @@ if TYPE_CHECKING:
     from trtcache.store.disk import DiskStore
 
     from .conftest import Result
+
+HOSTILE = "<script>alert(1)</script>"
 
 CONTRAST = """
 (() => {
