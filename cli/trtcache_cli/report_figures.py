@@ -8,11 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.config.units import format_size
-from trtcache.errors import StoreError
 from trtcache.store.catalog import counters, load_records
 from trtcache.store.entry import is_companion
 from trtcache.store.gc import PrunePlan, plan_prune
-from trtcache.target import Target, levels_of
 from trtcache_cli.kind_sums import as_json, sums_by
 from trtcache_cli.places import open_remote
 from trtcache_cli.report_history import History, history, look_ups
@@ -20,13 +18,9 @@ from trtcache_cli.report_matrix import heat_document
 from trtcache_cli.stats import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from trtcache.config.environment import Config
     from trtcache.config.remotes import RemoteUrl
     from trtcache.store.disk import DiskStore
-    from trtcache.store.events import Counters
-    from trtcache.store.format import EntryHeader
     from trtcache.store.record import Record
     from trtcache_cli.kind_sums import Sums
     from trtcache_cli.report_history import LookUp
@@ -76,7 +70,6 @@ class Figures:
         is_remote: whether the place is a remote, whose times of use are those of the upload.
         now_ns: when it was read.
         records: all entries, companions of engines too.
-        targets: digest -> target, of the engines.
         stats: totals of the place's entries and of the events.
         found: the look-ups.
         options: what could be evicted.
@@ -90,7 +83,6 @@ class Figures:
     is_remote: bool
     now_ns: int
     records: list[Record]
-    targets: Mapping[str, str]
     stats: Stats
     found: list[LookUp]
     options: list[Option]
@@ -162,7 +154,7 @@ class Figures:
     @property
     def target_sums(self) -> Sums:
         """Engines for each target."""
-        return sums_by(self.engines, lambda record: self.targets.get(record.digest, UNTARGETED))
+        return sums_by(self.engines, lambda record: record.target or UNTARGETED)
 
     @property
     def ages(self) -> Sums:
@@ -191,16 +183,9 @@ def read_store(store: DiskStore, config: Config, now_ns: int) -> Figures:
         OSError: the directory cannot be read.
     """
     records, counts = load_records(store), counters(store)
-    targets = {}
-    for record in records:
-        if not is_companion(record.kind):
-            try:
-                targets[record.digest] = target_label(store.header(record.digest))
-            except (StoreError, OSError):
-                continue  # removed or damaged since the listing
-    options = _options(records, now_ns, config)
     stats, found = summarise(records, counts), list(look_ups(counts))
-    return Figures(str(store.root), str(store.root), False, now_ns, records, targets, stats, found, options)
+    place, options = str(store.root), _options(records, now_ns, config)
+    return Figures(place, place, False, now_ns, records, stats, found, options)
 
 
 def read_remote(store: DiskStore, config: Config, url: RemoteUrl, now_ns: int) -> Figures:
@@ -209,36 +194,13 @@ def read_remote(store: DiskStore, config: Config, url: RemoteUrl, now_ns: int) -
     Raises:
         RemoteError: obstore is not installed, a request failed, or the server cannot list.
     """
-    targets: dict[str, str] = {}
-
-    def note(header: EntryHeader) -> None:
-        targets[header.key.digest] = target_label(header)
-
     remote = open_remote(config, url)
-    records, verdicts, unreadable = remote.records(headers=True, on_header=note)
+    records, verdicts, unreadable = remote.records(headers=True)
     untrusted = sum(verdict.reason is not None for verdict in verdicts.values()) if remote.admission.required else 0
-    counts: Counters = counters(store)
-    options = _options(records, now_ns, None)
+    counts = counters(store)
     stats, found = summarise(records, counts), list(look_ups(counts, url.text))
-    source, bad = str(store.root), len(unreadable)
-    return Figures(url.text, source, True, now_ns, records, targets, stats, found, options, bad, untrusted)
-
-
-def target_label(header: EntryHeader) -> str:
-    """Return the target in the key of an entry in readable form; a native one by the level of its instruction sets."""
-    parts = header.key.document.get("parts")
-    found: Any = parts.get("target") if isinstance(parts, dict) else None
-    if not isinstance(found, dict):
-        return UNTARGETED
-    text = {name: str(found.get(name) or "") for name in ("platform", "device", "level", "capability")}
-    sets = found.get("instruction_sets")
-    names = tuple(map(str, sets)) if isinstance(sets, list | tuple) else ()
-    level = text["level"]
-    if level == "native" and names and text["platform"].endswith("x86_64"):
-        level = f"native ({levels_of(names)[0]})"
-    gpu = found.get("gpu")
-    product = f", {gpu.get('product')}" if isinstance(gpu, dict) else ""
-    return Target(text["platform"], text["device"], level, names, text["capability"] or None).label + product
+    source, options = str(store.root), _options(records, now_ns, None)
+    return Figures(url.text, source, True, now_ns, records, stats, found, options, len(unreadable), untrusted)
 
 
 def _options(records: list[Record], now_ns: int, config: Config | None) -> list[Option]:

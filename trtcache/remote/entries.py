@@ -252,14 +252,11 @@ class RemoteEntries:
 
         return note
 
-    def records(
-        self, *, headers: bool, on_header: Callable[[EntryHeader], object] = bool
-    ) -> tuple[list[Record], dict[str, Verdict], dict[str, str]]:
+    def records(self, *, headers: bool) -> tuple[list[Record], dict[str, Verdict], dict[str, str]]:
         """List the entries, most recently uploaded first; with ``headers`` as a store's listing does.
 
         Return them, who signed each, and the reasons of those of which the header cannot be read. Without ``headers``,
-        records have no kind and no name, and the time of the upload is the only one. ``on_header`` is called with each
-        header.
+        records have no kind and no name, and the time of the upload is the only one.
 
         Raises:
             RemoteError: a request failed, or the server cannot list.
@@ -278,7 +275,6 @@ class RemoteEntries:
             else:
                 header, verdicts[stored.digest] = found
                 records[stored.digest] = Record.of(header, stored, pinned=stored.digest in pins)
-                on_header(header)
         return list(records.values()), verdicts, unreadable
 
     def _try_header(self, stored: EntryStat) -> tuple[EntryHeader, Verdict] | str:
