@@ -41,7 +41,7 @@ SUBJECTS = {
     "threads": Subject("throughput, memory and answers of runners", 3, 90),
     "tune": Subject("trtcache tune beside measurements by hand", 3),
     "partition": Subject("four parts built one after the other and side by side", 3),
-    "ls": Subject("trtcache ls of 10,000 entries"),
+    "ls": Subject("trtcache ls and trtcache report of 10,000 entries"),
     "warm": Subject("plans of 1,000 cells, and the overhead of a cell that hits", 5, 60),
     "footprint": Subject("import time and size of an install"),
     "refit": Subject("memory of refits, and of 3 GB in and out of the store (8 GB)", 2),

@@ -7,7 +7,7 @@ import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import SettingsError, did_you_mean
 
@@ -36,6 +36,7 @@ _VECTOR_FLAGS = frozenset(
     )
 )
 
+_LONGEST_NAME = 100
 _CPUINFO_BYTES = 1 << 14  # the first processor's record; a whole file takes tens of milliseconds on 128 cores
 
 
@@ -101,6 +102,26 @@ class Target:
     def lacks(self, available: Iterable[str]) -> tuple[str, ...]:
         """Return the required instruction sets that are missing from ``available``."""
         return tuple(sorted(set(self.instruction_sets) - set(available)))
+
+
+def label_of(document: Mapping[str, Any]) -> str:
+    """Return the target in a key document in readable form, empty if there is none.
+
+    A native target is named with the level of its instruction sets. The document can be that of a stranger.
+    """
+    parts = document.get("parts")
+    found = parts.get("target") if isinstance(parts, dict) else None
+    if not isinstance(found, dict):
+        return ""
+    text = {name: str(found.get(name) or "")[:_LONGEST_NAME] for name in ("platform", "device", "level", "capability")}
+    sets = found.get("instruction_sets")
+    level, names = text["level"], tuple(map(str, sets)) if isinstance(sets, list | tuple) else ()
+    if level == "native" and text["platform"].endswith("x86_64"):
+        level = f"native ({levels_of(names)[0]})"
+    gpu = found.get("gpu")
+    product = f", {gpu.get('product')}"[:_LONGEST_NAME] if isinstance(gpu, dict) else ""
+    label = Target(text["platform"], text["device"], level, names, text["capability"] or None).label + product
+    return label.encode(errors="replace").decode()  # a lone surrogate, which the index could not store
 
 
 def capability_words(capabilities: str) -> str:

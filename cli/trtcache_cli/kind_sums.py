@@ -1,4 +1,4 @@
-"""Number and size of the entries of each kind."""
+"""Number and size of the entries of each kind, or of each group of another sort."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from trtcache.store.record import Record
 
 Sums = dict[str, tuple[int, int]]
-"""Kind -> number of its entries and their bytes on disk, largest first."""
+"""Kind, or another group -> number of its entries and their bytes on disk, largest first."""
+
+
+def sums_by(records: Iterable[Record], group_of: Callable[[Record], str]) -> Sums:
+    """Sum up the entries of each group."""
+    counts: Counter[str] = Counter()
+    sizes_bytes: Counter[str] = Counter()
+    for record in records:
+        group = group_of(record)
+        counts[group] += 1
+        sizes_bytes[group] += record.file_bytes
+    order = sorted(counts, key=lambda group: (-sizes_bytes[group], group))
+    return {group: (counts[group], sizes_bytes[group]) for group in order}
 
 
 def sums_of(records: Iterable[Record]) -> Sums:
     """Sum up the entries of each kind."""
-    counts: Counter[str] = Counter()
-    sizes_bytes: Counter[str] = Counter()
-    for record in records:
-        counts[record.kind] += 1
-        sizes_bytes[record.kind] += record.file_bytes
-    order = sorted(counts, key=lambda kind: (-sizes_bytes[kind], kind))
-    return {kind: (counts[kind], sizes_bytes[kind]) for kind in order}
+    return sums_by(records, lambda record: record.kind)
 
 
 def sums_as_json(records: Iterable[Record]) -> dict[str, dict[str, int]]:

@@ -86,7 +86,7 @@ def ls(
     kind or key.
 
     A condition is FIELD OPERATOR VALUE; commas join several. Fields: age, build, key, kind, members, name, pinned,
-    size, unused. Operators: = != < <= > >=, and ~ and !~ for substrings.
+    size, target, unused. Operators: = != < <= > >=, and ~ and !~ for substrings.
 
     URL: list the entries of a remote instead, most recently uploaded first, with size and age. --long or a filter reads
     the first 64 KiB of each.

@@ -37,6 +37,7 @@ COMMANDS = {
     "lower": ("trtcache_cli.lower:lower", "Show a program's lowered graph, and what each pass changes."),
     "partition": ("trtcache_cli.partition:partition", "Show which nodes run in an engine, and which in torch."),
     "stats": ("trtcache_cli.stats:stats", "Show hits, misses by reason, sizes and the time saved."),
+    "report": ("trtcache_cli.report:report", "Report on a cache or a remote, as text or as a page."),
     "prune": ("trtcache_cli.prune:prune", "Evict entries by size, age, idleness or filter."),
     "sync": ("trtcache_cli.sync:sync", "Copy missing entries between stores and remotes."),
     "push": ("trtcache_cli.push:push", "Upload the builds that are waiting for it."),

@@ -19,7 +19,7 @@ from tests.remote.conftest import BUCKET, fetch, report
 from trtcache.config.environment import Config
 from trtcache.config.remotes import RemoteSettings, RemoteUrl
 from trtcache.errors import BusyError, SettingsError
-from trtcache.remote import claims, uploads
+from trtcache.remote import claims, tier, uploads
 from trtcache.remote.breaker import FIRST_S
 from trtcache.remote.bucket import Bucket
 from trtcache.remote.claims import Claims
@@ -434,3 +434,32 @@ def test_claims_need_a_remote_that_is_written_to(hosts: Hosts) -> None:
         hosts.host("a", TRTCACHE_REMOTE=f"{hosts.url}&claims=1")
     with pytest.raises(SettingsError, match="claims"):
         hosts.host("a", TRTCACHE_REMOTE="https://host/cache?mode=write&claims=1")
+
+
+@pytest.mark.usefixtures("short")
+def test_a_claim_that_never_ends_holds_nobody_for_ever(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It can be forged and put again; without a limit of the user's there is one all the same."""
+    monkeypatch.setattr(tier, "LONGEST_WAIT_S", 5.0)
+    cache, stopped = claimer(hosts), threading.Event()
+    digest = cache.key({"n": 0}, kind="test").digest
+    forged = json.dumps({"host": "\x1b]0;owned\x07", "pid": 1, "program": "\u202e", "kind": "x" * 9999}).encode()
+
+    def forge() -> None:
+        bucket = Bucket(RemoteUrl.parse(hosts.url), RemoteSettings())
+        while not stopped.wait(0.3):
+            bucket.put(f"claims/{digest}.0", iter([memoryview(forged)]), len(forged), replace=True)
+
+    hold_claim(hosts, digest, forged)
+    thread = threading.Thread(target=forge)
+    thread.start()
+    began_s = time.monotonic()
+    try:
+        assert fetch(cache).outcome == "built"
+    finally:
+        stopped.set()
+        thread.join()
+    assert 4 < time.monotonic() - began_s < 9
+    assert "although" in caplog.text
+    assert all(record.getMessage().isprintable() for record in caplog.records)

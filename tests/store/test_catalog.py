@@ -12,9 +12,11 @@ import pytest
 
 from trtcache.cache import Cache
 from trtcache.digests import CacheKey
-from trtcache.store.catalog import load_records, rebuild, refold
+from trtcache.store.catalog import counters, load_records, rebuild, refold
 from trtcache.store.disk import DiskStore
-from trtcache.store.rows import INDEX_NAME, read_rows
+from trtcache.store.index import engine_for
+from trtcache.store.rows import INDEX_NAME, IndexState, index_state, read_rows
+from trtcache.target import host_platform, resolve_target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,11 +71,36 @@ def test_an_index_with_a_row_of_a_wrong_type_is_rebuilt(store: DiskStore) -> Non
     put(store, 1)
     load_records(store)
     with closing(sqlite3.connect(store.root / INDEX_NAME)) as connection:
-        connection.execute("INSERT INTO entries SELECT 'x', kind, name, x'00', 1, 1, 1, 1.0, 1, 1 FROM entries")
+        connection.execute("INSERT INTO entries SELECT 'x', kind, name, x'00', 1, 1, 1, 1.0, 1, 1, '' FROM entries")
         connection.commit()
     assert read_rows(store.root / INDEX_NAME) is None
     assert names(store) == {"model 1"}
     assert len(read_rows(store.root / INDEX_NAME) or {}) == 1
+
+
+def test_an_index_without_targets_is_migrated_and_read_again(store: DiskStore) -> None:
+    """It keeps its rows and counters; the next listing reads all headers, and the one after it none."""
+    from alembic import command
+    from alembic.config import Config
+
+    import trtcache_migrations
+
+    parts = {"target": resolve_target("x86-64", device="cpu").document()}
+    store.put(CacheKey.of("test", parts), {"artifact": b""}, kind="test", name="model")
+    store.events.append("hit", kind="test", saved_s=1.0)
+    before, counted = load_records(store), counters(store)
+    assert before[0].target == f"cpu, {host_platform()} x86-64"
+    with engine_for(store.index_root / INDEX_NAME).begin() as connection:
+        config = Config()
+        config.set_main_option("script_location", os.fspath(trtcache_migrations.__path__[0]))
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0001")
+    assert index_state(store.index_root / INDEX_NAME) is IndexState.OLDER
+    for _ in range(2):
+        assert load_records(store) == before
+        assert (read_rows(store.index_root / INDEX_NAME) or {})[before[0].digest][7] == before[0].target
+    assert counters(store) == counted
+    assert not (store.root / "quarantine").exists()
 
 
 def test_rows_without_files_are_dropped(store: DiskStore) -> None:

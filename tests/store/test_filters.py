@@ -20,12 +20,15 @@ RECORD = Record(
     build_s=42.0,
     members=3,
     pinned=True,
+    target="cuda sm_89, linux-x86_64 plan",
 )
 
 
 @pytest.mark.parametrize(
     ("text", "holds"),
     [
+        ("target~sm_89", True),
+        ("target!~SM_89", False),
         ("size>99MB", True),
         ("size>100MB", False),
         ("size>=100MB", True),

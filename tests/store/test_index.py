@@ -55,7 +55,7 @@ def test_rows_come_back_as_they_were_put(root: Path) -> None:
     """The standard library reads what SQLAlchemy wrote."""
     rows = read_rows(root / INDEX_NAME)
     assert rows
-    assert rows[record(1).digest] == (record(1).digest, "test", "model 1", 10, 20, 30, 40, 1.5, 1, 1)
+    assert rows[record(1).digest] == (record(1).digest, "test", "model 1", 10, 20, 30, 40, "", 1.5, 1, 1)
 
 
 def test_rows_are_replaced_and_dropped(root: Path) -> None:
@@ -136,6 +136,7 @@ def _sql(*statements: str) -> bytes:
         return bytes(connection.serialize())
 
 
+_NEWEST = "INSERT INTO alembic_version VALUES ('0002')"
 _VERSION = "CREATE TABLE alembic_version (version_num TEXT)"
 FOREIGN = {
     "text": b"this is no database\n" * 100,
@@ -144,10 +145,8 @@ FOREIGN = {
     "a newer schema": _sql(_VERSION, "INSERT INTO alembic_version VALUES ('9999')"),
     "two versions": _sql(_VERSION, "INSERT INTO alembic_version VALUES ('0001'), ('0000')"),
     "no version": _sql(_VERSION),
-    "our version on other tables": _sql(_VERSION, "INSERT INTO alembic_version VALUES ('0001')"),
-    "our version on other columns": _sql(
-        _VERSION, "INSERT INTO alembic_version VALUES ('0001')", "CREATE TABLE entries (digest TEXT, kind TEXT)"
-    ),
+    "our version on other tables": _sql(_VERSION, _NEWEST),
+    "our version on other columns": _sql(_VERSION, _NEWEST, "CREATE TABLE entries (digest TEXT, kind TEXT)"),
 }
 
 
@@ -192,10 +191,10 @@ def test_an_older_schema_is_migrated_in_place(root: Path, monkeypatch: pytest.Mo
     """An index of an earlier known version keeps its rows and is not quarantined."""
     from trtcache.store import rows
 
-    monkeypatch.setattr(rows, "VERSIONS", ("0001", "0002"))
+    monkeypatch.setattr(rows, "VERSIONS", (*VERSIONS, "9001"))
     assert index_state(root / INDEX_NAME) is IndexState.OLDER
     with Index.open(root):
-        pass  # alembic leads to its own head, 0001, and keeps what is there
+        pass  # alembic leads to its own head and keeps what is there
     monkeypatch.undo()
     assert digests(root) == {1, 2}
     assert quarantined(root) == []
@@ -276,7 +275,7 @@ with engine.begin() as connection:
     connection.exec_driver_sql("DELETE FROM entries")
     connection.exec_driver_sql(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) "
-        "INSERT INTO entries SELECT printf('%064d', i), 'k', 'n', 1, 1, 1, 1, 1.0, 1, 1 FROM n"
+        "INSERT INTO entries SELECT printf('%064d', i), 'k', 'n', 1, 1, 1, 1, 1.0, 1, 1, '' FROM n"
     )
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -36,4 +36,5 @@ def test_the_json_form_has_the_documented_fields(store: DiskStore, key: CacheKey
         "build_s",
         "members",
         "pinned",
+        "target",
     ]

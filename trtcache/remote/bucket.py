@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trtcache.config.remotes import RemoteSettings, RemoteUrl
 
 PART_BYTES: Final = 8 << 20
-"""Larger objects are uploaded in parts of this size, each with time-outs of its own; see ``get_part`` too."""
+"""Larger objects are uploaded in parts of this size, each with time-outs of its own."""
 
 _PATIENT_S = 30.0
 _PATIENT_CHUNK_BYTES = 64 << 10

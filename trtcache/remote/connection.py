@@ -45,9 +45,12 @@ REMEDIES: Final = {
 """Reason to stop asking in this process -> what to do about it."""
 
 SIDE_BY_SIDE_BYTES: Final = 64 << 20
-"""Size from which an object is downloaded in parts of 8 MiB, four at once: one stream rarely fills a fast network."""
+"""Size from which an object is downloaded in parts, four at once: one stream rarely fills a fast network."""
 
 _PARTS_AT_ONCE = 4
+_PART_BYTES = 4 << 20
+"""Four parts that arrive, and one that is written, are in memory."""
+
 _CHUNK_BYTES = 1 << 20
 _AT_ONCE = ("unreachable", "timeout")
 _MARGIN_S = 0.3
@@ -254,7 +257,7 @@ class Download:
             yield chunk
         # The first ones are small, so that a slow network shows before much time is lost.
         starts = [offset + _CHUNK_BYTES * number for number in range(_PARTS_AT_ONCE)]
-        starts += range(starts[-1] + _CHUNK_BYTES, size_bytes, bucket.PART_BYTES)
+        starts += range(starts[-1] + _CHUNK_BYTES, size_bytes, _PART_BYTES)
         parts = list(pairwise([*starts, size_bytes]))
         pending = deque(starmap(self._start_part, parts[:_PARTS_AT_ONCE]))
         for number in range(len(parts)):

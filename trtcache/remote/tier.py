@@ -47,6 +47,9 @@ _logger = logging.getLogger("trtcache.remote")
 LOCAL_KINDS: Final = frozenset({"direct-why", "runtime_cache", "timing_cache"})
 """Kinds that stay on their machine: reasons of misses, and measurements of its GPU."""
 
+LONGEST_WAIT_S: Final = 3600.0
+"""Longest wait for a claim of another host, where no shorter limit is set: a claim can be forged, and put again."""
+
 _REMEMBERED_S = 60.0
 _MOST_REMEMBERED = 10_000
 _LEAST_S = 2.0
@@ -264,11 +267,12 @@ class RemoteTiers:
         if claims.denied or uploader_of(store, tier).objection:
             return None
         report, waited = WaitReporter(key, busy), 0.0
+        patience_s = LONGEST_WAIT_S if busy.patience_s is None else busy.patience_s
 
         def on_wait(builder: BuildProcess | None, since_s: float) -> None:
             nonlocal waited
             waited = since_s
-            if busy.patience_s is not None and waited_s + since_s >= busy.patience_s:
+            if waited_s + since_s >= patience_s:
                 raise BusyError(key.kind, key.digest, str(builder or ""), waited_s + since_s)
             report(builder, since_s)
 

@@ -47,7 +47,7 @@ def load_records(store: DiskStore) -> list[Record]:
     fileless = [digest for digest in known if digest not in files]
     gone = {*fileless, *(stored.digest for stored in unread)}
     records = [
-        Record(*row[:6], files[digest].used_ns, *row[7:], pinned=digest in pins)
+        Record(*row[:6], files[digest].used_ns, *row[8:], pinned=digest in pins, target=row[7])
         for digest, row in known.items()
         if digest not in gone
     ]

@@ -39,7 +39,7 @@ class Record:
 
     ``file_bytes`` is the size on disk and ``size_bytes`` the uncompressed size of the members. ``used_ns`` is the
     file's modification time, which every hit updates. ``inode`` identifies the file that was read, so a replaced one is
-    detected.
+    detected. ``target`` is the target in the key in readable form, empty for keys without one.
     """
 
     digest: str
@@ -53,12 +53,16 @@ class Record:
     members: int
     inode: int = 0
     pinned: bool = False
+    target: str = ""
 
     @classmethod
     def of(cls, header: EntryHeader, stored: EntryStat, *, pinned: bool) -> Record:
         """Build the record of the file ``stored`` whose header is ``header``."""
+        from trtcache.target import label_of  # a listing of indexed entries does not need it
+
         begin = (stored.digest, header.kind, header.name, stored.file_bytes, header.size_bytes, header.created_ns)
-        return cls(*begin, stored.used_ns, float(header.build_s), len(header.members), stored.inode, pinned)
+        target, members = label_of(header.key.document), len(header.members)
+        return cls(*begin, stored.used_ns, float(header.build_s), members, stored.inode, pinned, target)
 
     @classmethod
     def of_listing(cls, stored: EntryStat, *, pinned: bool) -> Record:
@@ -69,7 +73,7 @@ class Record:
     def as_json(self) -> dict[str, str | int | float | bool | None]:
         """Return the fields for ``--json`` output; their names are stable."""
         names = ("kind", "name", "file_bytes", "size_bytes", "created_ns", "used_ns", "build_s", "members", "pinned")
-        return {"key": self.digest} | {name: getattr(self, name) for name in names}
+        return {"key": self.digest} | {name: getattr(self, name) for name in (*names, "target")}
 
 
 _TEXTUAL: dict[str, Callable[[Any, Any], bool]] = {
@@ -112,6 +116,7 @@ FIELDS = {
     "name": _Field(lambda record, _: record.name or "", lambda text, _: text, _TEXTUAL),
     "pinned": _Field(lambda record, _: record.pinned, _flag, _EQUAL),
     "size": _Field(lambda record, _: record.file_bytes, parse_size, _ORDERED),
+    "target": _Field(lambda record, _: record.target, lambda text, _: text, _TEXTUAL),
     "unused": _Field(lambda record, now_ns: (now_ns - record.used_ns) / 1e9, parse_duration, _ORDERED),
 }
 """``size`` is the size on disk; ``age`` counts from the build, ``unused`` from the last use."""

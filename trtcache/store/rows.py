@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 INDEX_NAME = "index.sqlite"
 
-VERSIONS = ("0001",)
+VERSIONS = ("0001", "0002")
 """Schema versions of the migrations, oldest first; the last one is current."""
 
-Row: TypeAlias = "tuple[str, str, str | None, int, int, int, int, float, int, int]"
+Row: TypeAlias = "tuple[str, str, str | None, int, int, int, int, str, float, int, int]"
 """One entry of the index: the values of :data:`COLUMNS`."""
 
 SCHEMA: dict[str, type] = {
@@ -32,6 +32,7 @@ SCHEMA: dict[str, type] = {
     "size_bytes": int,
     "created_ns": int,
     "used_ns": int,
+    "target": str,
     "build_s": float,
     "members": int,
     "inode": int,

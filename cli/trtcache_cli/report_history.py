@@ -1,0 +1,123 @@
+"""Look-ups of a store or a remote by day or week, from the counters of its events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Final
+
+from trtcache.store.events import SAVED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from trtcache.store.events import Counters
+
+UNNAMED: Final = "unknown"
+"""Reason of a miss without one."""
+
+LONGEST_DAYS: Final = 371
+"""The days that a history shows at most: a year, in whole weeks."""
+
+_MOST_DAYS_BY_DAY = 45
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """Look-ups of one day with one result. ``reason`` is empty for hits."""
+
+    day: str
+    kind: str
+    reason: str
+    count: int
+    saved_s: float
+
+
+@dataclass(slots=True)
+class Period:
+    """The look-ups of a day, or of a week, from its first to its last day."""
+
+    first: date
+    last: date
+    hits: int = 0
+    misses: Counter[str] = field(default_factory=Counter)
+    saved_s: float = 0.0
+
+    @property
+    def look_ups(self) -> int:
+        """Hits and misses."""
+        return self.hits + self.misses.total()
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Periods without gaps up to today, and what happened at other times.
+
+    Attributes:
+        unit: ``day`` or ``week``.
+        periods: oldest first; empty if there was no look-up.
+        outside: look-ups before the first period, after today, or without a valid day.
+    """
+
+    unit: str
+    periods: list[Period]
+    outside: int = 0
+
+
+def look_ups(counts: Counters, url: str = "") -> Iterator[LookUp]:
+    """Yield the look-ups of a store, or of the remote with this URL as this store saw them."""
+    for (day, event, text, kind), total in counts.items():
+        reason = text
+        if url:
+            place, _, reason = text.partition(" ")
+            if place != url or not event.startswith("remote_"):
+                continue
+            event = event.removeprefix("remote_")  # the same events, of the remote
+        if event == "hit":
+            # The seconds of a remote's hit are those of the request; what it saved is counted apart.
+            yield LookUp(day, kind, "", total.count, 0.0 if url else total.sum_s)
+        elif event == "hit" + SAVED and url:
+            yield LookUp(day, kind, "", 0, total.sum_s)
+        elif event == "miss":
+            yield LookUp(day, kind, reason or UNNAMED, total.count, 0.0)
+
+
+def history(found: Iterable[LookUp], today: date) -> History:
+    """Sum look-ups up by day, or by week if they are of more than 45 days."""
+    by_day: dict[date, Period] = {}
+    outside = 0
+    for each in found:
+        day = _parse_day(each.day)
+        if day is None or not timedelta(0) <= today - day < timedelta(LONGEST_DAYS):
+            outside += each.count
+            continue
+        period = by_day.setdefault(day, Period(day, day))
+        period.saved_s += each.saved_s
+        if each.reason:
+            period.misses[each.reason] += each.count
+        else:
+            period.hits += each.count
+    if not by_day:
+        return History("day", [], outside)
+    first = min(by_day)
+    days = 1 if (today - first).days < _MOST_DAYS_BY_DAY else 7
+    if days == 7:
+        first -= timedelta(first.weekday())
+    periods = [
+        Period(first + timedelta(begin), min(today, first + timedelta(begin + days - 1)))
+        for begin in range(0, (today - first).days + 1, days)
+    ]
+    for day, part in by_day.items():
+        whole = periods[(day - first).days // days]
+        whole.hits, whole.saved_s = whole.hits + part.hits, whole.saved_s + part.saved_s
+        whole.misses.update(part.misses)
+    return History("day" if days == 1 else "week", periods, outside)
+
+
+def _parse_day(text: str) -> date | None:
+    """Return a day; None for another text, which a member of a shared store can write."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
