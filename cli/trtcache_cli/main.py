@@ -74,7 +74,7 @@ Exit codes:
   4    something in the store is damaged; --require-remote: a remote failed
   5    no entry, or more than one, has this key
   6    an engine builder failed or is not available
-  7    a build was forbidden by TRTCACHE_FORBID_BUILD
+  7    a build or torch was forbidden by TRTCACHE_FORBID_BUILD or TRTCACHE_NO_TORCH
   130  interrupted, or declined
 """
 
