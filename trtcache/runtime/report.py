@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trtcache.config.units import format_duration
-from trtcache.partition.partitions import summarize_left
 
 if TYPE_CHECKING:
     from trtcache.digests import CacheKey
@@ -154,7 +153,10 @@ class Report:
                 )
             if partition.why:
                 rows.append(f"  {partition.why}")
-        rows += [f"  in torch: {words}" for words in summarize_left(self.left)]
+        if self.left:
+            from trtcache.partition.partitions import summarize_left  # programs without torch have none
+
+            rows += [f"  in torch: {words}" for words in summarize_left(self.left)]
         rows += [f"  guard: {guard}" for guard in self.guards[:_SHOWN]]
         if (more := len(self.guards) - _SHOWN) > 0:
             rows.append(f"  guard: and {more} more (report.guards)")
