@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtcache.backends.aot_inductor.libtorch import preload
 from trtcache.bundle.archive import LOCAL_FILE, ProgramArchive
 from trtcache.config.environment import Config, start_logging
 from trtcache.config.signing_keys import parse_keys
@@ -67,6 +68,8 @@ def load(
         IncompatibleEngineError: an engine that fits cannot be loaded.
         StoreError: ``cache`` names a directory that cannot be a cache.
     """
+    if outputs is not None or "torch" not in sys.modules:
+        preload()
     if parse_on_guard(on_guard) != "error":
         raise SettingsError("on_guard", f"{on_guard!r} needs the model, which is not in the file; leave it at 'error'")
     parse_outputs(outputs)

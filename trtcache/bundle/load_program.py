@@ -6,7 +6,6 @@ import json
 import math
 import os
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,9 +143,6 @@ class _PlainReader:
     def program(self, outputs: str | None) -> Program:
         """Return the program of the chosen target."""
         document = self._document
-        # torch's libraries load while the weights are read from the disk and hashed.
-        loading = threading.Thread(target=_preload, name="trtcache-libtorch", daemon=True)
-        loading.start()
         entry = self._engines.entry(self._record)
         own, recipes = (json.loads(bytes(entry.read(name))) for name in (INTERFACE, WEIGHT_MAP))
         engine_interface = parse_interface(own, recipes, document["slots"])
@@ -157,7 +153,6 @@ class _PlainReader:
         )
         state = self._state(interface)
         assumptions = Assumptions.of(entry.read)
-        loading.join()
         start = time.perf_counter()
         library = libtorch()
         known = frozenset(map(str, document["known"]))
@@ -241,14 +236,6 @@ class _PlainReader:
 def _no_member(name: str) -> bytes:
     """Refuse to read a member of an engine: only the choice of a TensorRT plan reads one."""
     raise LookupError(name)
-
-
-def _preload() -> None:
-    """Load torch's libraries; what is wrong with them is raised where they are used."""
-    try:
-        libtorch()
-    except IncompatibleEngineError:
-        return
 
 
 def _size(number: Any) -> int:
