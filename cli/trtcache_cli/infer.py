@@ -186,7 +186,7 @@ def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def _pairs(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    latencies = ", ".join(f"{name} {format_duration(one)}" for name, one in document["latency_s"].items())
+    latencies = ", ".join(f"{name} {one * 1e3:.2f} ms" for name, one in document["latency_s"].items())
     outputs = [
         (
             f"output {place}",

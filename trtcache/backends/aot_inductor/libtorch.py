@@ -189,9 +189,13 @@ class LibTorch:
 
     def take(self, handles: Sequence[int]) -> list[HostArray]:
         """Return tensors as arrays, without lazy conjugation and negation; each deletes its tensor in the end."""
-        # Own all of them first: if one cannot be read the others are deleted.
-        owned = [self.own(handle) for handle in handles]
-        return [self._resolve(array) if array.dtype in _LAZY else array for array in owned]
+        # A package returns one handle several times for an output that occurs several times: it is deleted once.
+        owners = {handle: _Owner(self._delete, handle) for handle in dict.fromkeys(handles) if handle}
+        if not all(handles):
+            raise RunError("aot_inductor", "it returned no tensor for an output")
+        arrays = {handle: self._describe(owner) for handle, owner in owners.items()}
+        plain = {handle: self._resolve(one) if one.dtype in _LAZY else one for handle, one in arrays.items()}
+        return [plain[handle] for handle in handles]
 
     def _resolve(self, array: HostArray) -> HostArray:
         """Return an array without lazy conjugation and negation, which only torch knows of."""
@@ -208,7 +212,10 @@ class LibTorch:
         Raises:
             RunError: it is not a dense tensor in this process's memory.
         """
-        owner = _Owner(self._delete, handle)
+        return self._describe(_Owner(self._delete, handle))
+
+    def _describe(self, owner: _Owner) -> HostArray:
+        handle = owner.handle
         rank, code, device, layout = ctypes.c_int64(), ctypes.c_int32(), ctypes.c_int32(), ctypes.c_int32()
         self._call("aoti_torch_get_device_type", ctypes.c_void_p(handle), ctypes.byref(device))
         self._call("aoti_torch_get_layout", ctypes.c_void_p(handle), ctypes.byref(layout))
