@@ -133,9 +133,7 @@ def _call_of(program: Any, arguments: Mapping[str, Any]) -> Callable[[], Any]:
     values = dict(arguments)
     if type(program).__name__ == "CompiledModule":
         torch = sys.modules["torch"]
-        values = {
-            name: torch.from_numpy(one.copy()) if hasattr(one, "dtype") else one for name, one in values.items()
-        }
+        values = {name: torch.from_numpy(one.copy()) if hasattr(one, "dtype") else one for name, one in values.items()}
     places = sorted((name for name in values if name.isdecimal()), key=int)
     if places != [str(place) for place in range(len(places))]:
         raise click.BadParameter(f"the positions {', '.join(places)} do not begin at 0", param_hint="--input")

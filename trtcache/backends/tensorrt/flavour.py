@@ -7,7 +7,6 @@ this machine's GPU.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from dataclasses import dataclass
 from importlib import import_module
