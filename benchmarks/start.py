@@ -1,4 +1,4 @@
-"""From the start of a process to its first output, for five models, in a dozen ways: each figure is of a new process."""
+"""From the start of a process to its first output, for five models, in a dozen ways, each figure of a new process."""
 
 from __future__ import annotations
 

@@ -51,6 +51,8 @@ _EXPORTS = {
     "watching": "trtcache.progress",
 }
 
+_WITH_TORCH = frozenset({"CompiledModule", "Input", "compile", "export", "key", "lower"})
+
 __all__ = ["__version__", *sorted(_EXPORTS)]
 
 
@@ -62,12 +64,31 @@ def __getattr__(name: str) -> object:
     elif name in _EXPORTS:
         from trtcache.config import paused_collector
 
+        if name in _WITH_TORCH:
+            _require_torch_allowed(name)
         with paused_collector():
             value = getattr(import_module(_EXPORTS[name]), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def _require_torch_allowed(name: str) -> None:
+    """Check that torch is imported or may be.
+
+    Raises:
+        TorchForbiddenError: ``TRTCACHE_NO_TORCH=1``, and it is not imported.
+    """
+    import os
+    import sys
+
+    if "torch" not in sys.modules:
+        from trtcache.config.environment import Config
+        from trtcache.errors import TorchForbiddenError
+
+        if Config.from_environ(os.environ).no_torch:
+            raise TorchForbiddenError(f"trtcache.{name}", "only trtcache.load does without it")
 
 
 def __dir__() -> list[str]:

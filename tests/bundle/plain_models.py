@@ -76,6 +76,13 @@ class Folded(nn.Module):
         return self.other(self.one(self.norm(self.conv(x))).relu())
 
 
+class Scaled(nn.Module):
+    """An int that varies, as a number, as a size and as a result."""
+
+    def forward(self, x: torch.Tensor, n: int) -> Any:
+        return torch.softmax(x, -1) * n, torch.arange(n) + x.sum(), n * 2 + x.shape[0]
+
+
 @dataclass(frozen=True)
 class Subject:
     """A model with the calls of it; the first one is that of the compilation."""
@@ -111,5 +118,10 @@ def subjects() -> dict[str, Subject]:
             Sizes, tuple((one, {}) for one in lengths), {name: {0: batch, 1: size} for name in ("ids", "mask")}
         ),
         "changing": Subject(Changing, tuple(((torch.randn(3, 4), torch.zeros(4)), {}) for _ in range(3))),
+        "scaled": Subject(
+            Scaled,
+            tuple(((torch.randn(size, 4), n), {}) for size, n in ((3, 5), (7, 9), (2, 3))),
+            {"x": {0: Dim.DYNAMIC}, "n": Dim.DYNAMIC},
+        ),
         "folded": Subject(lambda: Folded().eval(), (((torch.randn(2, 3, 8, 8),), {}),)),
     }

@@ -68,11 +68,21 @@ def load(
         IncompatibleEngineError: an engine that fits cannot be loaded.
         StoreError: ``cache`` names a directory that cannot be a cache.
     """
-    if outputs is not None or "torch" not in sys.modules:
-        preload()
     if parse_on_guard(on_guard) != "error":
         raise SettingsError("on_guard", f"{on_guard!r} needs the model, which is not in the file; leave it at 'error'")
     parse_outputs(outputs)
+    loading = preload() if outputs is not None or "torch" not in sys.modules else None
+    try:
+        return _load(Path(path), cache, trust, outputs)
+    finally:
+        if loading is not None:  # a process that forks meanwhile would inherit a lock
+            loading.join()
+
+
+def _load(
+    path: Path, cache: Cache | str | os.PathLike[str] | None, trust: str | None, outputs: str | None
+) -> CompiledModule | Program:
+    """Open and verify a file, and load it."""
     start_logging(os.environ)
     store = _open_cache(cache)
     config = Config.from_environ(os.environ)
@@ -82,16 +92,16 @@ def load(
         keys = (*keys, *parse_keys(trust, "trust"))
     elif trust is not None and trust != LOCAL_FILE:
         raise SettingsError("trust", f"{trust!r} is neither None, {LOCAL_FILE!r} nor public keys as NAME:HEX")
-    archive = ProgramArchive(Path(path), keys=keys, local=trust == LOCAL_FILE)
+    archive = ProgramArchive(path, keys=keys, local=trust == LOCAL_FILE)
     opened = time.perf_counter()
-    loaded = _load(archive, store, outputs, no_torch=config.no_torch)
+    loaded = _choose(archive, store, outputs, no_torch=config.no_torch)
     loaded.report.file_s = opened - start
     loaded.report.compile_s = time.perf_counter() - start
     log.info("%s", loaded.report)
     return loaded
 
 
-def _load(
+def _choose(
     archive: ProgramArchive, cache: Cache | None, outputs: str | None, *, no_torch: bool
 ) -> CompiledModule | Program:
     """Load a program without torch if its engines need none and torch is not imported, or outputs were chosen."""

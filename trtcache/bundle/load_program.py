@@ -155,6 +155,7 @@ class _PlainReader:
         assumptions = Assumptions.of(entry.read)
         start = time.perf_counter()
         library = libtorch()
+        library.init_threads()
         known = frozenset(map(str, document["known"]))
         try:
             checked = check_arrays(interface.weights, state, known=known, library=library)

@@ -16,7 +16,7 @@ from trtcache.runtime.argument_order import ArgumentOrder, difference
 from trtcache.runtime.checks import CallCheck, bind, bind_sizes, describe_value, evaluate_size, shape_text
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.structure import Node, flatten, gather, leaf_steps, steps_text, unflatten
-from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, contiguous
+from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, contiguous, pointer_of
 
 if TYPE_CHECKING:
     import inspect
@@ -32,6 +32,7 @@ OUTPUTS: Final = ("numpy", "torch", "dlpack")
 _FORMATS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I"}
 _FORMATS |= {"int64": "q", "uint64": "Q", "float16": "e", "float32": "f", "float64": "d"}
 _MOST_ELEMENTS = 1 << 20
+_NOTHING = bytearray(64)
 
 
 class HostKernels(Protocol):
@@ -98,7 +99,6 @@ class ArrayCheck(CallCheck):
         """Prepare the checks of a program on the CPU."""
         super().__init__(interface, label)
         self._kernels = kernels
-        self._nothing = HostArray("uint8", (8,), (1,), 0, bytearray(8))
 
     def describe(self, given: Any) -> str:
         """Return an argument in readable form, for messages."""
@@ -134,7 +134,7 @@ class ArrayCheck(CallCheck):
         if spec.number:
             # The engine reads only the sizes of this tensor, which has no elements.
             shape = (int(value), 0)
-            return HostArray("float32", shape, contiguous(shape), 0, None)
+            return HostArray("float32", shape, contiguous(shape), *pointer_of(memoryview(_NOTHING)))
         try:
             array = array_of(value)
         except UnreadableArrayError as error:

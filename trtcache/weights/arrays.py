@@ -220,6 +220,8 @@ def _of_tensor(torch: Any, tensor: Any) -> HostArray:
 
 
 def _of_numpy(numpy: Any, value: Any) -> HostArray:
+    if type(value).__name__ == "MaskedArray":
+        raise UnreadableArrayError("a masked array", hint="use .filled()")
     array = numpy.asarray(value)
     dtype = array.dtype.name
     if dtype not in ITEM_BYTES:
@@ -230,7 +232,8 @@ def _of_numpy(numpy: Any, value: Any) -> HostArray:
         array = numpy.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)
         array.flags.writeable = False  # a copy: what a call writes there would be lost
     strides = tuple(step // size for step in array.strides)
-    return HostArray(dtype, array.shape, strides, array.ctypes.data, array, "numpy", bool(array.flags.writeable))
+    pointer = array.__array_interface__["data"][0]
+    return HostArray(dtype, array.shape, strides, pointer, array, "numpy", bool(array.flags.writeable))
 
 
 def _through_numpy(value: Any, writable: bool) -> HostArray:

@@ -137,7 +137,6 @@ class LibTorch:
             raise IncompatibleEngineError("package", f"torch's library cannot be loaded: {error}") from error
         if absent := [name for name in (*_NEEDED, _INIT_THREADS) if not hasattr(self._library, name)]:
             raise IncompatibleEngineError("package", f"torch's library has no {', '.join(absent)}")
-        getattr(self._library, _INIT_THREADS)()
         self._delete = self._library.aoti_torch_delete_tensor_object
         self._delete.argtypes = (ctypes.c_void_p,)
         self._codes = {name: int(getattr(self._library, f"aoti_torch_dtype_{name}")()) for name in ITEM_BYTES}
@@ -151,6 +150,10 @@ class LibTorch:
     def _call(self, name: str, *args: Any) -> None:
         if getattr(self._library, name)(*args):
             raise RunError("aot_inductor", f"{name} failed; torch has written the reason to standard error")
+
+    def init_threads(self) -> None:
+        """Set the number of OpenMP's threads for calls of this thread, as ``import torch`` does in its thread."""
+        getattr(self._library, _INIT_THREADS)()
 
     def tensor(self, array: HostArray) -> int:
         """Return a new tensor that reads an array's memory, which must outlive it."""
