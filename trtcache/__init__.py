@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trtcache.progress import watching as watching
     from trtcache.remote.uploads import flush as flush
     from trtcache.runtime import CompiledModule as CompiledModule
+    from trtcache.runtime.program import Program as Program
     from trtcache.settings import Settings as Settings
     from trtcache.store.entry import Entry as Entry
 
@@ -36,6 +37,7 @@ _EXPORTS = {
     "Digest": "trtcache.digests",
     "Entry": "trtcache.store.entry",
     "Input": "trtcache.lowering.arguments",
+    "Program": "trtcache.runtime.program",
     "Settings": "trtcache.settings",
     "Step": "trtcache.progress",
     "compile": "trtcache.api",

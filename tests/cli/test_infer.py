@@ -26,7 +26,7 @@ PROJECT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def program(interpreter: str, tmp_path: Path) -> Path:
+def exported(interpreter: str, tmp_path: Path) -> Path:
     """A program whose engine needs torch, and its input ``x.npy``."""
     x = torch.randn(3, 4)
     module = trtcache.compile(Affine(), (x,), backend=interpreter, cache=tmp_path / "cache")
@@ -35,13 +35,13 @@ def program(interpreter: str, tmp_path: Path) -> Path:
     return tmp_path / "program.pt2"
 
 
-def test_outputs_are_written_in_order(run: Callable[..., Result], program: Path, tmp_path: Path) -> None:
+def test_outputs_are_written_in_order(run: Callable[..., Result], exported: Path, tmp_path: Path) -> None:
     """By name or position; ``--json`` has dtypes, shapes, files and percentiles."""
     x = tmp_path / "x.npy"
     for name in ("x", "0"):
         files = (tmp_path / f"{name}-first.npy", tmp_path / f"{name}-second.npy")
         options = ("--trust", "local-file", "--output", files[0], "-o", files[1], "--repeat", "5", "--json")
-        done = run("infer", program, "--input", f"{name}={x}", *options)
+        done = run("infer", exported, "--input", f"{name}={x}", *options)
         assert done.code == 0, done.err
         found = done.json
         assert [one["file"] for one in found["outputs"]] == [str(file) for file in files]
@@ -55,7 +55,7 @@ def test_outputs_are_written_in_order(run: Callable[..., Result], program: Path,
             np.testing.assert_allclose(np.load(file), output.detach().numpy(), rtol=1e-5)
 
 
-def test_what_is_wrong_is_one_line(run: Callable[..., Result], program: Path, tmp_path: Path) -> None:
+def test_what_is_wrong_is_one_line(run: Callable[..., Result], exported: Path, tmp_path: Path) -> None:
     """A missing file, a malformed argument, too many outputs, no trust, and a bad shape, each with its exit code."""
     x, trusted = tmp_path / "x.npy", ("--trust", "local-file")
     np.save(tmp_path / "wide.npy", np.ones((3, 5), np.float32))
@@ -68,7 +68,7 @@ def test_what_is_wrong_is_one_line(run: Callable[..., Result], program: Path, tm
         (("-i", f"x={x}"), 3, "no trusted signature"),
         (("-i", f"x={tmp_path / 'wide.npy'}", *trusted), 1, "expected shape (3, 4)"),
     ):
-        done = run("infer", program, *arguments)
+        done = run("infer", exported, *arguments)
         assert (done.code, len(done.err.splitlines())) == (code, 1), done.err
         assert words in done.err
 
@@ -86,5 +86,5 @@ def test_the_command_does_not_import_torch(engines: Path, tmp_path: Path) -> Non
     environment = os.environ | {"TRTCACHE_NO_TORCH": "1", "PYTHONPATH": path}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["torch"] == "not imported"
+    assert json.loads(done.stdout)["torch"] == "not used"
     assert np.load(tmp_path / "y.npy").tobytes() == module(x).numpy().tobytes()

@@ -35,7 +35,7 @@ def test_a_program_for_the_cpu_needs_no_torch_here(engines: Path, tmp_path: Path
     trtcache.export(module, tmp_path / "program.pt2")
     np.save(tmp_path / "x.npy", x.numpy())
     np.save(tmp_path / "y.npy", module(x).numpy())
-    run_python(f"""
+    done = run_python(f"""
         import sys
         import numpy as np
         import trtcache
@@ -48,6 +48,7 @@ def test_a_program_for_the_cpu_needs_no_torch_here(engines: Path, tmp_path: Path
         assert torch.cuda.is_available()
         assert (torch.ones(2, device="cuda") * 2).sum().item() == 4
         """)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_program_for_cuda_imports_torch_and_says_so(engines: Path, tmp_path: Path, run_python: RunPython) -> None:
@@ -56,7 +57,7 @@ def test_a_program_for_cuda_imports_torch_and_says_so(engines: Path, tmp_path: P
     module = trtcache.compile(_model().cuda(), (x,), cache=engines)
     trtcache.export(module, tmp_path / "program.pt2")
     torch.save((x.cpu(), module(x).cpu()), tmp_path / "expected.pt")
-    run_python(f"""
+    done = run_python(f"""
         import trtcache
 
         module = trtcache.load({str(tmp_path / "program.pt2")!r}, trust="local-file")
@@ -66,3 +67,4 @@ def test_a_program_for_cuda_imports_torch_and_says_so(engines: Path, tmp_path: P
         x, expected = torch.load({str(tmp_path / "expected.pt")!r})
         assert torch.equal(module(x.cuda()).cpu(), expected)
         """)
+    assert done.returncode == 0, done.stderr

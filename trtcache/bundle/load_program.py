@@ -194,7 +194,7 @@ class _PlainReader:
             path=str(entry.path) if entry.path else str(self._archive.path),
         )
         name, option = str(self._document["name"]), self._chosen
-        return Report(name, option.backend, option.label, [partition], route="program", torch="not imported")
+        return Report(name, option.backend, option.label, [partition], route="program", torch="not used")
 
     def _state(self, interface: Interface) -> dict[str, HostArray]:
         """Return the weights in the file that the engine needs."""
@@ -310,7 +310,7 @@ class _Renewal:
         if strange := tuple(repr(name) for name in values if not isinstance(name, str)):
             raise RefitError(unexpected=strange)
         extra = "_extra_state"  # the result of a module's get_extra_state is not a weight
-        return self._arrays({name: one for name, one in values.items() if name in self._known or extra not in name})
+        return self._arrays({name: one for name, one in values.items() if name in self._known or not name.endswith(extra)})
 
     def _arrays(self, values: Mapping[str, Any]) -> dict[str, HostArray]:
         arrays: dict[str, HostArray] = {}

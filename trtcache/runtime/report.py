@@ -79,8 +79,8 @@ class Report:
         direct_s: seconds to fingerprint the module and to check its manifest.
         guards: the program's guards: conditions on the sizes of its arguments, checked on each call.
         fixed_sizes: the sizes for which ``Dim.AUTO`` was given and which torch fixed: other sizes are refused.
-        torch: ``not imported`` for a program that was loaded without torch; why torch was imported, if the process had
-            not imported it; else empty.
+        torch: ``not used`` for a program that was loaded without torch; why torch was imported, if the process had not
+            imported it; else empty.
         programs: reports of further programs that ``on_guard="compile"`` compiled for calls that the guards reject.
     """
 
