@@ -1,4 +1,4 @@
-"""From the start of a process to its first output, for five models, in ten ways: each figure is of a new process."""
+"""From the start of a process to its first output, for five models, in a dozen ways, each figure of a new process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["measure", "section"]
 
-PROCESS, ONNXRUNTIME = "benchmarks.start_process", "benchmarks.start_onnxruntime"
+PROCESS = "benchmarks.start_process"
+WITHOUT_TORCH = {name: f"benchmarks.start_{name}" for name in ("onnxruntime", "plain", "infer")}
+"""Name of a process without torch -> its module."""
+
 ROUNDS = 3
 FOCUS = {"minilm": ("torch_compile_warm", "raw", "direct")}
 """Model -> ways that take as many turns as were asked for, so that their medians are of at least so many."""
@@ -102,6 +105,9 @@ class _Model:
             yield "mega_cache", "mega_cache", self._caches(f"mega-{turn}")
         yield "slow", "compiled", hit | {"TRTCACHE_DIRECT": "off"}
         yield "file", "file", hit
+        if _has_onnxruntime():  # on a GPU a program needs torch
+            yield "plain", "plain", hit | {"TRTCACHE_NO_TORCH": "1"}
+            yield "infer", "infer", hit | {"TRTCACHE_NO_TORCH": "1"}
         yield "torch_compile_warm", "torch_compile", shared
         yield "raw", "raw", shared
         yield "direct", "compiled", hit
@@ -118,8 +124,8 @@ class _Model:
     def _taken(self, process: str, caches: dict[str, str]) -> Figures:
         began_s = time.time()
         environment = caches | {"BENCHMARK_BEGAN_S": repr(began_s)}
-        arguments = [str(self.folder)] if process == "onnxruntime" else [process, self.name, str(self.folder)]
-        module = ONNXRUNTIME if process == "onnxruntime" else PROCESS
+        arguments = [str(self.folder)] if process in WITHOUT_TORCH else [process, self.name, str(self.folder)]
+        module = WITHOUT_TORCH.get(process, PROCESS)
         try:
             found = child(module, *arguments, environment=environment)
         except subprocess.CalledProcessError:  # its standard error has been shown; the others are worth having

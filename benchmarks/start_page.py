@@ -29,6 +29,8 @@ WAYS = {
     "slow": "`trtcache.compile`, hit, `TRTCACHE_DIRECT=off`",
     "direct": "`trtcache.compile`, hit, direct",
     "file": "`trtcache.compile(path)`, a hit",
+    "plain": "`trtcache.load(path)` without torch",
+    "infer": "`trtcache infer`",
 }
 """Name of a way -> what the page calls it."""
 

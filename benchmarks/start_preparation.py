@@ -52,11 +52,20 @@ def torch_compile_cold(model: torch.nn.Module, inputs: Inputs, folder: Folder) -
 
 
 def program(model: torch.nn.Module, inputs: Inputs, folder: Folder) -> Figures:
-    """Write the program's file, and let the cache know it."""
+    """Write the program's file, let the cache know it, and write the program with its engine."""
     import trtcache
 
     torch.export.save(torch.export.export(model, inputs, strict=False), folder.program)
-    trtcache.compile(folder.program)(*inputs)
+    module = trtcache.compile(folder.program)
+    output = module(*inputs)
+    if output.device.type == "cpu":
+        import numpy as np
+
+        trtcache.export(module, folder.path / "plain.pt2")
+        np.savez(folder.path / "plain.npz", *[one.numpy() for one in inputs])
+        np.save(folder.path / "plain.npy", output.numpy())
+        for place, one in enumerate(inputs):
+            np.save(folder.path / f"plain-{place}.npy", one.numpy())
     return {}
 
 

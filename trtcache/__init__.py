@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trtcache.progress import watching as watching
     from trtcache.remote.uploads import flush as flush
     from trtcache.runtime import CompiledModule as CompiledModule
+    from trtcache.runtime.program import Program as Program
     from trtcache.settings import Settings as Settings
     from trtcache.store.entry import Entry as Entry
 
@@ -36,6 +37,7 @@ _EXPORTS = {
     "Digest": "trtcache.digests",
     "Entry": "trtcache.store.entry",
     "Input": "trtcache.lowering.arguments",
+    "Program": "trtcache.runtime.program",
     "Settings": "trtcache.settings",
     "Step": "trtcache.progress",
     "compile": "trtcache.api",
@@ -51,6 +53,8 @@ _EXPORTS = {
     "watching": "trtcache.progress",
 }
 
+_WITH_TORCH = frozenset({"CompiledModule", "Input", "compile", "export", "key", "lower"})
+
 __all__ = ["__version__", *sorted(_EXPORTS)]
 
 
@@ -62,12 +66,31 @@ def __getattr__(name: str) -> object:
     elif name in _EXPORTS:
         from trtcache.config import paused_collector
 
+        if name in _WITH_TORCH:
+            _require_torch_allowed(name)
         with paused_collector():
             value = getattr(import_module(_EXPORTS[name]), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def _require_torch_allowed(name: str) -> None:
+    """Check that torch is imported or may be.
+
+    Raises:
+        TorchForbiddenError: ``TRTCACHE_NO_TORCH=1``, and it is not imported.
+    """
+    import os
+    import sys
+
+    if "torch" not in sys.modules:
+        from trtcache.config.environment import Config
+        from trtcache.errors import TorchForbiddenError
+
+        if Config.from_environ(os.environ).no_torch:
+            raise TorchForbiddenError(f"trtcache.{name}", "only trtcache.load does without it")
 
 
 def __dir__() -> list[str]:

@@ -190,6 +190,16 @@ class BuildForbiddenError(BackendError):
 
 
 @dataclass(eq=False)
+class TorchForbiddenError(BackendError):
+    """Something needs torch, and ``TRTCACHE_NO_TORCH=1`` forbids importing it."""
+
+    name: str
+    why: str
+    exit_code: ClassVar[int] = 7
+    message = "TRTCACHE_NO_TORCH=1 and {name} needs torch: {why}"
+
+
+@dataclass(eq=False)
 class IncompatibleEngineError(BackendError):
     """An artifact is intact but cannot run in this process or on this machine."""
 

@@ -59,6 +59,7 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
         "TRTCACHE_READONLY": found.readonly,
         "TRTCACHE_RECACHE": found.recache,
         "TRTCACHE_FORBID_BUILD": found.forbid_build,
+        "TRTCACHE_NO_TORCH": found.no_torch,
         "TRTCACHE_ON_BUSY": found.busy.policy,
         "TRTCACHE_BUSY_TIMEOUT": found.busy.patience_s,
         "TRTCACHE_SIGNATURES": _MODES[found.trust.required],

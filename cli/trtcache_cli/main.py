@@ -30,6 +30,7 @@ COMMANDS = {
     "build": ("trtcache_cli.build:build", "Build the engine of an exported program, or find it in the cache."),
     "warm": ("trtcache_cli.warm:warm", "Build the engines of a matrix before they are needed."),
     "export": ("trtcache_cli.export:export", "Write a program with its engines to a file, for other machines."),
+    "infer": ("trtcache_cli.infer:infer", "Call a program in a file, and measure its latency."),
     "rebuild": ("trtcache_cli.rebuild:rebuild", "Rebuild kept programs for the installed versions."),
     "refit": ("trtcache_cli.refit:refit", "Check that weights fit a program or an entry, and refit it."),
     "why": ("trtcache_cli.why:why", "Explain a miss, or how the nearest entry differs."),
@@ -75,7 +76,7 @@ Exit codes:
   4    something in the store is damaged; --require-remote: a remote failed
   5    no entry, or more than one, has this key
   6    an engine builder failed or is not available
-  7    a build was forbidden by TRTCACHE_FORBID_BUILD
+  7    a build or torch was forbidden by TRTCACHE_FORBID_BUILD or TRTCACHE_NO_TORCH
   130  interrupted, or declined
 """
 

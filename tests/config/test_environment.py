@@ -192,8 +192,8 @@ def test_without_a_home_the_working_directory_is_not_used(
         monkeypatch.setenv("HOME", home)
     monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])
     if old:
-        monkeypatch.setattr("trtcache.config.paths.user_cache_path", lambda name, **_: Path("~/.cache") / name)
-        monkeypatch.setattr("trtcache.config.paths.user_config_path", lambda name, **_: Path("~/.config") / name)
+        monkeypatch.setattr("platformdirs.user_cache_path", lambda name, **_: Path("~/.cache") / name)
+        monkeypatch.setattr("platformdirs.user_config_path", lambda name, **_: Path("~/.config") / name)
     monkeypatch.chdir(tmp_path)
     for folder in ("~", "here", "."):
         settings = tmp_path / folder / ".config" / "trtcache" / "trtcache.toml"

@@ -46,6 +46,9 @@ SIGNATURES: Final = f"{FOLDER}signatures"
 PROGRAM: Final = f"{FOLDER}program.json"
 LOCAL_FILE: Final = "local-file"
 MODEL: Final = "models/model.json"
+BROKEN: Final = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, AssertionError)
+"""Errors raised by malformed documents; RuntimeError: torch rejects a size or a type."""
+
 MAX_MEMBERS: Final = 1 << 16
 MAX_DIRECTORY_BYTES: Final = 16 << 20
 

@@ -22,7 +22,6 @@ from trtcache.errors import (
     TamperedProgramError,
 )
 from trtcache.store.entry import Entry
-from trtcache.store.reader import ArtifactFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,6 +117,8 @@ class EngineReader:
         if not SIDECAR.fullmatch(name):
             raise ProgramNamesError(self._path, f"a sidecar file has the invalid name {name!r:.80}")
         # It is next to the program, or next to the target of a symbolic link.
+        from trtcache.store.reader import ArtifactFile  # it imports what decompresses
+
         record, beside = self._archive.header.beside.get(name), self._archive.path.with_name(name)
         beside = (beside if beside.exists() else self._archive.path.resolve().with_name(name)).resolve()
         try:

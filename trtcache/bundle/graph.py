@@ -35,8 +35,8 @@ from trtcache.partition.partitions import (
     SizeWire,
     WeightWire,
 )
+from trtcache.runtime.checks import bind_sizes, evaluate_size
 from trtcache.runtime.guards import failed_guard
-from trtcache.runtime.inputs import bind_sizes, evaluate_size
 from trtcache.runtime.operator import specs_of, with_carriers
 from trtcache.weights.recipes import evaluate as evaluate_recipe
 from trtcache.weights.slots import contiguous, weight_map

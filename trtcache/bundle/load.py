@@ -1,57 +1,28 @@
-"""Loading of program files: verify the file, choose the target that fits, load engines and weights."""
+"""Loading of program files: verify the file, and load it without torch where its engines need none."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
-
-from trtcache.backends import registry
-from trtcache.backends.calls import load_engine
-from trtcache.backends.protocol import CONSTANTS, INTERFACE, WEIGHT_MAP
-from trtcache.bundle.archive import LOCAL_FILE, PROGRAM, ProgramArchive, parse
-from trtcache.bundle.engines import EngineReader
-from trtcache.bundle.partitions import MissingOperator, read_partitions
-from trtcache.bundle.signature import read_signature, read_structure
-from trtcache.bundle.target_choice import TargetOption, choose
-from trtcache.cache import Cache
+from trtcache.backends.aot_inductor.libtorch import preload
+from trtcache.bundle.archive import LOCAL_FILE, ProgramArchive
 from trtcache.config.environment import Config, start_logging
 from trtcache.config.signing_keys import parse_keys
-from trtcache.errors import (
-    NoFittingEngineError,
-    ProgramContentError,
-    RefitError,
-    SettingsError,
-    WeightMapError,
-)
-from trtcache.frontends.torch_archive import read_tensors
-from trtcache.lowering.interface import Content
-from trtcache.partition.partitions import PartitionedProgram
-from trtcache.runtime import CompiledModule, PartitionReport, Report
-from trtcache.runtime.executable import Executable, in_order, parse_interface, read_constants
-from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
-from trtcache.runtime.on_guard import parse_on_guard
-from trtcache.runtime.provenance import Provenance
-from trtcache.runtime.signature import CallSignature
-from trtcache.weights.slots import fit
+from trtcache.errors import SettingsError, TorchForbiddenError
+from trtcache.runtime.guards import parse_on_guard
+from trtcache.runtime.program import parse_outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trtcache.backends.protocol import Engine
-    from trtcache.store.entry import Entry
-    from trtcache.weights.slots import EngineWeights
+    from trtcache.cache import Cache
+    from trtcache.runtime import CompiledModule
+    from trtcache.runtime.program import Program
 
 log = logging.getLogger(__name__)
-
-_WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"
-_BROKEN = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, AssertionError)
-"""Errors raised by malformed documents; RuntimeError: torch rejects a size or a type."""
 
 
 def load(
@@ -60,11 +31,15 @@ def load(
     cache: Cache | str | os.PathLike[str] | None = None,
     trust: str | None = None,
     on_guard: str = "error",
-) -> CompiledModule:
-    """Load a compiled module from a file written by ``export``, after verifying it. Nothing is unpickled.
+    outputs: str | None = None,
+) -> CompiledModule | Program:
+    """Load a compiled program from a file written by ``export``, after verifying it. Nothing is unpickled.
 
     It needs neither the model's code nor a cache, and accepts other weights through ``refit``. Its weights are the
     file's own memory: replace the file only by renaming a new one over it.
+
+    In a process that has not imported torch, and with ``outputs``, a program whose engines need no torch is loaded
+    without it (``docs/without-torch.md``). Otherwise torch is imported, and ``report.torch`` says why.
 
     Args:
         path: the file.
@@ -73,9 +48,11 @@ def load(
             did, since an engine runs code; or public keys to trust, as ``NAME:HEX``.
         on_guard: ``error``: a call with sizes that the program was not exported for raises GuardError. The other
             policies of ``compile`` need the model, which is not in the file.
+        outputs: ``numpy``, ``torch`` or ``dlpack``: the library of outputs. By default that of the inputs.
 
     Returns:
-        The module; ``.report.target`` is the target chosen from the file.
+        A ``CompiledModule`` if torch was imported, else a ``Program``, which takes arrays of any library as inputs;
+        ``.report.target`` is the target chosen from the file.
 
     Raises:
         NotAProgramError: it is not a program file.
@@ -85,192 +62,72 @@ def load(
         NoFittingEngineError: none of its engines can run here; the message says why, and the simplest remedy.
         MissingEngineError: a referenced engine or sidecar file is missing.
         ProgramFileError: it cannot be read.
-        SettingsError: ``trust`` is invalid, or ``on_guard`` is not ``error``.
+        SettingsError: ``trust`` or ``outputs`` is invalid, or ``on_guard`` is not ``error``; or the program needs
+            torch, and outputs of another library were requested.
+        TorchForbiddenError: it needs torch, and ``TRTCACHE_NO_TORCH=1``.
         IncompatibleEngineError: an engine that fits cannot be loaded.
         StoreError: ``cache`` names a directory that cannot be a cache.
     """
     if parse_on_guard(on_guard) != "error":
         raise SettingsError("on_guard", f"{on_guard!r} needs the model, which is not in the file; leave it at 'error'")
+    parse_outputs(outputs)
+    loading = preload() if outputs is not None or "torch" not in sys.modules else None
+    try:
+        return _load(Path(path), cache, trust, outputs)
+    finally:
+        if loading is not None:  # a process that forks meanwhile would inherit a lock
+            loading.join()
+
+
+def _load(
+    path: Path, cache: Cache | str | os.PathLike[str] | None, trust: str | None, outputs: str | None
+) -> CompiledModule | Program:
+    """Open and verify a file, and load it."""
     start_logging(os.environ)
-    store = cache if cache is None or isinstance(cache, Cache) else Cache(cache)
-    keys = Config.from_environ(os.environ).trust.keys
+    store = _open_cache(cache)
+    config = Config.from_environ(os.environ)
+    keys = config.trust.keys
     start = time.perf_counter()
     if isinstance(trust, str) and ":" in trust:
         keys = (*keys, *parse_keys(trust, "trust"))
     elif trust is not None and trust != LOCAL_FILE:
         raise SettingsError("trust", f"{trust!r} is neither None, {LOCAL_FILE!r} nor public keys as NAME:HEX")
-    archive = ProgramArchive(Path(path), keys=keys, local=trust == LOCAL_FILE)
+    archive = ProgramArchive(path, keys=keys, local=trust == LOCAL_FILE)
     opened = time.perf_counter()
-    try:
-        module = _ProgramReader(archive, store).module()
-    except MissingOperator as error:
-        remedy = "import the library that defines it, and load the program then"
-        raise NoFittingEngineError(str(path), "what stays in torch cannot run here", (str(error),), remedy) from error
-    except _BROKEN as error:
-        why = f"its content is inconsistent ({type(error).__name__}: {error})"
-        raise ProgramContentError(str(path), why) from error
-    module.report.file_s = opened - start
-    module.report.compile_s = time.perf_counter() - start
-    log.info("%s", module.report)
+    loaded = _choose(archive, store, outputs, no_torch=config.no_torch)
+    loaded.report.file_s = opened - start
+    loaded.report.compile_s = time.perf_counter() - start
+    log.info("%s", loaded.report)
+    return loaded
+
+
+def _choose(
+    archive: ProgramArchive, cache: Cache | None, outputs: str | None, *, no_torch: bool
+) -> CompiledModule | Program:
+    """Load a program without torch if its engines need none and torch is not imported, or outputs were chosen."""
+    why = ""
+    if outputs is not None or "torch" not in sys.modules:
+        from trtcache.bundle.load_program import TorchNeeded, load_program
+
+        try:
+            return load_program(archive, cache, outputs)
+        except TorchNeeded as error:
+            why = str(error)
+            log.info("%s needs torch: %s", archive.path, why)
+        if no_torch and "torch" not in sys.modules:
+            raise TorchForbiddenError(str(archive.path), why)
+        if outputs not in {None, "torch"}:
+            raise SettingsError("outputs", f"{outputs!r}: this program needs torch ({why}), whose outputs are tensors")
+    from trtcache.bundle.load_module import load_module
+
+    module = load_module(archive, cache)
+    module.report.torch = why
     return module
 
 
-class _ProgramReader:
-    """A program file that is being loaded."""
+def _open_cache(cache: Cache | str | os.PathLike[str] | None) -> Cache | None:
+    if cache is None:
+        return None
+    from trtcache.cache import Cache as OpenedCache  # rarely needed
 
-    def __init__(self, archive: ProgramArchive, cache: Cache | None) -> None:
-        self._archive, self._cache = archive, cache
-        self._path = str(archive.path)
-        self._document = parse(archive.read(PROGRAM))
-        self._engines = EngineReader(archive, self._document["targets"], cache)
-        self._device = torch.device(self._document["device"])
-        if self._device.type == "cuda" and torch.cuda.is_available():  # a program has no device index
-            self._device = torch.device("cuda", torch.cuda.current_device())
-        self._chosen = choose([self._option(*one) for one in enumerate(self._document["targets"])], self._path)
-        self._target = self._document["targets"][self._chosen.number]
-
-    def _option(self, number: int, record: Any) -> TargetOption:
-        first: Any = next(iter(record["engines"]), None)
-
-        def member(name: str) -> bytes:
-            inside = first["members"].get(name)
-            return bytes(self._archive.read(inside) if inside else self._engines.entry(first).read(name))
-
-        words = str(record["backend"]), str(record["label"])
-        return TargetOption(
-            number, *words, dict(record["target"]), dict(record["toolchain"]), member if first else None
-        )
-
-    def module(self) -> CompiledModule:
-        """Return the module of the chosen target."""
-        document, option = self._document, self._chosen
-        entries = {int(one["part"]): self._engines.entry(one) for one in self._target["engines"]}
-        if document["division"] is None:
-            parts, found = PartitionedProgram(), {0: self._part(entries[0], document["slots"])}
-        else:
-            records = enumerate(document["division"]["parts"])
-            slots = {number: one["slots"] for number, one in records if one["kind"] == "engine"}
-            found = {number: self._part(entries[number], names) for number, names in slots.items()}
-            parts = read_partitions(document["division"], found)
-        sources = {
-            str(name): Content(str(one["digest"]), str(one["dtype"]), tuple(one["shape"]))
-            for name, one in document["sources"].items()
-        }
-        interface = parse_interface(document["interface"], document["weight_map"], document["slots"])
-        constants = found[0].constants if parts.is_whole else self._constants()
-        executable = Executable(interface, self._device, constants, frozenset(map(str, document["known"])), sources)
-        weights = self._weights(executable)
-        call = CallSignature(
-            read_structure(document["arguments"]),
-            read_structure(document["output"]),
-            read_signature(document["signature"]),
-        )
-        engines, reports = self._load_engines(entries, found, parts, weights)
-        engine: Engine = (
-            engines[0]
-            if parts.is_whole
-            else PartitionedEngine(
-                ExecutionPlan(parts, interface, self._device), engines, weights, executable.constants
-            )
-        )
-        module = CompiledModule(executable, engine, weights, call)
-        module.origin = Provenance(
-            backend=option.backend,
-            target=option.target,
-            label=option.label,
-            toolchain=option.toolchain,
-            entries=entries,
-            division=parts,
-            parameters=frozenset(map(str, document["parameters"])),
-        )
-        module.report = Report(
-            str(document["name"]), option.backend, option.label, reports, route="program", left=parts.left
-        )
-        module.report.guards = module.guards
-        self._keep(entries)
-        return module
-
-    def _load_engines(
-        self,
-        entries: Mapping[int, Entry],
-        found: Mapping[int, Executable],
-        parts: PartitionedProgram,
-        weights: EngineWeights,
-    ) -> tuple[dict[int, Engine], list[PartitionReport]]:
-        """Return the engines by partition number, with their weights, and their reports."""
-        backend = registry.find(self._chosen.backend, self._device.type)
-        engines: dict[int, Engine] = {}
-        reports = []
-        for record, (number, entry) in zip(self._target["engines"], entries.items(), strict=True):
-            own, start = weights if parts.is_whole else weights_of(parts, number, weights), time.perf_counter()
-            engines[number] = load_engine(
-                backend,
-                entry.read,
-                key=entry.key.digest,
-                device=self._device,
-                constants=found[number].constants,
-                weights=own,
-            )
-            reports.append(
-                PartitionReport(
-                    key=entry.key,
-                    outcome="hit" if record["way"] == "store" else "carried",
-                    reason="",
-                    weights=len(self._document["interface"]["weights"]),
-                    fetch_s=entry.load_s,
-                    load_s=time.perf_counter() - start,
-                    build_s=entry.build_s,
-                    path=str(entry.path) if entry.path else self._path,
-                )
-            )
-        return engines, reports
-
-    def _constants(self) -> Mapping[str, torch.Tensor]:
-        """Return the constants of what stays in torch; an engine's are in its entry."""
-        names, kinds = self._document["constants"], self._document["interface"]["constants"]
-        found = self._tensors(_CONSTANTS, set(names.values())) if names else {}
-        places = {own: self._device if kinds[own][1] == self._device.type else str(kinds[own][1]) for own in names}
-        return {str(own): found[name].to(places[own]) for own, name in names.items()}
-
-    def _tensors(self, folder: str, names: set[str] | None = None) -> dict[str, torch.Tensor]:
-        document = parse(self._archive.read(f"{folder}model_{folder.split('/')[1]}_config.json"))
-        chosen = {name: one for name, one in document["config"].items() if names is None or name in names}
-        return read_tensors(chosen, folder, self._archive.read)
-
-    def _weights(self, executable: Executable) -> EngineWeights:
-        """Return the weights in the file, fitted to the engines."""
-        slots = executable.interface.slots
-        transient = {name for slot in slots if slot.transient for name in slot.names}
-        state = self._tensors(_WEIGHTS)
-        if transient:
-            state |= self._tensors(_CONSTANTS, transient)
-        moved = {name for slot in slots if slot.device != "cpu" for name in slot.names}
-        needed = {name for slot in slots for name in slot.names}
-        placed = {
-            name: tensor.to(self._device) if name in moved else tensor
-            for name, tensor in state.items()
-            if name in needed
-        }
-        try:
-            return fit(executable.interface.weights, placed, known=executable.known, device=self._device)
-        except RefitError as error:
-            raise WeightMapError(self._path, f"its weights do not fit its engines ({error})") from error
-
-    def _part(self, entry: Entry, slots: Any) -> Executable:
-        """Return the executable of an engine's entry."""
-        document, recipes = (json.loads(bytes(entry.read(name))) for name in (INTERFACE, WEIGHT_MAP))
-        interface = parse_interface(document, recipes, slots)
-        constants = read_constants(bytes(entry.read(CONSTANTS)), document["constants"], self._device)
-        if list(constants) != in_order(constants):
-            raise ValueError("constants out of order")
-        return Executable(interface, self._device, constants, frozenset(), {})
-
-    def _keep(self, entries: Mapping[int, Entry]) -> None:
-        """Store engines if the caller named a cache; the cache itself warns if it cannot."""
-        if self._cache is None:
-            return
-        for entry in entries.values():
-            parts = entry.key.document.get("parts")
-            cacheable = isinstance(parts, dict) and "uncacheable" not in parts
-            if cacheable and self._cache.peek(entry.key, counted=False) is None:
-                self._cache.keep(entry.key, entry.contents, build_s=entry.build_s, name=entry.name)
+    return cache if isinstance(cache, OpenedCache) else OpenedCache(cache)

@@ -7,53 +7,25 @@ missing class. Classes are looked up only among modules that are already importe
 
 from __future__ import annotations
 
-import inspect
 import json
-import sys
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from trtcache.digests import canonical
+from trtcache.bundle.defaults import Default as Default
+from trtcache.bundle.defaults import read_signature as read_signature
+from trtcache.bundle.defaults import write_signature as write_signature
+from trtcache.runtime.structure import DEPTH, FACTORIES, PLAIN, distinct, find_class, named_class, plain_key
+from trtcache.runtime.structure import Output as Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trtcache.digests import Json
 
-_PLAIN: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "ordered": OrderedDict}
-_KINDS = {kind: name for name, kind in _PLAIN.items()}
-_FACTORIES = {None: None, "list": list, "dict": dict, "int": int, "float": float, "tuple": tuple, "set": set}
-_DEPTH = 64
-
-
-class Output(OrderedDict[str, Any]):
-    """Replace an output of a class that is not available: its children by name, as attributes, and by index.
-
-    Fields of the class that the output did not have are None, as in the original.
-    """
-
-    kind: str = ""
-    names: tuple[str, ...] = ()
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self:
-            return self[name]
-        if name in self.__dict__.get("names", ()):
-            return None
-        raise AttributeError(f"{self.kind or 'the output'} has no {name}; it has {', '.join(self)}")
-
-    def __getitem__(self, key: Any) -> Any:
-        """Return a child by name or index, or several as a tuple."""
-        return super().__getitem__(key) if isinstance(key, str) else self.to_tuple()[key]
-
-    def to_tuple(self) -> tuple[Any, ...]:
-        """Return the children in order."""
-        return tuple(self.values())
-
-
+_KINDS = {kind: name for name, kind in PLAIN.items()}
 _Context = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 
@@ -95,12 +67,12 @@ def write_structure(spec: pytree.TreeSpec) -> Json:
     if kind in {tuple, list}:
         return {"kind": _KINDS[kind], "parts": children}
     if kind in {dict, OrderedDict}:
-        return {"kind": _KINDS[kind], "keys": list(map(_key, context)), "parts": children}
+        return {"kind": _KINDS[kind], "keys": list(map(plain_key, context)), "parts": children}
     if kind is defaultdict:
-        factories = [name for name, one in _FACTORIES.items() if one is context[0]]
+        factories = [name for name, one in FACTORIES.items() if one is context[0]]
         if not factories:
             raise ValueError(f"a defaultdict has the factory {context[0]!r:.60}, which a file cannot name")
-        return {"kind": "default", "of": factories[0], "keys": list(map(_key, context[1])), "parts": children}
+        return {"kind": "default", "of": factories[0], "keys": list(map(plain_key, context[1])), "parts": children}
     if kind is deque:
         return {"kind": "deque", "longest": context, "parts": children}
     if pytree.is_structseq_class(kind):
@@ -118,7 +90,7 @@ def read_structure(written: Any, depth: int = 0) -> pytree.TreeSpec:
     """
     if written is None:
         return _leaf()
-    if depth > _DEPTH or not isinstance(written, dict):
+    if depth > DEPTH or not isinstance(written, dict):
         raise ValueError("not a structure of arguments")
     parts, keys = [read_structure(one, depth + 1) for one in written["parts"]], written.get("keys")
     if keys is not None and len(keys) != len(parts):
@@ -127,17 +99,13 @@ def read_structure(written: Any, depth: int = 0) -> pytree.TreeSpec:
     context: Any
     match written["kind"]:
         case "tuple" | "list" | "dict" | "ordered" as name:
-            kind, context = _PLAIN[name], None if name in {"tuple", "list"} else _distinct(keys)
+            kind, context = PLAIN[name], None if name in {"tuple", "list"} else distinct(keys)
         case "default":
-            kind, context = defaultdict, [_FACTORIES[written["of"]], _distinct(keys)]
+            kind, context = defaultdict, [FACTORIES[written["of"]], distinct(keys)]
         case "deque":
             kind, context = deque, written["longest"]
         case "named":
-            name, fields = written["name"], _distinct(keys)
-            kind, context = namedtuple, _find_class(name)
-            if context is None or not issubclass(context, tuple) or _fields(context) != tuple(fields):
-                made: type = namedtuple(name.rpartition(".")[2] or "Output", fields, rename=True)  # type: ignore[misc]
-                context = made
+            kind, context = namedtuple, named_class(written["name"], distinct(keys))
         case "torch" | "class":
             kind, context = _find_node_type(written)
         case other:
@@ -168,36 +136,12 @@ def _leaf() -> pytree.TreeSpec:
     return pytree.tree_structure(0)  # LeafSpec() warns in torch 2.13
 
 
-def _key(key: Any) -> Json:
-    if key is None or isinstance(key, (bool, int, str)):
-        return key
-    raise ValueError(f"a mapping among arguments or outputs has the key {key!r:.40}, which JSON does not support")
-
-
-def _distinct(keys: Any) -> list[Any]:
-    if not isinstance(keys, list) or len({(type(key), key) for key in map(_key, keys)}) != len(keys):
-        raise ValueError("a mapping with a name twice")
-    return keys
-
-
 def _name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _fields(kind: type) -> tuple[str, ...]:
     return tuple(getattr(kind, "_fields", ()))
-
-
-def _find_class(name: str) -> type | None:
-    """Return a class by its qualified name if its module is already imported."""
-    steps = name.split(".")
-    for count in range(len(steps) - 1, 0, -1):
-        found: Any = sys.modules.get(".".join(steps[:count]))
-        for step in steps[count:]:
-            found = getattr(found, "__dict__", {}).get(step)  # getattr would make lazy modules import
-        if isinstance(found, type):
-            return found
-    return None
 
 
 def _class_node(spec: pytree.TreeSpec) -> dict[str, Json]:
@@ -248,56 +192,8 @@ def _find_node_type(written: Any) -> tuple[type, Any]:
             raise ValueError(f"torch has no return type {name!r:.40}")
         return kind, None
     context = written["context"]
-    kind = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name) or _find_class(name)
+    kind = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name) or find_class(name)
     if isinstance(kind, type) and kind in pytree.SUPPORTED_NODES and kind is not Output and context is not None:
         read_context = getattr(pytree.SUPPORTED_SERIALIZED_TYPES.get(kind), "from_dumpable_context", None)
         return kind, read_context(context) if read_context else context
-    return Output, (str(name), tuple(map(str, _distinct(written["keys"]))), tuple(map(str, written["names"])))
-
-
-_PARAMETER_KINDS = {kind.name: kind for kind in inspect._ParameterKind}
-
-
-class Default:
-    """A default that JSON cannot represent: it equals no value that a caller passes."""
-
-    def __repr__(self) -> str:
-        return "the model's own default"
-
-
-def write_signature(signature: inspect.Signature | None) -> Json:
-    """Return a signature as JSON; None without one."""
-    if signature is None:
-        return None
-    written: list[Json] = []
-    for one in signature.parameters.values():
-        default: list[Json] = ["", "other"]
-        if one.default is inspect.Parameter.empty:
-            default = []
-        elif one.default is None or isinstance(one.default, (bool, int, float, str)):
-            default = [canonical(one.default)]
-        written.append([one.name, one.kind.name, default])
-    return written
-
-
-def read_signature(written: Any) -> inspect.Signature | None:
-    """Parse a signature."""
-    if written is None:
-        return None
-    parameters = [
-        inspect.Parameter(str(name), _PARAMETER_KINDS[kind], default=_read(value)) for name, kind, value in written
-    ]
-    return inspect.Signature(parameters)
-
-
-def _read(written: Any) -> object:
-    match written:
-        case []:
-            return inspect.Parameter.empty
-        case [None | bool() | int() | str() as value]:
-            return value
-        case [{"$float": str(text)}]:
-            return float.fromhex(text)
-        case [_, _]:
-            return Default()
-    raise ValueError(f"a default {written!r:.40}")
+    return Output, (str(name), tuple(map(str, distinct(written["keys"]))), tuple(map(str, written["names"])))

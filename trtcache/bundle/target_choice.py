@@ -50,13 +50,25 @@ class Rejection:
     distance: int
 
 
-def choose(options: Sequence[TargetOption], path: str) -> TargetOption:
+def _toolchain(backend: str, device: str) -> Any:
+    """Return the versions that decide whether an artifact of a backend fits this process."""
+    return registry.find(backend, device).toolchain(device)
+
+
+def choose(
+    options: Sequence[TargetOption], path: str, facts_of: Callable[[str, str], Any] = _toolchain
+) -> TargetOption:
     """Return the target that fits best.
+
+    Args:
+        options: the targets.
+        path: the file, for messages.
+        facts_of: returns the toolchain of a backend for a device type.
 
     Raises:
         NoFittingEngineError: none fits; it has the reason for each, and the simplest remedy.
     """
-    found = [(option, why_rejected(option)) for option in options]
+    found = [(option, why_rejected(option, facts_of)) for option in options]
     fitting = [option for option, rejection in found if rejection is None]
     if fitting:
         return max(fitting, key=lambda option: (*rank(option), -option.number))
@@ -83,7 +95,7 @@ def rank(option: TargetOption) -> tuple[int, int]:
     return 1, (1000 if target.get("gpu") else 500) - width
 
 
-def why_rejected(option: TargetOption) -> Rejection | None:
+def why_rejected(option: TargetOption, facts_of: Callable[[str, str], Any] = _toolchain) -> Rejection | None:
     """Return why a target cannot run here, or None if it can."""
     platform, device = option.target.get("platform"), str(option.target.get("device"))
     if option.member is None:  # everything runs in torch
@@ -94,10 +106,10 @@ def why_rejected(option: TargetOption) -> Rejection | None:
     if option.backend in _FLAVOURS:
         return _plan(option)
     try:
-        backend = registry.find(option.backend, device)
+        facts = facts_of(option.backend, device)
     except BackendUnavailableError as error:
         return Rejection(error.why, f"make {option.backend} available here, or export it for this machine's target", 60)
-    return _package(option, backend)
+    return _package(option, facts)
 
 
 def _package(option: TargetOption, backend: Backend) -> Rejection | None:

@@ -40,6 +40,7 @@ VARIABLES = {
     "TRTCACHE_READONLY": "1: take hits, write nothing",
     "TRTCACHE_RECACHE": "1: build although there is an entry, and replace it",
     "TRTCACHE_FORBID_BUILD": "1: a miss is an error (for deployments and tests that must not build)",
+    "TRTCACHE_NO_TORCH": "1: importing torch is an error (for programs that must start without it)",
     "TRTCACHE_ON_BUSY": "while another process builds an entry: wait (default), build it too, or eager (run in torch)",
     "TRTCACHE_BUSY_TIMEOUT": "seconds to wait for it; then it is built (default: no limit; 480 in a distributed job)",
     "TRTCACHE_SIGNATURES": "require: use only entries signed by a trusted key; off: any (default: require if shared)",
@@ -85,6 +86,7 @@ class Config:
     readonly: bool = False
     recache: bool = False
     forbid_build: bool = False
+    no_torch: bool = False
     log: str = ""
     trust: Trust = field(default_factory=Trust)
     busy: ContentionPolicy = field(default_factory=ContentionPolicy)
@@ -122,6 +124,7 @@ class Config:
             readonly=_flag(environ, "TRTCACHE_READONLY"),
             recache=_flag(environ, "TRTCACHE_RECACHE"),
             forbid_build=_flag(environ, "TRTCACHE_FORBID_BUILD"),
+            no_torch=_flag(environ, "TRTCACHE_NO_TORCH"),
             log=environ.get("TRTCACHE_LOG", ""),
             trust=trust,
             busy=ContentionPolicy.of(environ),

@@ -14,8 +14,6 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from platformdirs import user_cache_path, user_config_path
-
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -29,6 +27,8 @@ SETTLED_NS = 2_000_000_000
 def cache_folder(name: str) -> Path:
     """Return the cache directory ``name``, in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     try:
+        from platformdirs import user_cache_path  # 10 ms, which a program in a file does not need
+
         path = user_cache_path(name, appauthor=False)
     except RuntimeError:  # no home directory: platformdirs 4.14 raises, older versions return a path with ~
         path = Path()
@@ -38,6 +38,8 @@ def cache_folder(name: str) -> Path:
 def config_folder(name: str) -> Path:
     """Return the configuration directory ``name``, in ``$XDG_CONFIG_HOME`` or ``~/.config``."""
     try:
+        from platformdirs import user_config_path
+
         path = user_config_path(name, appauthor=False)
     except RuntimeError:
         path = Path()

@@ -9,8 +9,6 @@ process that has it open.
 from __future__ import annotations
 
 import json
-import math
-import mmap
 import pickle
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -20,36 +18,16 @@ import torch
 from trtcache.errors import ExportError, WeightsFileError
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.weights.archive import damage
+from trtcache.weights.safetensors import DTYPE_NAMES, INDEX_LIMIT_BYTES, SUPPORTED, read_header
+from trtcache.weights.safetensors import LENGTH_BYTES as LENGTH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-DTYPES: Mapping[str, torch.dtype] = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U64": torch.uint64,
-    "U32": torch.uint32,
-    "U16": torch.uint16,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-    "C64": torch.complex64,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-}
+DTYPES: Mapping[str, torch.dtype] = {name: getattr(torch, dtype) for name, dtype in DTYPE_NAMES.items()}
 """Names of dtypes in safetensors files."""
 
-LENGTH_BYTES = 8
-_HEADER_LIMIT_BYTES = 100_000_000  # the limit of the safetensors library
-_INDEX_LIMIT_BYTES = 100_000_000
-_METADATA = "__metadata__"
-_SUPPORTED = "give a .safetensors file, a .pt2 program, or a state_dict that torch.save wrote"
 _FOREIGN = (
     (b"GGUF", "it is a GGUF file"),
     (b"\x89HDF", "it is an HDF5 file"),
@@ -84,52 +62,15 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
     for mark, what in _FOREIGN:
         # A .safetensors file begins with a number and a brace.
         if first.startswith(mark) and first[LENGTH_BYTES:] != b"{":
-            raise WeightsFileError(str(path), f"{what}; {_SUPPORTED}")
+            raise WeightsFileError(str(path), f"{what}; {SUPPORTED}")
     if path.suffix == ".json":
         return _read_index(path)
     return _safetensors(path)
 
 
 def _safetensors(path: Path) -> dict[str, torch.Tensor]:
-    size_bytes = path.stat().st_size
-    if size_bytes < LENGTH_BYTES:
-        raise WeightsFileError(str(path), f"it has {size_bytes} bytes, too few for a file of weights; {_SUPPORTED}")
-    with path.open("rb") as file:
-        memory = memoryview(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE))
-    length = int.from_bytes(memory[:LENGTH_BYTES], "little")
-    if length > min(_HEADER_LIMIT_BYTES, len(memory) - LENGTH_BYTES) or bytes(memory[LENGTH_BYTES:][:1]) != b"{":
-        raise WeightsFileError(str(path), f"it is not a .safetensors file, or it is cut off; {_SUPPORTED}")
-    start = LENGTH_BYTES + length
-    header = json.loads(bytes(memory[LENGTH_BYTES:start]), object_pairs_hook=_unique)
-    header.pop(_METADATA, None)
-    _check_places(header, len(memory) - start)
-    return {name: tensor_at(one, memory[start:]) for name, one in header.items()}
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    items = dict(pairs)
-    if len(items) != len(pairs):
-        raise ValueError("two tensors have one name")
-    return items
-
-
-def _check_places(header: Mapping[str, Any], size_bytes: int) -> None:
-    """Check that the tensors are contiguous and fill the file.
-
-    Raises:
-        ValueError: they are not.
-    """
-    end = 0
-    for name, meta in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-        start, stop = meta["data_offsets"]
-        count = math.prod(meta["shape"])
-        if start != end or any(type(size) is not int or size < 0 for size in meta["shape"]):
-            raise ValueError(f"{name} does not follow the tensor before it")
-        if stop - start != count * DTYPES[meta["dtype"]].itemsize:
-            raise ValueError(f"{name} has {stop - start} bytes, which its shape {meta['shape']} and dtype contradict")
-        end = stop
-    if end != size_bytes:
-        raise ValueError(f"its tensors need {end} bytes and the file has {size_bytes} for them: it is cut off")
+    header, content = read_header(path)
+    return {name: tensor_at(one, content) for name, one in header.items()}
 
 
 def tensor_at(described: Mapping[str, Any], content: memoryview) -> torch.Tensor:
@@ -151,8 +92,8 @@ def tensor_at(described: Mapping[str, Any], content: memoryview) -> torch.Tensor
 
 def _read_index(path: Path) -> dict[str, torch.Tensor]:
     """Return the weights of the files in an index (``model.safetensors.index.json``)."""
-    if path.stat().st_size > _INDEX_LIMIT_BYTES:
-        raise WeightsFileError(str(path), f"it is too large for an index of files; {_SUPPORTED}")
+    if path.stat().st_size > INDEX_LIMIT_BYTES:
+        raise WeightsFileError(str(path), f"it is too large for an index of files; {SUPPORTED}")
     places: Mapping[str, str] = json.loads(path.read_bytes())["weight_map"]
     if outside := sorted(name for name in set(places.values()) if "/" in name or name.startswith(".")):
         raise WeightsFileError(str(path), f"it names files that are not beside it: {outside[0]}")
@@ -176,7 +117,7 @@ def _state_dict(path: Path) -> dict[str, torch.Tensor]:
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
         why = str(error).split("\n", 1)[0][:200]
         raise WeightsFileError(
-            str(path), f"torch.load(weights_only=True) cannot read it: {why}; {_SUPPORTED}"
+            str(path), f"torch.load(weights_only=True) cannot read it: {why}; {SUPPORTED}"
         ) from error
     if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
         parts = ", ".join(map(str, state))[:100] if isinstance(state, dict) else type(state).__name__

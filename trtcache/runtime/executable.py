@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.protocol import CONSTANTS, INTERFACE, INTERFACE_FORMAT, WEIGHT_MAP
 from trtcache.errors import IncompatibleEngineError
-from trtcache.frontends.checkpoint import LENGTH_BYTES, tensor_at
 from trtcache.lowering.interface import Content, Interface, Result, SmallSizes, TensorInput, TensorOutput, ValueInput
 from trtcache.weights.recipes import parse, sources
 from trtcache.weights.slots import EngineWeight, Slot
@@ -207,6 +206,8 @@ def read_constants(
     placed: dict[str, torch.Tensor] = {}
     if not written:
         return placed
+    from trtcache.frontends.checkpoint import LENGTH_BYTES, tensor_at  # it imports torch
+
     start = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
     header = json.loads(content[LENGTH_BYTES:start])
     data = memoryview(bytearray(content[start:]))

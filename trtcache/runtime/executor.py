@@ -26,7 +26,8 @@ from trtcache.partition.partitions import (
     SizeWire,
     WeightWire,
 )
-from trtcache.runtime.inputs import InputCheck, bind_sizes
+from trtcache.runtime.checks import bind_sizes
+from trtcache.runtime.inputs import InputCheck
 from trtcache.runtime.parallel import Call, InterOp, Precedence, TorchState
 
 if TYPE_CHECKING:

@@ -7,14 +7,17 @@ for the same JSON. The source contains only the operations below and numbers, wh
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from trtcache.errors import SettingsError, did_you_mean
 from trtcache.lowering.interface import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from trtcache.digests import Json
+
+ON_GUARD: Final = ("error", "eager", "compile")
 
 _INFIX = {
     "Add": "+",
@@ -55,6 +58,17 @@ _NAMES = {
     "trunc": math.trunc,
     "sqrt": math.sqrt,
 }
+
+
+def parse_on_guard(policy: object) -> str:
+    """Validate a policy.
+
+    Raises:
+        SettingsError: it is unknown; the message has the nearest one.
+    """
+    if policy in ON_GUARD:
+        return str(policy)
+    raise SettingsError("on_guard", f"{policy!r}: {did_you_mean(str(policy), list(ON_GUARD))}")
 
 
 def compile_guards(guards: Iterable[Json]) -> Callable[[Sequence[int]], bool] | None:

@@ -13,7 +13,8 @@ from trtcache.config import threads as thread_counts
 from trtcache.config.threads import Threads
 from trtcache.errors import GuardError, InputError, RefitError, VerifyError
 from trtcache.lowering.interface import FixedSize, describe, symbol_names
-from trtcache.runtime.inputs import InputCheck, bind_sizes, evaluate_size
+from trtcache.runtime.checks import bind_sizes, evaluate_size
+from trtcache.runtime.inputs import InputCheck
 from trtcache.runtime.memory import has_layout, to_layout
 from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, separate_memory
 from trtcache.runtime.refit import EngineSwap, make_new_weights, refit

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from trtcache.errors import ExportError, GuardError, InputError, SettingsError, did_you_mean
+from trtcache.errors import ExportError, GuardError, InputError
+from trtcache.runtime.guards import ON_GUARD as ON_GUARD
+from trtcache.runtime.guards import parse_on_guard as parse_on_guard
 from trtcache.runtime.verify import eager
 
 if TYPE_CHECKING:
@@ -20,21 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ON_GUARD: Final = ("error", "eager", "compile")
-
 MOST_PROGRAMS: Final = 8
 """The maximum number of programs of a compiled module, including the first."""
-
-
-def parse_on_guard(policy: object) -> str:
-    """Validate a policy.
-
-    Raises:
-        SettingsError: it is unknown; the message has the nearest one.
-    """
-    if policy in ON_GUARD:
-        return str(policy)
-    raise SettingsError("on_guard", f"{policy!r}: {did_you_mean(str(policy), list(ON_GUARD))}")
 
 
 class OnGuard:

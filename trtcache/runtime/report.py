@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trtcache.config.units import format_duration
-from trtcache.partition.partitions import summarize_left
 
 if TYPE_CHECKING:
     from trtcache.digests import CacheKey
@@ -80,6 +79,8 @@ class Report:
         direct_s: seconds to fingerprint the module and to check its manifest.
         guards: the program's guards: conditions on the sizes of its arguments, checked on each call.
         fixed_sizes: the sizes for which ``Dim.AUTO`` was given and which torch fixed: other sizes are refused.
+        torch: ``not used`` for a program that was loaded without torch; why torch was imported, if the process had not
+            imported it; else empty.
         programs: reports of further programs that ``on_guard="compile"`` compiled for calls that the guards reject.
     """
 
@@ -103,6 +104,7 @@ class Report:
     guards: tuple[str, ...] = ()
     fixed_sizes: tuple[FixedSize, ...] = ()
     programs: list[Report] = field(default_factory=list)
+    torch: str = ""
 
     @property
     def why(self) -> str:
@@ -151,12 +153,17 @@ class Report:
                 )
             if partition.why:
                 rows.append(f"  {partition.why}")
-        rows += [f"  in torch: {words}" for words in summarize_left(self.left)]
+        if self.left:
+            from trtcache.partition.partitions import summarize_left  # programs without torch have none
+
+            rows += [f"  in torch: {words}" for words in summarize_left(self.left)]
         rows += [f"  guard: {guard}" for guard in self.guards[:_SHOWN]]
         if (more := len(self.guards) - _SHOWN) > 0:
             rows.append(f"  guard: and {more} more (report.guards)")
         rows += [f"  fixed: {one}" for one in self.fixed_sizes]
         rows += [f"  and for other sizes: {one.name}, {', '.join(one.guards) or 'no guards'}" for one in self.programs]
+        if self.torch:
+            rows.append(f"  torch: {self.torch}")
         if self.direct and self.direct != "hit":
             rows.append(f"  direct mode: {self.direct}")
         rows.append(f"  {self._route_text}  rest {format_duration(self.rest_s)}  saved {format_duration(self.saved_s)}")

@@ -12,14 +12,19 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import torch
-
 from trtcache.errors import IncompatibleEngineError
+from trtcache.weights.arrays import ITEM_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    import torch
 
     from trtcache.digests import Json
+
+    _Tensors = dict[str | int, torch.Tensor]
+else:
+    _Tensors = dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +46,27 @@ Recipe: TypeAlias = WeightRef | Operation
 Argument: TypeAlias = int | float | str | tuple[int, ...]
 
 
-def _cast(tensor: torch.Tensor, dtype: str) -> torch.Tensor:
-    return tensor.to(getattr(torch, dtype))
+OPERATORS = frozenset({"add", "cast", "div", "mul", "neg", "permute", "reshape", "rsqrt", "sqrt", "sub"})
+"""Operators of recipes, by torch's names. Removing or changing one requires a new version of the weight map."""
 
-
-OPERATORS: Mapping[str, Callable[..., torch.Tensor]] = {
-    "add": torch.add,
-    "cast": _cast,
-    "div": torch.div,
-    "mul": torch.mul,
-    "neg": torch.neg,
-    "permute": torch.permute,
-    "reshape": torch.reshape,
-    "rsqrt": torch.rsqrt,
-    "sqrt": torch.sqrt,
-    "sub": torch.sub,
-}
-"""Operators of recipes. Removing or changing one requires a new version of the weight map."""
-
-_BY_ELEMENT = frozenset(OPERATORS) - {"permute", "reshape"}
+_BY_ELEMENT = OPERATORS - {"permute", "reshape"}
 _PIECE_ELEMENTS = 1 << 20
 
 
 def step(operator: str, *arguments: Recipe | Argument) -> Operation:
     """Build an operation, as in ``step("mul", weight, 2.0)``."""
     return Operation(operator, arguments)
+
+
+def _apply(operator: str, arguments: Iterable[Any]) -> torch.Tensor:
+    import torch
+
+    if operator == "cast":
+        tensor, dtype = arguments
+        cast: torch.Tensor = tensor.to(getattr(torch, dtype))
+        return cast
+    result: torch.Tensor = getattr(torch, operator)(*arguments)
+    return result
 
 
 def evaluate(recipe: Recipe, weights: Mapping[str | int, torch.Tensor]) -> torch.Tensor:
@@ -76,7 +77,7 @@ def evaluate(recipe: Recipe, weights: Mapping[str | int, torch.Tensor]) -> torch
     if isinstance(recipe, WeightRef):
         return weights[recipe.weight]
     arguments = (evaluate(arg, weights) if isinstance(arg, (WeightRef, Operation)) else arg for arg in recipe.arguments)
-    return OPERATORS[recipe.operator](*arguments)
+    return _apply(recipe.operator, arguments)
 
 
 Bring: TypeAlias = "Callable[[str | int, torch.Tensor], torch.Tensor]"
@@ -101,7 +102,7 @@ def pieces(
         yield slice(start, start + rows), _Rows(weights, shape, slice(start, start + rows), bring, whole).of(recipe)
 
 
-class _LazyWeights(dict[str | int, torch.Tensor]):
+class _LazyWeights(_Tensors):
     """Weights that are moved on access and not kept."""
 
     def __init__(self, weights: Mapping[str | int, torch.Tensor], bring: Bring) -> None:
@@ -127,7 +128,7 @@ class _Rows:
             return self.bring(recipe.weight, self._rows_of(self.weights[recipe.weight]))
         if recipe.operator in _BY_ELEMENT:
             arguments = (self.of(one) if isinstance(one, (WeightRef, Operation)) else one for one in recipe.arguments)
-            return OPERATORS[recipe.operator](*arguments)
+            return _apply(recipe.operator, arguments)
         if id(recipe) not in self.whole:
             self.whole[id(recipe)] = evaluate(recipe, _LazyWeights(self.weights, self.bring))
         return self._rows_of(self.whole[id(recipe)])
@@ -192,7 +193,7 @@ def _parse_argument(written: Json) -> Recipe | Argument:
             return parse(written)
         case [*sizes] if all(type(size) is int for size in sizes):
             return tuple(size for size in sizes if isinstance(size, int))
-        case str() if isinstance(getattr(torch, written, None), torch.dtype):
+        case str() if written in ITEM_BYTES:
             return written
         case int():
             return written

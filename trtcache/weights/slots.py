@@ -11,18 +11,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.multiprocessing.reductions import StorageWeakRef
-
 from trtcache.errors import RefitError
+from trtcache.weights.arrays import contiguous as contiguous
 from trtcache.weights.recipes import Recipe, WeightRef, document, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    import torch
+    from torch.multiprocessing.reductions import StorageWeakRef
+
     from trtcache.digests import Json
 
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    _Tensors = dict[str, torch.Tensor]
+else:  # programs without torch have slots and weight maps, too
+    _Tensors = dict
+
+_BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,7 @@ def weight_map(weights: Iterable[EngineWeight]) -> dict[str, Json]:
     return {weight.name: document(weight.recipe) for weight in weights}
 
 
-class EngineWeights(dict[str, torch.Tensor]):
+class EngineWeights(_Tensors):
     """Engine weights by name.
 
     Attributes:
@@ -164,6 +169,8 @@ class SlotWeights:
         """
         if (shared := self.shared_tensor(weight)) is not None:
             return shared
+        import torch
+
         result: torch.Tensor | None = None
         with torch.no_grad():
             for place, piece in self.pieces(weight):
@@ -186,6 +193,8 @@ class SlotWeights:
     def source_weights(self, weights: Iterable[EngineWeight]) -> dict[int, WeakTensor]:
         """Return weak references to the model weights that recipes use."""
         used = {slot.index for weight in weights if weight.slot is None for slot in weight.slots}
+        import torch
+
         given = {index: self.given[index] for index in used if index in self.given}
         # A conjugate, negative or non-strided view has no such reference.
         plain = {index: tensor for index, tensor in given.items() if not (tensor.is_conj() or tensor.is_neg())}
@@ -238,6 +247,8 @@ def fit(
 def finish(device: torch.device) -> None:
     """Wait for work on this thread's current CUDA stream; calls may use another stream."""
     if device.type == "cuda":
+        import torch
+
         torch.cuda.current_stream(device).synchronize()
 
 
@@ -258,6 +269,8 @@ def check(
     Raises:
         RefitError: as ``fit``.
     """
+    import torch
+
     weights = tuple(weights)
     slots = {slot.index: slot for weight in weights for slot in weight.slots}
     kept = frozenset(
@@ -296,10 +309,15 @@ def alike(first: torch.Tensor, second: torch.Tensor) -> bool:
     bits = _BITS.get(first.itemsize)
     if bits is None or first.is_conj() or second.is_conj() or first.is_neg() or second.is_neg():
         return False
-    return torch.equal(first.detach().view(bits), second.detach().view(bits))
+    import torch
+
+    view = getattr(torch, bits)
+    return torch.equal(first.detach().view(view), second.detach().view(view))
 
 
 def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | None:
+    import torch
+
     if not isinstance(tensor, torch.Tensor):
         return f"a {type(tensor).__name__}, not a tensor"
     if is_fake(tensor):
@@ -348,15 +366,6 @@ def layout(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
     return stride
 
 
-def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides of a contiguous tensor of this shape."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
-
-
 def is_aligned(tensor: torch.Tensor) -> bool:
     """Return whether an engine may read the tensor in place: CUDA kernels read 16 bytes at a time."""
     return tensor.device.type == "cpu" or tensor.data_ptr() % 16 == 0
@@ -380,11 +389,15 @@ class WeakTensor:
     @classmethod
     def of(cls, tensor: torch.Tensor) -> WeakTensor:
         """Create a reference to a tensor."""
+        from torch.multiprocessing.reductions import StorageWeakRef  # it imports pickle
+
         storage = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # torch's
         return cls(storage, tensor.dtype, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
 
     def tensor(self) -> torch.Tensor | None:
         """Return the tensor with its current values, or None if its storage was freed."""
+        import torch
+
         storage: torch.UntypedStorage | None = torch.UntypedStorage._new_with_weak_ptr(self.storage.cdata)
         if storage is None:
             return None

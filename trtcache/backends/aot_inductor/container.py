@@ -14,15 +14,15 @@ import os
 import threading
 import weakref
 import zipfile
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trtcache.backends.aot_inductor.loader import scratch
 from trtcache.errors import IncompatibleEngineError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    import torch
 
 _NUMBERS = itertools.count()
 
@@ -65,8 +65,6 @@ class PackageLibrary:
             IncompatibleEngineError: only torch's loader can run this package, or this torch lacks the functions.
         """
         content = _library_in(package)
-        if not hasattr(torch._C._aoti, "alloc_tensors_by_stealing_from_void_ptrs"):
-            raise IncompatibleEngineError("package", f"torch {torch.__version__} does not hand tensors to C functions")
         try:
             with scratch() as folder:
                 # A path that this process has not used before: the dynamic linker identifies libraries by path.
@@ -116,11 +114,59 @@ def _library_in(package: bytes | memoryview) -> bytes:
         return archive.read(libraries[0])
 
 
+class Tensors(Protocol):
+    """Conversion between tensors and the handles that C functions take: addresses of new tensor objects."""
+
+    def handles(self, tensors: Sequence[Any]) -> list[int]:
+        """Return a new handle for each tensor; the tensor MUST outlive it unless they share the memory's ownership."""
+        ...
+
+    def take(self, handles: Sequence[int]) -> list[Any]:
+        """Return the tensors of handles, which are then theirs."""
+        ...
+
+
+class TorchTensors:
+    """Tensors of Python's torch."""
+
+    def __init__(self) -> None:
+        """Check that torch has the functions.
+
+        Raises:
+            IncompatibleEngineError: this torch lacks them.
+        """
+        import torch
+
+        self._functions: Any = torch._C._aoti
+        if not hasattr(self._functions, "alloc_tensors_by_stealing_from_void_ptrs"):
+            raise IncompatibleEngineError("package", f"torch {torch.__version__} does not hand tensors to C functions")
+
+    def handles(self, tensors: Sequence[torch.Tensor]) -> list[int]:
+        """Return a new handle for each tensor."""
+        return [_GET_POINTER(one, None) for one in self._functions.unsafe_alloc_void_ptrs_from_tensors(list(tensors))]
+
+    def take(self, handles: Sequence[int]) -> list[torch.Tensor]:
+        """Return the tensors of handles, which are then theirs."""
+        capsules = [_NEW_CAPSULE(handle, None, None) for handle in handles]
+        taken: list[torch.Tensor] = self._functions.alloc_tensors_by_stealing_from_void_ptrs(capsules)
+        return taken
+
+
 class Container:
     """A container with all its constants set. Belongs to the process that created it."""
 
-    def __init__(self, library: PackageLibrary, tensors: Mapping[str, torch.Tensor], calls: int) -> None:
-        """Create a container that accepts ``calls`` concurrent calls, and share ``tensors`` with it."""
+    def __init__(
+        self, library: PackageLibrary, tensors: Mapping[str, Any], calls: int, convert: Tensors | None = None
+    ) -> None:
+        """Create a container that accepts ``calls`` concurrent calls, and share ``tensors`` with it.
+
+        Args:
+            library: the library of the package.
+            tensors: its constants by the engine's names for them.
+            calls: the number of concurrent calls.
+            convert: what the tensors are; those of Python's torch by default.
+        """
+        self._convert = convert or TorchTensors()
         self._library, self._tensors = library, tensors  # the package reads their memory
         self._handle = ctypes.c_void_p()
         library.call(_CREATE, ctypes.byref(self._handle), ctypes.c_size_t(calls), b"cpu", None)
@@ -140,12 +186,12 @@ class Container:
                 names[name] = self._text("AOTInductorModelContainerGetConstantOriginalFQN", number).decode()
         if missing := set(names.values()) - set(tensors):
             raise IncompatibleEngineError("package", f"it needs constants that are missing: {sorted(missing)}")
-        handles += _handles([tensors[name] for name in names.values()])
+        handles += self._convert.handles([tensors[name] for name in names.values()])
         pairs = (_Constant * len(names))(*(_Constant(*pair) for pair in zip(names, handles, strict=True)))
         count, active = ctypes.c_size_t(len(names)), ctypes.c_bool(False)
         library.call(_SHARE, self._handle, pairs, count, active, ctypes.c_bool(True))
 
-    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Run the package without the GIL."""
         if not self._has_run:
             # In its first call a container folds constants under a lock: other calls would wait inside.
@@ -157,9 +203,9 @@ class Container:
         with self._room:
             return self._run(inputs)
 
-    def _run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _run(self, inputs: Sequence[Any]) -> list[Any]:
         outputs = (ctypes.c_void_p * self._outputs)()
-        given = _handles(inputs)  # the package takes ownership
+        given = self._convert.handles(inputs)  # the package takes ownership
         self._library.call(
             "AOTInductorModelContainerRun",
             self._handle,
@@ -170,9 +216,7 @@ class Container:
             None,
             None,
         )
-        capsules = [_NEW_CAPSULE(output, None, None) for output in outputs]
-        outputs_: list[torch.Tensor] = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs(capsules)
-        return outputs_
+        return self._convert.take([output or 0 for output in outputs])
 
     def _text(self, function: str, number: int) -> bytes:
         found = ctypes.c_char_p()
@@ -197,10 +241,6 @@ class ProcessContainer:
         process = os.getpid()
         # No lock, which a fork could find locked: concurrent threads may create one too many.
         return self._made.get(process) or self._made.setdefault(process, self._make())
-
-
-def _handles(tensors: Sequence[torch.Tensor]) -> list[int]:
-    return [_GET_POINTER(one, None) for one in torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors(list(tensors))]
 
 
 def _end(library: PackageLibrary, container: ctypes.c_void_p, handles: list[int], process: int) -> None:

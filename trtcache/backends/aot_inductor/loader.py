@@ -26,14 +26,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-
 from trtcache.backends.protocol import GRAPH, INTERFACE
 from trtcache.errors import GuardError, IncompatibleEngineError
 from trtcache.lowering.interface import affine, describe, evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import torch
 
     from trtcache.backends.aot_inductor.container import PackageLibrary
     from trtcache.digests import Json
@@ -98,7 +98,7 @@ class Assumptions:
             return None
         return cls(document["inputs"], document["guards"]) if document["guards"] else None
 
-    def check(self, inputs: Sequence[torch.Tensor]) -> None:
+    def check(self, inputs: Sequence[Any]) -> None:
         """Check the sizes of an engine's inputs.
 
         Raises:
@@ -280,6 +280,8 @@ def _memory_file(content: bytes | memoryview) -> Iterator[str]:
 
 def open_loader(path: str, device: torch.device) -> Any:
     """Return torch's loader of a package file, through the private API or else the public one."""
+    import torch
+
     device_index = device.index if device.type == "cuda" else -1
     try:
         return torch._C._aoti.AOTIModelPackageLoader(path, "model", False, 1, device_index)
@@ -335,6 +337,8 @@ class PackageEngine:
         if self._package.assumptions is not None:
             self._package.assumptions.check(inputs)
         if self._enters:
+            import torch
+
             # Initialise the CUDA context of a thread that has not used the GPU yet. A package loads its kernels in its
             # first call through the driver API, which fails without: "CUDA driver error: invalid device context"
             # (torch 2.11).
@@ -384,6 +388,8 @@ class ParallelEngine:
 
 
 def _wait(device: torch.device) -> None:
+    import torch
+
     with suppress(RuntimeError):  # a GPU that failed runs nothing
         torch.cuda.synchronize(device)
 

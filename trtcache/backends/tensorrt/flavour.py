@@ -7,8 +7,6 @@ this machine's GPU.
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import re
 from dataclasses import dataclass
 from importlib import import_module
@@ -66,6 +64,8 @@ class Flavour:
 
     @property
     def _distribution(self) -> tuple[str, str]:
+        import importlib.metadata  # 20 ms, which the choice of another engine does not need
+
         # The bindings are what is imported; the package of the flavour's name only depends on them.
         for distribution in (f"{self.name}_cu13_bindings", f"{self.name}_cu12_bindings", self.name):
             try:

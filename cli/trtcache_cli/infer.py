@@ -1,0 +1,203 @@
+"""``trtcache infer``: call a program in a file, and measure the latency of its calls."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trtcache.config.units import format_duration
+from trtcache_cli.output import print_json, print_pairs
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_PERCENTILES = (50, 90, 99)
+
+
+@click.command(
+    epilog=examples(
+        "trtcache infer program.pt2 --trust local-file --input x=x.npy --output y.npy",
+        "trtcache infer program.pt2 --input ids=ids.npy --input n=3 --repeat 100 --json",
+    )
+)
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option(
+    "inputs",
+    "-i",
+    "--input",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An argument: a .npy file, or a number, text, true, false or null as JSON. Repeatable.",
+)
+@click.option(
+    "outputs",
+    "-o",
+    "--output",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The .npy file of an output, in the order of the outputs. Repeatable.",
+)
+@click.option(
+    "--repeat", type=click.IntRange(min=0), default=0, show_default=True, help="How many more calls to measure."
+)
+@click.option("--trust", help="local-file if you trust the file itself, or public keys as NAME:HEX.")
+@session_options
+@pass_session
+def infer(
+    session: Session,
+    file: Path,
+    inputs: tuple[str, ...],
+    outputs: tuple[Path, ...],
+    repeat: int,
+    trust: str | None,
+) -> None:
+    """Call a program that 'trtcache export' wrote, and print how long it took.
+
+    FILE: the program with its engines. NAME is an argument's name, or its position from 0. torch is imported only if
+    the program needs it.
+    """
+    for path in outputs:
+        if not path.absolute().parent.is_dir():
+            raise click.BadParameter(f"there is no directory {path.absolute().parent}", param_hint="--output")
+    arguments = dict(_parse_input(text) for text in inputs)
+    from trtcache.bundle.load import load
+    from trtcache.cache import Cache
+
+    start = time.perf_counter()
+    cache = Cache(config=session.config()) if session.cache_dir is not None else None
+    program = load(file, trust=trust, cache=cache)
+    load_s = time.perf_counter() - start
+    call = _call_of(program, arguments)
+    start = time.perf_counter()
+    made = call()
+    first_s = time.perf_counter() - start
+    arrays = _arrays(made)
+    if len(outputs) > len(arrays):
+        raise click.BadParameter(f"the program has {len(arrays)} outputs", param_hint="--output")
+    for path, array in zip(outputs, arrays, strict=False):
+        _save(path, array)
+    document = {
+        "file": str(file),
+        "name": program.report.name,
+        "target": program.report.target,
+        "torch": program.report.torch or "imported",
+        "load_s": load_s,
+        "first_s": first_s,
+        "repeat": repeat,
+        "latency_s": _percentiles(_measure(call, repeat)),
+        "outputs": [
+            {
+                "dtype": array.dtype.name,
+                "shape": list(array.shape),
+                "file": str(outputs[place]) if place < len(outputs) else None,
+            }
+            for place, array in enumerate(arrays)
+        ],
+    }
+    if session.as_json:
+        print_json(document)
+    else:
+        print_pairs(_pairs(document))
+
+
+def _parse_input(text: str) -> tuple[str, Any]:
+    """Return the name and the value of an argument.
+
+    Raises:
+        BadParameter: it has another form, or the file cannot be read.
+    """
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--input")
+    if value.endswith(".npy"):
+        import numpy as np
+
+        try:
+            return name, np.load(value, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise click.BadParameter(f"{value}: {error}", param_hint="--input") from error
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _call_of(program: Any, arguments: Mapping[str, Any]) -> Callable[[], Any]:
+    """Return a call of a program, which takes tensors if it is a module of torch."""
+    values = dict(arguments)
+    if type(program).__name__ == "CompiledModule":
+        torch = sys.modules["torch"]
+        values = {name: torch.from_numpy(one.copy()) if hasattr(one, "dtype") else one for name, one in values.items()}
+    places = sorted((name for name in values if name.isdecimal()), key=int)
+    if places != [str(place) for place in range(len(places))]:
+        raise click.BadParameter(f"the positions {', '.join(places)} do not begin at 0", param_hint="--input")
+    positional = [values.pop(name) for name in places]
+    return lambda: program(*positional, **values)
+
+
+def _arrays(made: Any) -> list[Any]:
+    """Return the arrays of an output, in order; numbers are arrays without dimensions."""
+    import numpy as np
+
+    from trtcache.runtime.structure import flatten
+    from trtcache.weights.arrays import array_of
+
+    found = []
+    for leaf in flatten(made)[0]:
+        array = array_of(leaf)
+        if array is not None:
+            found.append(array.numpy())
+        elif isinstance(leaf, (bool, int, float, complex)):
+            found.append(np.asarray(leaf))
+    return found
+
+
+def _save(path: Path, array: Any) -> None:
+    import numpy as np
+
+    with path.open("wb") as file:  # np.save appends a suffix to names without one
+        np.save(file, array)
+
+
+def _measure(call: Callable[[], Any], repeat: int) -> list[float]:
+    seconds = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return sorted(seconds)
+
+
+def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    """Return the minimum, percentiles and maximum of sorted latencies; empty without any."""
+    if not seconds:
+        return {}
+    last = len(seconds) - 1
+    found = {f"p{percent}": seconds[round(last * percent / 100)] for percent in _PERCENTILES}
+    return {"min": seconds[0], **found, "max": seconds[-1]}
+
+
+def _pairs(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    latencies = ", ".join(f"{name} {one * 1e3:.2f} ms" for name, one in document["latency_s"].items())
+    outputs = [
+        (
+            f"output {place}",
+            f"{one['dtype']} ({', '.join(map(str, one['shape']))})" + (f", {one['file']}" if one["file"] else ""),
+        )
+        for place, one in enumerate(document["outputs"])
+    ]
+    return [
+        ("name", document["name"]),
+        ("target", document["target"]),
+        ("torch", document["torch"]),
+        ("load", format_duration(document["load_s"])),
+        ("first call", format_duration(document["first_s"])),
+        *([(f"{document['repeat']} calls", latencies)] if latencies else []),
+        *outputs,
+    ]

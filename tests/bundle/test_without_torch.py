@@ -1,0 +1,459 @@
+"""Programs without torch answer as compiled modules do, bit for bit: in this process, and in ones without torch."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch.utils import _pytree as pytree
+
+import trtcache
+from tests.bundle.plain_models import Subject, subjects
+from tests.effort import TORTURE
+from tests.models import retrained
+from trtcache.errors import InputError, RefitError, SettingsError
+from trtcache.runtime.program import Program
+from trtcache.runtime.structure import Output
+from trtcache.weights.arrays import HostArray, array_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+pytestmark = pytest.mark.slow
+
+PROJECT = Path(__file__).parents[2]
+NAMES = ("nested", "dtypes", "sizes", "changing", "scaled", "folded")
+CALLS = 10_000 if TORTURE else 1000
+LOADS = 10_000 if TORTURE else 200
+
+RUN = """
+import pickle, sys
+import numpy as np
+import trtcache
+assert "torch" not in sys.modules
+folder, name = sys.argv[1:]
+program = trtcache.load(f"{folder}/{name}.pt2", trust="local-file")
+assert type(program).__name__ == "Program", program.report
+with open(f"{folder}/{name}.calls", "rb") as file:
+    calls = pickle.load(file)
+made = [(program(*args, **kwargs), (args, kwargs)) for args, kwargs in calls]
+unwanted = [one for one in ("torch", "sympy", "trtcache.runtime.module") if one in sys.modules]
+assert not unwanted, unwanted
+assert program.report.torch == "not used", program.report
+with open(f"{folder}/{name}.made", "wb") as file:
+    pickle.dump(made, file)
+"""
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, Subject]:
+    """The models with their calls."""
+    return subjects()
+
+
+@pytest.fixture(scope="module")
+def folder(known: dict[str, Subject], engines: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program of each model, exported, and the compiled modules' weights."""
+    made = tmp_path_factory.mktemp("plain")
+    for name in NAMES:
+        subject = known[name]
+        torch.manual_seed(1)
+        model = subject.model()
+        args, kwargs = copy.deepcopy(subject.calls[0])
+        module = trtcache.compile(
+            model, args, kwargs, dynamic_shapes=subject.shapes, settings=subject.settings, cache=engines
+        )
+        trtcache.export(module, made / f"{name}.pt2")
+        (made / f"{name}.calls").write_bytes(pickle.dumps([to_numpy(copy.deepcopy(one)) for one in subject.calls]))
+    return made
+
+
+def to_numpy(tree: Any) -> Any:
+    """Return arrays of NumPy in place of tensors."""
+    return pytree.tree_map_only(torch.Tensor, _array, tree)
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    plain = tensor.detach().resolve_conj()
+    if plain.dtype is torch.bfloat16:
+        return plain.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    return plain.numpy()
+
+
+def assert_same(made: Any, expected: Any) -> None:
+    """Compare trees of arrays or tensors: structure, types, dtypes, shapes and bits."""
+    (mine, nested), (theirs, wanted) = pytree.tree_flatten(to_numpy(made)), pytree.tree_flatten(to_numpy(expected))
+    assert nested == wanted
+    for one, other in zip(mine, theirs, strict=True):
+        assert type(one) is type(other)
+        if isinstance(one, np.ndarray):
+            assert (one.dtype, one.shape) == (other.dtype, other.shape)
+            assert one.tobytes() == other.tobytes()
+        else:
+            assert one == other
+
+
+def expected_of(folder: Path, subject: Subject, name: str) -> list[Any]:
+    """Return what the module of torch answers to a subject's calls, with the arguments afterwards."""
+    module = trtcache.load(folder / f"{name}.pt2", trust="local-file")
+    assert isinstance(module, trtcache.CompiledModule)
+    calls = copy.deepcopy(subject.calls)
+    return [(copy.deepcopy(module(*args, **kwargs)), (args, kwargs)) for args, kwargs in calls]
+
+
+def plain(folder: Path, name: str, outputs: str = "numpy") -> Program:
+    """Load a program without torch in this process."""
+    program = trtcache.load(folder / f"{name}.pt2", trust="local-file", outputs=outputs)
+    assert isinstance(program, Program)
+    return program
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_process_without_torch_answers_bit_for_bit(folder: Path, known: dict[str, Subject], name: str) -> None:
+    """Inputs of NumPy, outputs of NumPy, changed inputs and buffers included; torch and sympy are not imported."""
+    done = subprocess.run([sys.executable, "-c", RUN, str(folder), name], capture_output=True, text=True, cwd=PROJECT)
+    assert done.returncode == 0, done.stderr
+    made = pickle.loads((folder / f"{name}.made").read_bytes())  # noqa: S301  # of the process above
+    assert_same(made, expected_of(folder, known[name], name))
+
+
+@pytest.mark.parametrize("outputs", ["numpy", "torch"])
+@pytest.mark.parametrize("name", NAMES)
+def test_tensors_and_arrays_are_inputs(folder: Path, known: dict[str, Subject], name: str, outputs: str) -> None:
+    """Both give the same bits, in either library of outputs, and are changed alike."""
+    expected = expected_of(folder, known[name], name)
+    for convert in (lambda one: one, to_numpy):
+        program = plain(folder, name, outputs)
+        for (args, kwargs), wanted in zip(copy.deepcopy(known[name].calls), expected, strict=True):
+            given = convert((args, kwargs))
+            made = program(*given[0], **given[1])
+            kind = np.ndarray if outputs == "numpy" else torch.Tensor
+            tensors = [one for one in pytree.tree_leaves(made) if hasattr(one, "dtype")]
+            assert all(isinstance(one, kind) for one in tensors)
+            assert_same((made, given), wanted)
+
+
+def test_outputs_follow_the_inputs(folder: Path) -> None:
+    """Tensors for tensors, arrays for arrays, and DLPack's objects for any other library."""
+    program = plain(folder, "folded")
+    program._outputs = None
+    x = torch.randn(2, 3, 8, 8)
+    expected = program(x)
+    assert isinstance(expected, torch.Tensor)
+    array = program(x.numpy())
+    assert isinstance(array, np.ndarray)
+    assert array.tobytes() == expected.numpy().tobytes()
+
+    class Other:
+        """An array of some library."""
+
+        def __dlpack__(self, **_: Any) -> Any:
+            return x.__dlpack__()
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+    made = program(Other())
+    assert torch.equal(torch.from_dlpack(made), expected)
+    buffer = memoryview(x.numpy())
+    assert program(buffer).tobytes() == expected.numpy().tobytes()
+
+
+def test_bad_inputs_get_the_same_errors(folder: Path) -> None:
+    """The same class and message as of the compiled module, and nothing runs."""
+    module, program = trtcache.load(folder / "sizes.pt2", trust="local-file"), plain(folder, "sizes")
+    ids, mask = torch.randint(0, 50, (2, 7)), torch.randn(2, 7)
+    bad: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((ids,), {}),
+        ((ids, mask, mask), {}),
+        ((ids, mask), {"extra": 1}),
+        ((ids, mask.double()), {}),
+        ((ids, mask[0]), {}),
+        ((ids, mask[:, :5]), {}),
+        ((ids[:1].expand(9, 7), mask[:1].expand(9, 7)), {}),
+        ((ids[:, :1], mask[:, :1]), {}),
+        ((3, mask), {}),
+        ((ids, None), {}),
+        ((ids, "text"), {}),
+        ((ids, [mask]), {}),
+        ((ids.to_sparse(), mask), {}),
+        ((ids, torch.empty(2, 7, device="meta")), {}),
+    ]
+    for args, kwargs in bad:
+        with pytest.raises(InputError) as expected:
+            module(*args, **kwargs)
+        with pytest.raises(InputError) as found:
+            program(*args, **kwargs)
+        assert (type(found.value), str(found.value)) == (type(expected.value), str(expected.value))
+        assert not program.takes(*args, **kwargs)
+    nested = plain(folder, "nested")
+    wanted = trtcache.load(folder / "nested.pt2", trust="local-file")
+    x, more = torch.randn(3, 4), {"b": [torch.ones(4)], "s": torch.tensor(2.0), "e": torch.empty(0, 3)}
+    for args, kwargs in (
+        ((x, more, 3), {}),
+        ((x, more, 2), {"flag": False}),
+        ((x, {**more, "b": []}, 2), {}),
+        ((x, {**more, "b": (torch.ones(4),)}, 2), {}),
+        ((x, {"b": 1}, 2), {}),
+        ((x, {**more, "s": torch.ones(1)}, 2), {}),
+    ):
+        with pytest.raises(InputError) as expected:
+            wanted(*args, **kwargs)
+        with pytest.raises(InputError) as found:
+            nested(*args, **kwargs)
+        assert str(found.value) == str(expected.value)
+
+
+def test_layouts_are_copied(folder: Path) -> None:
+    """Strided, negative, misaligned, foreign-endian and read-only arrays give the answer of a contiguous one."""
+    program = plain(folder, "folded")
+    x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
+    expected = program(x).tobytes()
+    misaligned = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape)
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    wide = np.zeros((2, 3, 16, 8), np.float32)
+    wide[:, :, ::2] = x
+    for given in (
+        np.asfortranarray(x),
+        np.ascontiguousarray(x[..., ::-1])[..., ::-1],
+        x.astype(">f4"),
+        misaligned,
+        read_only,
+        wide[:, :, ::2],
+        np.broadcast_to(x, (2, 3, 8, 8)),
+    ):
+        assert np.array_equal(given, x)
+        assert program(given).tobytes() == expected
+
+
+def test_an_input_that_calls_change_is_writable_and_apart(folder: Path) -> None:
+    """A read-only, overlapping or copied array is refused before anything runs."""
+    program = plain(folder, "changing")
+    x, state = np.ones((3, 4), np.float32), np.zeros(4, np.float32)
+    frozen = state.copy()
+    frozen.flags.writeable = False
+    shared = np.ones((3, 4), np.float32)
+    for args in ((x, frozen), (x, np.broadcast_to(np.float32(0), (4,))), (x, state[::-1]), (shared, shared[1])):
+        with pytest.raises(InputError):
+            program(*args)
+    assert not state.any()
+    program(x, state)
+    assert (state == 3).all()
+
+
+def test_outputs_outlive_inputs_and_programs(folder: Path) -> None:
+    """An output that is the input's or a weight's memory keeps it alive; others own theirs."""
+    program = plain(folder, "nested")
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    more = {"b": [np.ones(4, np.float32)], "s": np.array(2.0, np.float32), "e": np.empty((0, 3), np.float32)}
+    expected = pytree.tree_map_only(np.ndarray, np.copy, program(x, more, 2))
+    kept = program(x.copy(), more, 2)
+    del program
+    gc.collect()
+    filler = [np.full((3, 4), 9.0, np.float32) for _ in range(1000)]
+    assert_same(kept, expected)
+    assert len(filler) == 1000
+
+
+def test_eight_threads_get_their_own_answers(folder: Path) -> None:
+    """Many calls of 8 threads on one program are what one thread gets."""
+    program = plain(folder, "sizes")
+    random = np.random.default_rng(0)
+    inputs = [
+        (random.integers(0, 50, (1 + place, 3 + place)), random.standard_normal((1 + place, 3 + place), np.float32))
+        for place in range(8)
+    ]
+    expected = [program(*one)[0].tobytes() for one in inputs]
+    wrong: list[int] = []
+
+    def call(place: int) -> None:
+        answers = (program(*inputs[place])[0].tobytes() for _ in range(CALLS // 8))
+        wrong.extend(place for answer in answers if answer != expected[place])
+
+    threads = [threading.Thread(target=call, args=(place,)) for place in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_refit_to_other_weights_and_back(folder: Path, tmp_path: Path) -> None:
+    """A, B, A: the bits of the compiled module, from arrays, a safetensors file and a module; recipes included."""
+    torch.manual_seed(1)
+    model = subjects()["folded"].model()
+    module = trtcache.load(folder / "folded.pt2", trust="local-file")
+    program = plain(folder, "folded")
+    x = torch.randn(2, 3, 8, 8)
+    first = {name: one.clone() for name, one in model.state_dict().items()}
+    other = dict(retrained(model).state_dict())
+    save_file({name: one.clone() for name, one in other.items()}, tmp_path / "other.safetensors")
+    for weights, given in (
+        (other, tmp_path / "other.safetensors"),
+        (first, {name: one.numpy() for name, one in first.items()}),
+        (other, other),
+        (first, first),
+    ):
+        expected = module.refit(weights)
+        done = program.refit(given)
+        assert done.changed == expected.changed
+        assert_same(program(x), module(x))
+    for broken in ({**other, "more": x}, {name: one for name, one in other.items() if name != "conv.weight"}):
+        with pytest.raises(RefitError) as wanted:
+            module.refit(broken)
+        with pytest.raises(RefitError) as found:
+            program.refit(broken)
+        assert str(found.value) == str(wanted.value)
+    assert_same(program(x), module(x))
+
+
+def test_torch_may_be_imported_later_or_before(folder: Path) -> None:
+    """In one process torch answers as before after a call without it, and the other way round."""
+    code = f"""
+import sys
+import numpy as np
+import trtcache
+x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
+path = {str(folder / "folded.pt2")!r}
+program = trtcache.load(path, trust="local-file")
+first = program(x)
+assert "torch" not in sys.modules and isinstance(first, np.ndarray)
+import torch
+module = trtcache.load(path, trust="local-file")
+assert type(module).__name__ == "CompiledModule"
+made = module(torch.from_numpy(x))
+assert made.numpy().tobytes() == first.tobytes() == program(x).tobytes()
+tensor = program(torch.from_numpy(x))
+assert isinstance(tensor, torch.Tensor) and torch.equal(tensor, made)
+assert torch.equal(torch.nn.Linear(4, 4)(torch.ones(4)).detach() * 0, torch.zeros(4))
+again = trtcache.load(path, trust="local-file", outputs="numpy")
+assert again(x).tobytes() == first.tobytes() and again.report.torch == "not used"
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, cwd=PROJECT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_forked_process_answers(folder: Path) -> None:
+    """A child of a process that has called a program gets the same bits."""
+    code = f"""
+import os, sys
+import numpy as np
+import trtcache
+x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
+program = trtcache.load({str(folder / "folded.pt2")!r}, trust="local-file")
+expected = program(x).tobytes()
+child = os.fork()
+if not child:
+    os._exit(0 if program(x).tobytes() == expected else 3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert program(x).tobytes() == expected
+"""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=PROJECT, env=environment, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_memory_is_flat_over_loads(folder: Path) -> None:
+    """Programs, engines, weights and outputs are freed."""
+    code = f"""
+import gc, os
+import numpy as np
+import trtcache
+x = np.ones((2, 3, 8, 8), np.float32)
+def load():
+    program = trtcache.load({str(folder / "folded.pt2")!r}, trust="local-file")
+    for _ in range(3):
+        program(x)
+def resident():
+    gc.collect()
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+for _ in range(50):
+    load()
+before = resident()
+for _ in range({LOADS}):
+    load()
+print(resident() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PROJECT, check=True)
+    assert int(done.stdout) < 8 << 20
+
+
+def test_what_needs_torch_says_so(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program with a part in torch imports it and reports why; with TRTCACHE_NO_TORCH=1 that is an error."""
+    x = torch.randn(3, 4)
+    module = trtcache.compile(
+        torch.nn.Linear(4, 4), (x,), settings={"torch_executed_ops": ["aten.linear"]}, cache=tmp_path / "cache"
+    )
+    trtcache.export(module, tmp_path / "torch.pt2")
+    code = f"""
+import numpy as np
+import trtcache
+module = trtcache.load({str(tmp_path / "torch.pt2")!r}, trust="local-file")
+print(type(module).__name__, module.report.torch)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PROJECT, check=True)
+    assert done.stdout.strip() == "CompiledModule it is not a single engine"
+    environment = os.environ | {"TRTCACHE_NO_TORCH": "1"}
+    refused = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PROJECT, env=environment)
+    assert "TorchForbiddenError: TRTCACHE_NO_TORCH=1 and" in refused.stderr
+    with pytest.raises(SettingsError, match="outputs"):
+        trtcache.load(tmp_path / "torch.pt2", trust="local-file", outputs="numpy")
+    with pytest.raises(SettingsError, match="'nump': unknown; did you mean 'numpy'"):
+        trtcache.load(tmp_path / "torch.pt2", trust="local-file", outputs="nump")
+    monkeypatch.setenv("TRTCACHE_NO_TORCH", "1")  # torch is imported in this process
+    assert isinstance(trtcache.load(tmp_path / "torch.pt2", trust="local-file"), trtcache.CompiledModule)
+
+
+def test_bfloat16_goes_through_dlpack_and_ml_dtypes() -> None:
+    """Both have its bits, without a copy."""
+    tensor = torch.randn(3, 4).bfloat16()
+    array = array_of(tensor)
+    assert array is not None
+    assert array.numpy().dtype == ml_dtypes.bfloat16
+    assert torch.equal(torch.from_dlpack(array), tensor)
+    again = array_of(array.numpy())
+    assert again is not None
+    assert (again.dtype, again.shape, again.pointer) == ("bfloat16", (3, 4), tensor.data_ptr())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "complex64", "float16", "uint8"])
+def test_arrays_are_read_through_every_protocol(dtype: str) -> None:
+    """NumPy, its array interface, DLPack and buffers describe the same memory."""
+    array = (np.arange(24).reshape(2, 3, 4) % 2).astype(dtype)[:, ::2]
+
+    class Interface:
+        """An object with an array interface only."""
+
+        __array_interface__ = array.__array_interface__
+
+    found: list[HostArray | None] = [array_of(array), array_of(Interface())]
+    found.append(array_of(torch.from_numpy(array)))
+    if dtype not in {"complex64"}:  # memoryview has no such format
+        found.append(array_of(memoryview(array)))
+    places = {(one.dtype, one.shape, one.strides, one.pointer) for one in found if one is not None}
+    assert places == {(dtype, (2, 2, 4), (12, 8, 1), array.ctypes.data)}
+    assert array_of("text") is None
+    assert array_of(3) is None
+
+
+def test_ordered_outputs_and_their_replacements_keep_names() -> None:
+    """An output of a class that is not imported has its names, as attributes and by index."""
+    made: Mapping[str, Any] = Output(OrderedDict(first=1, second=2))
+    assert (made["first"], made.second, made[1]) == (1, 2, 2)  # type: ignore[attr-defined,index]

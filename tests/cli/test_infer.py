@@ -1,0 +1,90 @@
+"""``trtcache infer``: a program in a file is called, with torch and without."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+
+import trtcache
+from tests.bundle.plain_models import FAST
+from tests.models import Affine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .conftest import Result
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def exported(interpreter: str, tmp_path: Path) -> Path:
+    """A program whose engine needs torch, and its input ``x.npy``."""
+    x = torch.randn(3, 4)
+    module = trtcache.compile(Affine(), (x,), backend=interpreter, cache=tmp_path / "cache")
+    trtcache.export(module, tmp_path / "program.pt2")
+    np.save(tmp_path / "x.npy", x.numpy())
+    return tmp_path / "program.pt2"
+
+
+def test_outputs_are_written_in_order(run: Callable[..., Result], exported: Path, tmp_path: Path) -> None:
+    """By name or position; ``--json`` has dtypes, shapes, files and percentiles."""
+    x = tmp_path / "x.npy"
+    for name in ("x", "0"):
+        files = (tmp_path / f"{name}-first.npy", tmp_path / f"{name}-second.npy")
+        options = ("--trust", "local-file", "--output", files[0], "-o", files[1], "--repeat", "5", "--json")
+        done = run("infer", exported, "--input", f"{name}={x}", *options)
+        assert done.code == 0, done.err
+        found = done.json
+        assert [one["file"] for one in found["outputs"]] == [str(file) for file in files]
+        assert [one["shape"] for one in found["outputs"]] == [[3, 4], [4]]
+        assert (found["name"], found["torch"], found["repeat"]) == ("Affine", "imported", 5)
+        latencies = list(found["latency_s"].values())
+        assert list(found["latency_s"]) == ["min", "p50", "p90", "p99", "max"]
+        assert latencies == sorted(latencies)
+        expected = Affine()(torch.from_numpy(np.load(x)))
+        for file, output in zip(files, expected, strict=True):
+            np.testing.assert_allclose(np.load(file), output.detach().numpy(), rtol=1e-5)
+
+
+def test_what_is_wrong_is_one_line(run: Callable[..., Result], exported: Path, tmp_path: Path) -> None:
+    """A missing file, a malformed argument, too many outputs, no trust, and a bad shape, each with its exit code."""
+    x, trusted = tmp_path / "x.npy", ("--trust", "local-file")
+    np.save(tmp_path / "wide.npy", np.ones((3, 5), np.float32))
+    for arguments, code, words in (
+        (("-i", f"x={tmp_path / 'none.npy'}", *trusted), 2, "none.npy"),
+        (("-i", "x", *trusted), 2, "is not NAME=VALUE"),
+        (("-i", f"1={x}", *trusted), 2, "do not begin at 0"),
+        (("-i", f"x={x}", *trusted, *(part for n in range(3) for part in ("-o", tmp_path / f"{n}.npy"))), 2, "has 2"),
+        (("-i", f"x={x}", *trusted, "-o", tmp_path / "no" / "y.npy"), 2, "there is no directory"),
+        (("-i", f"x={x}"), 3, "no trusted signature"),
+        (("-i", f"x={tmp_path / 'wide.npy'}", *trusted), 1, "expected shape (3, 4)"),
+    ):
+        done = run("infer", exported, *arguments)
+        assert (done.code, len(done.err.splitlines())) == (code, 1), done.err
+        assert words in done.err
+
+
+@pytest.mark.slow
+def test_the_command_does_not_import_torch(engines: Path, tmp_path: Path) -> None:
+    """With a package for the CPU; the output's bits are the module's, and values are JSON."""
+    x = torch.randn(3, 4)
+    module = trtcache.compile(torch.nn.Linear(4, 4), (x,), settings=FAST, cache=engines)
+    trtcache.export(module, tmp_path / "program.pt2")
+    np.save(tmp_path / "x.npy", x.numpy())
+    command = [sys.executable, "-m", "trtcache_cli", "infer", str(tmp_path / "program.pt2"), "--json"]
+    command += ["--trust", "local-file", "--input", f"0={tmp_path / 'x.npy'}", "--output", str(tmp_path / "y.npy")]
+    path = os.pathsep.join(str(PROJECT / one) for one in (".", "cli", "migrations"))
+    environment = os.environ | {"TRTCACHE_NO_TORCH": "1", "PYTHONPATH": path}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["torch"] == "not used"
+    assert np.load(tmp_path / "y.npy").tobytes() == module(x).numpy().tobytes()

@@ -1,0 +1,93 @@
+"""Engines that run packages on host arrays, without Python's torch."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from trtcache.backends.aot_inductor.container import Container, PackageLibrary, ProcessContainer
+from trtcache.backends.aot_inductor.libtorch import libtorch
+from trtcache.digests import hash_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trtcache.backends.aot_inductor.loader import Assumptions
+    from trtcache.weights.arrays import HostArray
+
+_loading = threading.Lock()
+_libraries: dict[bytes, PackageLibrary] = {}
+
+
+def library_of(package: bytes | memoryview) -> PackageLibrary:
+    """Return the library of a package. It is never unloaded, so a package that is loaded again shares it.
+
+    Raises:
+        IncompatibleEngineError: only torch's loader can run this package.
+    """
+    libtorch()  # the package's library needs its symbols
+    digest = hash_bytes(package)
+    with _loading:
+        if digest not in _libraries:
+            _libraries[digest] = PackageLibrary(package)
+        return _libraries[digest]
+
+
+class HostEngine:
+    """A loaded package with all its constants set, which accepts concurrent calls."""
+
+    def __init__(
+        self,
+        library: PackageLibrary,
+        constants: Mapping[str, HostArray],
+        weights: Mapping[str, HostArray],
+        *,
+        calls: int,
+        assumptions: Assumptions | None,
+    ) -> None:
+        """Share constants and weights with a new container.
+
+        Args:
+            library: the package's library.
+            constants: the constants by the engine's names.
+            weights: the weights by the engine's names.
+            calls: the number of concurrent calls; others wait.
+            assumptions: Inductor's assumptions about sizes; None if there are none.
+
+        Raises:
+            IncompatibleEngineError: the package needs other constants.
+            RunError: the package cannot be loaded.
+        """
+        self._library, self._constants, self._calls, self._assumptions = library, constants, calls, assumptions
+        shared = {**constants, **weights}
+        self._here = ProcessContainer(lambda: Container(library, shared, calls, libtorch()))
+        self._ranges = sorted((one.pointer, one.pointer + one.extent_bytes) for one in shared.values())
+
+    def refit(self, weights: Mapping[str, HostArray]) -> HostEngine:
+        """Return an engine of the same package with other weights; running calls on this one are unaffected."""
+        return HostEngine(self._library, self._constants, weights, calls=self._calls, assumptions=self._assumptions)
+
+    def run(self, inputs: Sequence[HostArray]) -> list[HostArray]:
+        """Return the engine's outputs, which keep the memory alive that they share with inputs or weights.
+
+        Raises:
+            GuardError: the package was not compiled for these sizes.
+            RunError: it failed.
+        """
+        if self._assumptions is not None:
+            self._assumptions.check(inputs)
+        container = self._here()
+        outputs: list[HostArray] = container.run(inputs)
+        for output in outputs:
+            # The tensor of an input or a weight does not own its memory, nor does an output that is a view of it.
+            kept = [one for one in inputs if _is_within(output.pointer, one.pointer, one.extent_bytes)]
+            output.writable = all(one.writable for one in kept)
+            output.owner.kept = (*kept, container) if self._is_of_weight(output.pointer) else tuple(kept)
+        return outputs
+
+    def _is_of_weight(self, pointer: int) -> bool:
+        return any(begin <= pointer < max(end, begin + 1) for begin, end in self._ranges)
+
+
+def _is_within(pointer: int, begin: int, size_bytes: int) -> bool:
+    return begin <= pointer < begin + max(1, size_bytes)

@@ -1,0 +1,58 @@
+"""JSON format of a model's signature: names, kinds and plain defaults of its parameters."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from trtcache.digests import canonical
+
+if TYPE_CHECKING:
+    from trtcache.digests import Json
+
+_PARAMETER_KINDS = {kind.name: kind for kind in inspect._ParameterKind}
+
+
+class Default:
+    """A default that JSON cannot represent: it equals no value that a caller passes."""
+
+    def __repr__(self) -> str:
+        return "the model's own default"
+
+
+def write_signature(signature: inspect.Signature | None) -> Json:
+    """Return a signature as JSON; None without one."""
+    if signature is None:
+        return None
+    written: list[Json] = []
+    for one in signature.parameters.values():
+        default: list[Json] = ["", "other"]
+        if one.default is inspect.Parameter.empty:
+            default = []
+        elif one.default is None or isinstance(one.default, (bool, int, float, str)):
+            default = [canonical(one.default)]
+        written.append([one.name, one.kind.name, default])
+    return written
+
+
+def read_signature(written: Any) -> inspect.Signature | None:
+    """Parse a signature."""
+    if written is None:
+        return None
+    parameters = [
+        inspect.Parameter(str(name), _PARAMETER_KINDS[kind], default=_read(value)) for name, kind, value in written
+    ]
+    return inspect.Signature(parameters)
+
+
+def _read(written: Any) -> object:
+    match written:
+        case []:
+            return inspect.Parameter.empty
+        case [None | bool() | int() | str() as value]:
+            return value
+        case [{"$float": str(text)}]:
+            return float.fromhex(text)
+        case [_, _]:
+            return Default()
+    raise ValueError(f"a default {written!r:.40}")

@@ -1,0 +1,215 @@
+"""Loading of program files into modules of torch: choose the target that fits, load engines and weights."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.backends import registry
+from trtcache.backends.protocol import CONSTANTS, INTERFACE, WEIGHT_MAP
+from trtcache.bundle.archive import BROKEN, PROGRAM, parse
+from trtcache.bundle.engines import EngineReader
+from trtcache.bundle.partitions import MissingOperator, read_partitions
+from trtcache.bundle.signature import read_signature, read_structure
+from trtcache.bundle.target_choice import TargetOption, choose
+from trtcache.errors import NoFittingEngineError, ProgramContentError, RefitError, WeightMapError
+from trtcache.frontends.torch_archive import read_tensors
+from trtcache.lowering.interface import Content
+from trtcache.partition.partitions import PartitionedProgram
+from trtcache.runtime import CompiledModule, PartitionReport, Report
+from trtcache.runtime.executable import Executable, in_order, parse_interface, read_constants
+from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
+from trtcache.runtime.provenance import Provenance
+from trtcache.runtime.signature import CallSignature
+from trtcache.weights.slots import fit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trtcache.backends.protocol import Engine
+    from trtcache.bundle.archive import ProgramArchive
+    from trtcache.cache import Cache
+    from trtcache.store.entry import Entry
+    from trtcache.weights.slots import EngineWeights
+
+_WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"
+
+
+def load_module(archive: ProgramArchive, cache: Cache | None) -> CompiledModule:
+    """Return the module of a verified program file.
+
+    Raises:
+        DamagedProgramError: its content is inconsistent.
+        NoFittingEngineError: none of its engines can run here; the message says why, and the simplest remedy.
+        MissingEngineError: a referenced engine or sidecar file is missing.
+        IncompatibleEngineError: an engine that fits cannot be loaded.
+    """
+    try:
+        return _ProgramReader(archive, cache).module()
+    except MissingOperator as error:
+        remedy = "import the library that defines it, and load the program then"
+        raise NoFittingEngineError(
+            str(archive.path), "what stays in torch cannot run here", (str(error),), remedy
+        ) from error
+    except BROKEN as error:
+        why = f"its content is inconsistent ({type(error).__name__}: {error})"
+        raise ProgramContentError(str(archive.path), why) from error
+
+
+class _ProgramReader:
+    """A program file that is being loaded."""
+
+    def __init__(self, archive: ProgramArchive, cache: Cache | None) -> None:
+        self._archive, self._cache = archive, cache
+        self._path = str(archive.path)
+        self._document = parse(archive.read(PROGRAM))
+        self._engines = EngineReader(archive, self._document["targets"], cache)
+        self._device = torch.device(self._document["device"])
+        if self._device.type == "cuda" and torch.cuda.is_available():  # a program has no device index
+            self._device = torch.device("cuda", torch.cuda.current_device())
+        self._chosen = choose([self._option(*one) for one in enumerate(self._document["targets"])], self._path)
+        self._target = self._document["targets"][self._chosen.number]
+
+    def _option(self, number: int, record: Any) -> TargetOption:
+        first: Any = next(iter(record["engines"]), None)
+
+        def member(name: str) -> bytes:
+            inside = first["members"].get(name)
+            return bytes(self._archive.read(inside) if inside else self._engines.entry(first).read(name))
+
+        words = str(record["backend"]), str(record["label"])
+        return TargetOption(
+            number, *words, dict(record["target"]), dict(record["toolchain"]), member if first else None
+        )
+
+    def module(self) -> CompiledModule:
+        """Return the module of the chosen target."""
+        document, option = self._document, self._chosen
+        entries = {int(one["part"]): self._engines.entry(one) for one in self._target["engines"]}
+        if document["division"] is None:
+            parts, found = PartitionedProgram(), {0: self._part(entries[0], document["slots"])}
+        else:
+            records = enumerate(document["division"]["parts"])
+            slots = {number: one["slots"] for number, one in records if one["kind"] == "engine"}
+            found = {number: self._part(entries[number], names) for number, names in slots.items()}
+            parts = read_partitions(document["division"], found)
+        sources = {
+            str(name): Content(str(one["digest"]), str(one["dtype"]), tuple(one["shape"]))
+            for name, one in document["sources"].items()
+        }
+        interface = parse_interface(document["interface"], document["weight_map"], document["slots"])
+        constants = found[0].constants if parts.is_whole else self._constants()
+        executable = Executable(interface, self._device, constants, frozenset(map(str, document["known"])), sources)
+        weights = self._weights(executable)
+        call = CallSignature(
+            read_structure(document["arguments"]),
+            read_structure(document["output"]),
+            read_signature(document["signature"]),
+        )
+        engines, reports = self._load_engines(entries, found, parts, weights)
+        engine: Engine = (
+            engines[0]
+            if parts.is_whole
+            else PartitionedEngine(
+                ExecutionPlan(parts, interface, self._device), engines, weights, executable.constants
+            )
+        )
+        module = CompiledModule(executable, engine, weights, call)
+        module.origin = Provenance(
+            backend=option.backend,
+            target=option.target,
+            label=option.label,
+            toolchain=option.toolchain,
+            entries=entries,
+            division=parts,
+            parameters=frozenset(map(str, document["parameters"])),
+        )
+        module.report = Report(
+            str(document["name"]), option.backend, option.label, reports, route="program", left=parts.left
+        )
+        module.report.guards = module.guards
+        self._keep(entries)
+        return module
+
+    def _load_engines(
+        self,
+        entries: Mapping[int, Entry],
+        found: Mapping[int, Executable],
+        parts: PartitionedProgram,
+        weights: EngineWeights,
+    ) -> tuple[dict[int, Engine], list[PartitionReport]]:
+        """Return the engines by partition number, with their weights, and their reports."""
+        backend = registry.find(self._chosen.backend, self._device.type)
+        engines: dict[int, Engine] = {}
+        reports = []
+        for record, (number, entry) in zip(self._target["engines"], entries.items(), strict=True):
+            own, start = weights if parts.is_whole else weights_of(parts, number, weights), time.perf_counter()
+            engines[number] = backend.load_entry(
+                entry.read, device=self._device, constants=found[number].constants, weights=own
+            )
+            reports.append(
+                PartitionReport(
+                    key=entry.key,
+                    outcome="hit" if record["way"] == "store" else "carried",
+                    reason="",
+                    weights=len(self._document["interface"]["weights"]),
+                    fetch_s=entry.load_s,
+                    load_s=time.perf_counter() - start,
+                    build_s=entry.build_s,
+                    path=str(entry.path) if entry.path else self._path,
+                )
+            )
+        return engines, reports
+
+    def _constants(self) -> Mapping[str, torch.Tensor]:
+        """Return the constants of what stays in torch; an engine's are in its entry."""
+        names, kinds = self._document["constants"], self._document["interface"]["constants"]
+        found = self._tensors(_CONSTANTS, set(names.values())) if names else {}
+        places = {own: self._device if kinds[own][1] == self._device.type else str(kinds[own][1]) for own in names}
+        return {str(own): found[name].to(places[own]) for own, name in names.items()}
+
+    def _tensors(self, folder: str, names: set[str] | None = None) -> dict[str, torch.Tensor]:
+        document = parse(self._archive.read(f"{folder}model_{folder.split('/')[1]}_config.json"))
+        chosen = {name: one for name, one in document["config"].items() if names is None or name in names}
+        return read_tensors(chosen, folder, self._archive.read)
+
+    def _weights(self, executable: Executable) -> EngineWeights:
+        """Return the weights in the file, fitted to the engines."""
+        slots = executable.interface.slots
+        transient = {name for slot in slots if slot.transient for name in slot.names}
+        state = self._tensors(_WEIGHTS)
+        if transient:
+            state |= self._tensors(_CONSTANTS, transient)
+        moved = {name for slot in slots if slot.device != "cpu" for name in slot.names}
+        needed = {name for slot in slots for name in slot.names}
+        placed = {
+            name: tensor.to(self._device) if name in moved else tensor
+            for name, tensor in state.items()
+            if name in needed
+        }
+        try:
+            return fit(executable.interface.weights, placed, known=executable.known, device=self._device)
+        except RefitError as error:
+            raise WeightMapError(self._path, f"its weights do not fit its engines ({error})") from error
+
+    def _part(self, entry: Entry, slots: Any) -> Executable:
+        """Return the executable of an engine's entry."""
+        document, recipes = (json.loads(bytes(entry.read(name))) for name in (INTERFACE, WEIGHT_MAP))
+        interface = parse_interface(document, recipes, slots)
+        constants = read_constants(bytes(entry.read(CONSTANTS)), document["constants"], self._device)
+        if list(constants) != in_order(constants):
+            raise ValueError("constants out of order")
+        return Executable(interface, self._device, constants, frozenset(), {})
+
+    def _keep(self, entries: Mapping[int, Entry]) -> None:
+        """Store engines if the caller named a cache; the cache itself warns if it cannot."""
+        if self._cache is None:
+            return
+        for entry in entries.values():
+            parts = entry.key.document.get("parts")
+            cacheable = isinstance(parts, dict) and "uncacheable" not in parts
+            if cacheable and self._cache.peek(entry.key, counted=False) is None:
+                self._cache.keep(entry.key, entry.contents, build_s=entry.build_s, name=entry.name)

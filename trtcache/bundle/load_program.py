@@ -1,0 +1,372 @@
+"""Loading of program files without torch: one AOTInductor package for the CPU, its weights, and its call signature."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trtcache.backends.aot_inductor.host_engine import HostEngine, library_of
+from trtcache.backends.aot_inductor.host_weights import HostWeights, check_arrays, make_weights
+from trtcache.backends.aot_inductor.libtorch import libtorch, torch_versions
+from trtcache.backends.aot_inductor.loader import Assumptions
+from trtcache.backends.protocol import CONSTANTS, ENGINE, INTERFACE, WEIGHT_MAP
+from trtcache.bundle.archive import BROKEN, PROGRAM, parse
+from trtcache.bundle.defaults import read_signature
+from trtcache.bundle.engines import EngineReader
+from trtcache.bundle.target_choice import TargetOption, choose
+from trtcache.config.threads import cores
+from trtcache.digests import Digest
+from trtcache.errors import (
+    IncompatibleEngineError,
+    ProgramContentError,
+    RefitError,
+    TorchForbiddenError,
+    WeightMapError,
+)
+from trtcache.lowering.interface import Content
+from trtcache.runtime.executable import in_order, parse_interface
+from trtcache.runtime.program import PlainSignature, Program, ProgramWeights
+from trtcache.runtime.report import PartitionReport, Report
+from trtcache.runtime.structure import UnknownContainerError, read_nodes
+from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, bytes_of, contiguous
+from trtcache.weights.safetensors import LENGTH_BYTES, array_at, array_in, is_without_torch, read_arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trtcache.backends.aot_inductor.libtorch import LibTorch
+    from trtcache.bundle.archive import ProgramArchive
+    from trtcache.cache import Cache
+    from trtcache.lowering.interface import Interface
+    from trtcache.store.entry import Entry
+    from trtcache.weights.slots import EngineWeight
+
+_WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"
+_STRIDED = 7  # torch/_export/serde/schema.py, Layout
+_ALIGNED_BYTES = 16
+# ``ScalarType`` of torch/_export/serde/schema.py
+_DTYPES = {
+    1: "uint8",
+    2: "int8",
+    3: "int16",
+    4: "int32",
+    5: "int64",
+    6: "float16",
+    7: "float32",
+    8: "float64",
+    9: "complex32",
+    10: "complex64",
+    11: "complex128",
+    12: "bool",
+    13: "bfloat16",
+    28: "uint16",
+    29: "float8_e4m3fn",
+    30: "float8_e5m2",
+    31: "float8_e4m3fnuz",
+    32: "float8_e5m2fnuz",
+    34: "uint32",
+    35: "uint64",
+}
+
+
+class TorchNeeded(Exception):  # noqa: N818  # the caller handles it: it loads the program with torch
+    """A program that only torch can load; the message says why."""
+
+
+def load_program(archive: ProgramArchive, cache: Cache | None, outputs: str | None) -> Program:
+    """Return the program of a verified file.
+
+    Args:
+        archive: the file.
+        cache: a cache to store its engine in, and to look up a referenced one.
+        outputs: the library of outputs; None: that of the inputs.
+
+    Raises:
+        TorchNeeded: only torch can load it.
+        DamagedProgramError: its content is inconsistent.
+        NoFittingEngineError: none of its engines can run here.
+        MissingEngineError: the referenced engine or sidecar file is missing.
+    """
+    try:
+        return _PlainReader(archive, cache).program(outputs)
+    except (IncompatibleEngineError, UnknownContainerError) as error:
+        raise TorchNeeded(str(error)) from error
+    except BROKEN as error:
+        why = f"its content is inconsistent ({type(error).__name__}: {error})"
+        raise ProgramContentError(str(archive.path), why) from error
+
+
+class _PlainReader:
+    """A program file that is being loaded without torch."""
+
+    def __init__(self, archive: ProgramArchive, cache: Cache | None) -> None:
+        self._archive, self._cache = archive, cache
+        self._document = parse(archive.read(PROGRAM))
+        self._require_plain()
+        targets = self._document["targets"]
+        self._engines = EngineReader(archive, targets, cache)
+        facts = torch_versions()
+        options = [
+            TargetOption(
+                number, str(one["backend"]), str(one["label"]), dict(one["target"]), dict(one["toolchain"]), _no_member
+            )
+            for number, one in enumerate(targets)
+        ]
+        self._chosen = choose(options, str(archive.path), lambda _backend, _device: facts)
+        (self._record,) = targets[self._chosen.number]["engines"]
+
+    def _require_plain(self) -> None:
+        """Check that the program is one AOTInductor package for the CPU.
+
+        Raises:
+            TorchNeeded: it is not.
+        """
+        document = self._document
+        if document["division"] is not None:
+            raise TorchNeeded("it is not a single engine")
+        for target in document["targets"]:
+            if target["backend"] != "aot_inductor" or target["target"]["device"] != "cpu":
+                raise TorchNeeded(f"it has an engine for {target['label']}")
+            if len(target["engines"]) != 1:
+                raise TorchNeeded("it runs in torch")
+        interface = document["interface"]
+        devices = {one["device"] for one in (*interface["inputs"], *interface["slots"], *interface["weights"])}
+        devices |= {device for _, device in interface["constants"].values()}
+        if (devices | {document["device"]}) != {"cpu"}:
+            raise TorchNeeded("it is not on the CPU alone")
+
+    def program(self, outputs: str | None) -> Program:
+        """Return the program of the chosen target."""
+        document = self._document
+        entry = self._engines.entry(self._record)
+        own, recipes = (json.loads(bytes(entry.read(name))) for name in (INTERFACE, WEIGHT_MAP))
+        engine_interface = parse_interface(own, recipes, document["slots"])
+        interface = parse_interface(document["interface"], document["weight_map"], document["slots"])
+        constants = _read_constants(bytes(entry.read(CONSTANTS)), own["constants"])
+        call = PlainSignature(
+            read_nodes(document["arguments"]), read_nodes(document["output"]), read_signature(document["signature"])
+        )
+        state = self._state(interface)
+        assumptions = Assumptions.of(entry.read)
+        start = time.perf_counter()
+        library = libtorch()
+        library.init_threads()
+        known = frozenset(map(str, document["known"]))
+        try:
+            checked = check_arrays(interface.weights, state, known=known, library=library)
+        except RefitError as error:
+            raise WeightMapError(str(self._archive.path), f"its weights do not fit its engines ({error})") from error
+        weights, _ = make_weights(interface.weights, checked, library)
+        is_mutated = any(slot.mutated for slot in interface.slots)
+        package = library_of(entry.read(ENGINE))
+        engine = HostEngine(package, constants, weights, calls=1 if is_mutated else cores(), assumptions=assumptions)
+        sources = {
+            str(name): Content(str(one["digest"]), str(one["dtype"]), tuple(one["shape"]))
+            for name, one in document["sources"].items()
+        }
+        renewal = _Renewal(engine, weights, interface, known, sources, library)
+        report = self._report(entry, engine_interface, time.perf_counter() - start)
+        program = Program(
+            interface,
+            call,
+            ProgramWeights(engine, library, renewal, is_mutated=is_mutated),
+            report,
+            outputs=outputs,
+        )
+        report.guards = program.guards
+        self._keep(entry)
+        return program
+
+    def _report(self, entry: Entry, interface: Interface, load_s: float) -> Report:
+        partition = PartitionReport(
+            key=entry.key,
+            outcome="hit" if self._record["way"] == "store" else "carried",
+            reason="",
+            weights=len(interface.weights),
+            fetch_s=entry.load_s,
+            load_s=load_s,
+            build_s=entry.build_s,
+            path=str(entry.path) if entry.path else str(self._archive.path),
+        )
+        name, option = str(self._document["name"]), self._chosen
+        return Report(name, option.backend, option.label, [partition], route="program", torch="not used")
+
+    def _state(self, interface: Interface) -> dict[str, HostArray]:
+        """Return the weights in the file that the engine needs."""
+        transient = {name for slot in interface.slots if slot.transient for name in slot.names}
+        needed = {name for slot in interface.slots for name in slot.names}
+        state = self._arrays(_WEIGHTS, needed)
+        return state | (self._arrays(_CONSTANTS, transient) if transient else {})
+
+    def _arrays(self, folder: str, names: set[str]) -> dict[str, HostArray]:
+        document = parse(self._archive.read(f"{folder}model_{folder.split('/')[1]}_config.json"))
+        return {name: self._array(name, record, folder) for name, record in document["config"].items() if name in names}
+
+    def _array(self, name: str, record: Mapping[str, Any], folder: str) -> HostArray:
+        meta = record["tensor_meta"]
+        if record["use_pickle"] is not False or meta["layout"] != _STRIDED:
+            raise ValueError(f"weight {name} is pickled, or not a dense tensor")
+        dtype = _DTYPES[meta["dtype"]]
+        content = self._archive.read(f"{folder}{record['path_name']}")
+        shape, strides = (tuple(_size(one["as_int"]) for one in meta[what]) for what in ("sizes", "strides"))
+        offset = _size(meta["storage_offset"]["as_int"])
+        if len(shape) != len(strides):
+            raise ValueError("a weight with more sizes than strides")
+        found = HostArray(dtype, shape, strides, 0, None)
+        count, left = divmod(len(content), found.item_bytes)
+        if left:
+            raise ValueError("a weight whose size is not a multiple of its dtype's")
+        if math.prod(shape) and offset + found.extent_bytes // found.item_bytes > count:
+            raise ValueError("a weight that is larger than its bytes")
+        place = offset if math.prod(shape) else 0
+        return array_in(content, dtype, shape, strides, place, alignment=_ALIGNED_BYTES)
+
+    def _keep(self, entry: Entry) -> None:
+        """Store the engine if the caller named a cache."""
+        parts = entry.key.document.get("parts")
+        cacheable = isinstance(parts, dict) and "uncacheable" not in parts
+        if self._cache is not None and cacheable and self._cache.peek(entry.key, counted=False) is None:
+            self._cache.keep(entry.key, entry.contents, build_s=entry.build_s, name=entry.name)
+
+
+def _no_member(name: str) -> bytes:
+    """Refuse to read a member of an engine: only the choice of a TensorRT plan reads one."""
+    raise LookupError(name)
+
+
+def _size(number: Any) -> int:
+    if type(number) is not int or not 0 <= number < 1 << 62:
+        raise ValueError(f"a weight of the size {number!r:.40}")
+    return number
+
+
+def _read_constants(content: bytes, written: Mapping[str, tuple[str, str]]) -> dict[str, HostArray]:
+    """Return the constants of an engine.
+
+    Raises:
+        ValueError: one is missing or does not match its digest.
+    """
+    constants: dict[str, HostArray] = {}
+    if not written:
+        return constants
+    start = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
+    header = json.loads(content[LENGTH_BYTES:start])
+    data = memoryview(bytearray(content[start:]))
+    if list(written) != in_order(written):
+        raise ValueError("constants out of order")
+    for name in written:
+        array = array_at(header[name], data)
+        if str(Digest.of(bytes_of(array))) != written[name][0]:
+            raise ValueError(f"constant {name} does not match the key")
+        constants[name] = array
+    return constants
+
+
+class _Renewal:
+    """Makes an engine with other weights for each refit."""
+
+    def __init__(
+        self,
+        engine: HostEngine,
+        weights: HostWeights,
+        interface: Interface,
+        known: frozenset[str],
+        sources: Mapping[str, Content],
+        library: LibTorch,
+    ) -> None:
+        self._engine, self._weights, self._interface = engine, weights, interface
+        self._known, self._sources, self._library = known, sources, library
+
+    def __call__(self, given: Any) -> tuple[HostEngine, list[EngineWeight], int]:
+        """Return an engine with these weights, those that changed, and the number of copies."""
+        state = self._read(given)
+        needed = self._interface.weights
+        checked = check_arrays(needed, state, known=self._known, library=self._library, keep=True)
+        weights, changed = make_weights(needed, checked, self._library, self._weights)
+        engine = self._engine.refit(weights)
+        self._engine, self._weights = engine, weights
+        return engine, changed, len(weights.own)
+
+    def _read(self, given: Any) -> dict[str, HostArray]:
+        """Return weights as arrays by name, after comparing those that are constants of the program."""
+        values: Mapping[str, Any]
+        constants: Mapping[str, Any]
+        torch = sys.modules.get("torch")
+        if isinstance(given, (str, os.PathLike)):
+            values = constants = self._read_file(Path(given))
+        elif torch is not None and isinstance(given, torch.nn.Module):
+            values = given.state_dict(keep_vars=True)
+            constants = {name: _attribute(given, name) for name in self._sources}
+        elif hasattr(given, "items"):
+            values, constants = dict(given), {}
+        else:
+            raise TypeError(f"refit takes a path, a torch.nn.Module or its state_dict, not {type(given).__name__}")
+        self._check_constants(constants)
+        if strange := tuple(repr(name) for name in values if not isinstance(name, str)):
+            raise RefitError(unexpected=strange)
+        extra = "_extra_state"  # the result of a module's get_extra_state is not a weight
+        return self._arrays({name: one for name, one in values.items() if name in self._known or not name.endswith(extra)})
+
+    def _arrays(self, values: Mapping[str, Any]) -> dict[str, HostArray]:
+        arrays: dict[str, HostArray] = {}
+        wrong: list[str] = []
+        for name, value in values.items():
+            try:
+                array = array_of(value)
+            except UnreadableArrayError as error:
+                wrong.append(f"{name} ({error.found}, the engine takes strided weights)")
+                continue
+            if array is None:
+                wrong.append(f"{name} (a {type(value).__name__}, not a tensor)")
+            else:
+                arrays[name] = array
+        if wrong:
+            raise RefitError(mismatched=tuple(wrong))
+        return arrays
+
+    def _read_file(self, path: Path) -> Mapping[str, Any]:
+        if is_without_torch(path):
+            return read_arrays(path)
+        require_torch_allowed(str(path), "it is not a .safetensors file")
+        from trtcache.frontends.checkpoint import read_weights
+
+        return read_weights(path)
+
+    def _check_constants(self, values: Mapping[str, Any]) -> None:
+        changed = []
+        for name, content in self._sources.items():
+            array = array_of(values[name]) if values.get(name) is not None else None
+            if array is not None and _content_of(array, self._library) != content:
+                changed.append(f"{name} (a constant of the program; compile the new model instead)")
+        if changed:
+            raise RefitError(mismatched=tuple(changed))
+
+
+def _content_of(array: HostArray, library: LibTorch) -> Content:
+    plain = array if array.strides == contiguous(array.shape) else library.copy(array, contiguous(array.shape))
+    return Content(str(Digest.of(bytes_of(plain))), plain.dtype, plain.shape)
+
+
+def _attribute(module: object, name: str) -> Any:
+    value: Any = module
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    torch = sys.modules["torch"]
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def require_torch_allowed(name: str, why: str) -> None:
+    """Check that torch is imported or may be.
+
+    Raises:
+        TorchForbiddenError: ``TRTCACHE_NO_TORCH=1``, and it is not imported.
+    """
+    from trtcache.config.environment import Config
+
+    if "torch" not in sys.modules and Config.from_environ(os.environ).no_torch:
+        raise TorchForbiddenError(name, why)

@@ -1,0 +1,227 @@
+"""Checks of a call that need no tensor library: values, sizes, ranges and guards, with their messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trtcache.errors import GuardError, InputError
+from trtcache.lowering.interface import describe, evaluate, guard_symbols, symbol_names
+from trtcache.runtime.guards import failed_guard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from trtcache.digests import Json
+    from trtcache.lowering.interface import FixedSize, Interface, TensorInput
+
+_INTS = 2**63  # what a size, an int64, holds
+
+
+class CallCheck:
+    """Compare the leaves of a call's arguments with an interface.
+
+    A subclass knows what a tensor is: ``InputCheck`` those of torch, ``ArrayCheck`` memory of any library.
+
+    Attributes:
+        fixed_sizes: sizes that were to vary and that torch fixed, by leaf and dimension, for messages.
+        number_leaves: the leaves that are dynamic ints.
+    """
+
+    def __init__(self, interface: Interface, label: Callable[[int], str]) -> None:
+        """Prepare the checks.
+
+        Args:
+            interface: the program's inputs and guards.
+            label: returns the caller's name for a leaf, for messages.
+        """
+        self._label = label
+        self.fixed_sizes: dict[tuple[int, int | None], FixedSize] = {}
+        self.number_leaves = tuple(one.leaf for one in interface.inputs if one.number)
+        self._inputs = interface.inputs
+        self._guards = interface.conditions
+        self._ranges = interface.checked_ranges
+        self._values = tuple((one.leaf, one.value) for one in interface.values)
+        self._fixed = all(isinstance(size, int) for one in self._inputs for size in (*one.shape, *one.stride))
+        self._mutated = frozenset(
+            one.target for one in interface.results if one.kind == "input" and one.target is not None
+        )
+
+    def is_symbol(self, given: object) -> bool:  # noqa: ARG002  # a default
+        """Return whether a dynamic int is a tracer's symbol."""
+        return False
+
+    def describe(self, given: Any) -> str:
+        """Return an argument in readable form, for messages."""
+        return describe_value(given)
+
+    def check_values(self, leaves: Sequence[Any]) -> None:
+        """Compare the leaves that are not tensors.
+
+        Raises:
+            InputError: the program was compiled for another value.
+        """
+        for leaf, value in self._values:
+            given = leaves[leaf]
+            if given is not value and not same_value(given, value):
+                note = self.fixed_sizes.get((leaf, None))
+                hint = str(note) if note else "compiled for this value: compile again"
+                raise self.wrong(leaf, repr(value), self.describe(given), hint)
+
+    def check_numbers(self, leaves: Sequence[Any]) -> None:
+        """Check the dynamic ints; a tracer's may be symbols.
+
+        Raises:
+            InputError: one is not an int or is negative.
+        """
+        for leaf in self.number_leaves:
+            given = leaves[leaf]
+            if type(given) is not int and not self.is_symbol(given):
+                raise self.wrong(leaf, "an int", self.describe(given))
+            if type(given) is int and not 0 <= given < _INTS:
+                hint = "an int that varies is a size to the engine"
+                raise self.wrong(leaf, "an int from 0 to 2**63 - 1", str(given), hint)
+
+    def compare(self, spec: TensorInput, given: Any, sizes: dict[int, int]) -> None:
+        """Compare the sizes of an input with those that the symbols give it.
+
+        Raises:
+            GuardError: they do not fit each other.
+            InputError: they differ from the only sizes.
+        """
+        expected = [evaluate(written, sizes) for written in spec.shape]
+        if expected == list(given.shape):
+            return
+        if all(isinstance(size, int) for size in spec.shape):
+            hint = "compile with dynamic_shapes for other sizes"
+        else:
+            hint = "its sizes do not fit each other"
+        notes = (
+            self.fixed_sizes.get((spec.leaf, None if spec.number else dimension))
+            for dimension, (size, other) in enumerate(zip(expected, given.shape, strict=True))
+            if size != other
+        )
+        hint = "; ".join(str(note) for note in notes if note) or hint
+        error = InputError if self._fixed else GuardError
+        if spec.number:
+            raise self.wrong(spec.leaf, str(expected[0]), str(given.shape[0]), hint, error)
+        raise self.wrong(spec.leaf, shape_text(spec.shape), shape_text(given.shape), hint, error)
+
+    def check_ranges(self, leaves: Sequence[Any], sizes: dict[int, int]) -> None:
+        """Compare the sizes with the ranges of the program's symbols.
+
+        Raises:
+            GuardError: one is outside.
+        """
+        for number, (least, most) in enumerate(self._ranges):
+            size = sizes.get(number)
+            if size is None or ((least is None or size >= least) and (most is None or size <= most)):
+                continue
+            for one in self._inputs:
+                for place, written in enumerate(one.shape):
+                    if only_symbol(written) == number:
+                        expected = f"size {least} to {'any' if most is None else most} in dimension {place}"
+                        if one.number:
+                            expected = f"an int from {least} to {'any' if most is None else most}"
+                        found = str(leaves[one.leaf].shape[place])
+                        raise self.wrong(one.leaf, expected, found, error=GuardError)
+
+    def check_guards(self, sizes: dict[int, int]) -> None:
+        """Compare the sizes with the assumptions of export.
+
+        Raises:
+            GuardError: an assumption does not hold; the message has it with the sizes of this call.
+        """
+        guard = failed_guard(self._guards, sizes)
+        if guard is None:
+            return
+        names = symbol_names(((one.leaf, one.shape, one.number) for one in self._inputs), self._label)
+        involved = guard_symbols(guard)
+        found = ", ".join(f"{names.get(number, f's{number}')} is {sizes.get(number)}" for number in involved)
+        values = {sizes.get(number) for number in involved}
+        if len(involved) > 1 and len(values) == 1:
+            found = f"{'both' if len(involved) == 2 else 'all'} are {values.pop()}"
+        raise GuardError(
+            "sizes",
+            describe(guard, names),
+            found,
+            "compile with example inputs of these sizes, or choose what such calls do: on_guard='eager' or 'compile'",
+        )
+
+    def wrong(
+        self, leaf: int, expected: str, found: str, hint: str = "", error: type[InputError] = InputError
+    ) -> InputError:
+        """Return the error for a leaf."""
+        return error(self._label(leaf), expected, found, hint)
+
+
+def bind_sizes(inputs: Sequence[TensorInput], given: Sequence[Any]) -> dict[int, int]:
+    """Return the values of symbols that the sizes of checked inputs determine, by number.
+
+    A dynamic int may be given itself, or as the tensor that represents it.
+    """
+    sizes: dict[int, int] = {}
+    for spec, tensor in zip(inputs, given, strict=True):
+        bind(spec, tensor, sizes)
+    return sizes
+
+
+def evaluate_size(written: Any, sizes: Mapping[int, int]) -> Any:
+    """Return a result that is a number computed from sizes.
+
+    Raises:
+        InputError: it cannot be computed for these sizes, for example because it divides by zero.
+    """
+    value = evaluate(written, sizes)
+    if value is None:
+        raise InputError("sizes", f"sizes for which {describe(written, {})} has a value", str(dict(sizes)))
+    return value
+
+
+def bind(spec: TensorInput, given: Any, sizes: dict[int, int]) -> None:
+    """Record the symbols that an input's sizes determine: a symbol itself, or the one in ``a * s + b``."""
+    shape = given.shape if hasattr(given, "shape") else (given, 0)
+    for written, size in zip(spec.shape, shape, strict=True):
+        number = only_symbol(written)
+        if number is None or number in sizes:
+            continue
+        base, step = evaluate(written, {number: 0}), evaluate(written, {number: 1})
+        if base is not None and step is not None and step != base and (size - base) % (step - base) == 0:
+            sizes[number] = (size - base) // (step - base)
+
+
+def same_value(given: object, value: object) -> bool:
+    """Return whether a program treats two values as equal: not ``1``, ``1.0`` and ``True``, nor 0.0 and -0.0."""
+    if type(given) is not type(value):
+        return False
+    return repr(given) == repr(value) if isinstance(value, (float, complex)) else given == value  # -0.0, nan
+
+
+def only_symbol(written: Json) -> int | None:
+    """Return the number of the only symbol in an expression, or None."""
+    found = set(symbols_in(written))
+    return found.pop() if len(found) == 1 else None
+
+
+def symbols_in(written: Json) -> list[int]:
+    """Return the numbers of the symbols in an expression, with repetitions."""
+    if isinstance(written, dict):
+        return [int(str(written["sym"]))]
+    return [number for one in written[1:] for number in symbols_in(one)] if isinstance(written, list) else []
+
+
+def shape_text(sizes: Sequence[Any]) -> str:
+    """Return sizes in readable form: ``shape (s0, 4)``."""
+    return f"shape ({', '.join(str(size) if isinstance(size, int) else _expression(size) for size in sizes)})"
+
+
+def _expression(written: Json) -> str:
+    if isinstance(written, dict):
+        return f"s{written['sym']}"
+    if isinstance(written, list):
+        return f"{written[0]}({', '.join(_expression(one) for one in written[1:])})"
+    return str(written)
+
+
+def describe_value(given: object) -> str:
+    """Return a value that is no tensor in readable form."""
+    return f"{given!r} ({type(given).__name__})" if len(repr(given)) < 80 else f"a {type(given).__name__}"

@@ -1,0 +1,428 @@
+"""Programs without torch: a call is checked, run by an engine, and answered in the library of its inputs.
+
+``CompiledModule`` is the same for tensors of torch. A program takes anything that exports its memory
+(``trtcache.weights.arrays``), and needs neither ``import torch`` nor the model.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from trtcache.errors import InputError, RunError, SettingsError, did_you_mean
+from trtcache.runtime.argument_order import ArgumentOrder, difference
+from trtcache.runtime.checks import CallCheck, bind, bind_sizes, describe_value, evaluate_size, shape_text
+from trtcache.runtime.report import RefitReport
+from trtcache.runtime.structure import Node, flatten, gather, leaf_steps, steps_text, unflatten
+from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, contiguous, pointer_of
+
+if TYPE_CHECKING:
+    import inspect
+    import os
+    from collections.abc import Callable, Mapping, Sequence
+
+    from trtcache.lowering.interface import Interface, TensorInput
+    from trtcache.runtime.report import Report
+    from trtcache.weights.slots import EngineWeight
+
+OUTPUTS: Final = ("numpy", "torch", "dlpack")
+
+_FORMATS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I"}
+_FORMATS |= {"int64": "q", "uint64": "Q", "float16": "e", "float32": "f", "float64": "d"}
+_MOST_ELEMENTS = 1 << 20
+_NOTHING = bytearray(64)
+
+
+class HostKernels(Protocol):
+    """Copies of arrays between layouts, by the library that runs the engine."""
+
+    def copy(self, source: HostArray, strides: tuple[int, ...], dtype: str = "") -> HostArray:
+        """Return a copy with these strides, and another dtype if one is given."""
+        ...
+
+    def copy_into(self, target: HostArray, source: HostArray) -> None:
+        """Copy values into an array of the same shape."""
+        ...
+
+
+class ArrayEngine(Protocol):
+    """A live engine that runs on arrays."""
+
+    def run(self, inputs: Sequence[HostArray]) -> list[HostArray]:
+        """Return the outputs."""
+        ...
+
+
+class PlainSignature(ArgumentOrder):
+    """The call signature of a program: from arguments to leaves, and from results to its output."""
+
+    def __init__(self, arguments: Node, output: Node, signature: inspect.Signature | None) -> None:
+        """Store how arguments and output are nested."""
+        positional, named = arguments.parts
+        super().__init__(len(positional.parts), named.context, signature)
+        self._arguments, self._output = arguments, output
+        self._flat = all(part.is_leaf() for part in (*positional.parts, *named.parts))
+        self._steps = leaf_steps(arguments)
+
+    def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        """Return the leaves of a call's arguments.
+
+        Raises:
+            InputError: arguments are missing, unknown, or of another structure than when compiling.
+        """
+        args, kwargs = self.order(args, kwargs)
+        if self._flat:
+            return (*args, *[kwargs[name] for name in self._names])
+        given = (args, {name: kwargs[name] for name in self._names})
+        leaves: list[Any] = []
+        if not gather(self._arguments, given, leaves):
+            path, expected, found = difference(self._arguments, flatten(given)[1])
+            raise InputError(self._name(path), expected, found)
+        return leaves
+
+    def unflatten(self, results: Sequence[Any]) -> Any:
+        """Return an output with the model's own structure."""
+        return unflatten(iter(results), self._output)
+
+    def label(self, leaf: int) -> str:
+        """Return the caller's name for a leaf: ``argument input_ids`` or ``argument states[0]``."""
+        _, first, *rest = self._steps[leaf]
+        return f"{self._name((0, first))}{steps_text(rest)}"
+
+
+class ArrayCheck(CallCheck):
+    """Convert the leaves of a call's arguments to the engine's input arrays."""
+
+    def __init__(self, interface: Interface, label: Callable[[int], str], kernels: HostKernels) -> None:
+        """Prepare the checks of a program on the CPU."""
+        super().__init__(interface, label)
+        self._kernels = kernels
+
+    def describe(self, given: Any) -> str:
+        """Return an argument in readable form, for messages."""
+        try:
+            array = array_of(given)
+        except UnreadableArrayError:
+            array = None
+        return f"a tensor of {shape_text(array.shape)}, {array.dtype}" if array is not None else describe_value(given)
+
+    def __call__(self, leaves: Sequence[Any]) -> tuple[list[HostArray], dict[int, HostArray]]:
+        """Return the engine's inputs, and the caller's arrays by leaf.
+
+        Raises:
+            GuardError: the program was not exported for these sizes.
+            InputError: a leaf does not match what the program was compiled for.
+        """
+        self.check_values(leaves)
+        self.check_numbers(leaves)
+        given: dict[int, Any] = {}
+        sizes: dict[int, int] = {}
+        for spec in self._inputs:
+            given[spec.leaf] = self._array(spec, leaves[spec.leaf])
+            bind(spec, given[spec.leaf], sizes)
+        for spec in self._inputs:
+            self.compare(spec, given[spec.leaf], sizes)
+        self.check_ranges(given, sizes)  # type: ignore[arg-type]  # it only looks leaves up
+        self.check_guards(sizes)
+        if self._mutated:
+            self._check_apart(given)
+        return [self._lay_out(spec, given[spec.leaf], sizes) for spec in self._inputs], given
+
+    def _array(self, spec: TensorInput, value: Any) -> HostArray:
+        if spec.number:
+            # The engine reads only the sizes of this tensor, which has no elements.
+            shape = (int(value), 0)
+            return HostArray("float32", shape, contiguous(shape), *pointer_of(memoryview(_NOTHING)))
+        try:
+            array = array_of(value)
+        except UnreadableArrayError as error:
+            raise self.wrong(spec.leaf, error.expected, error.found, error.hint) from error
+        if array is None:
+            raise self.wrong(spec.leaf, f"a {spec.dtype} tensor", self.describe(value))
+        if array.device != "cpu":
+            raise self.wrong(spec.leaf, "a tensor on cpu", f"one on {array.device}", "use .to('cpu')")
+        if array.dtype != spec.dtype:
+            raise self.wrong(spec.leaf, spec.dtype, array.dtype, f"use .to(torch.{spec.dtype})")
+        if len(array.shape) != len(spec.shape):
+            raise self.wrong(spec.leaf, shape_text(spec.shape), shape_text(array.shape))
+        return array
+
+    def _lay_out(self, spec: TensorInput, array: HostArray, sizes: dict[int, int]) -> HostArray:
+        """Return an input with the strides that the engine was compiled for."""
+        from trtcache.lowering.interface import evaluate
+
+        found = [evaluate(step, sizes) for step in spec.stride]
+        stride = tuple(step for step in found if step is not None)
+        if len(stride) != len(found):
+            stride = contiguous(array.shape)
+        if array.strides == stride:
+            return array
+        # The strides of dimensions with one element, and those of an empty array, say nothing about its memory.
+        differ = (a != b and size > 1 for a, b, size in zip(array.strides, stride, array.shape, strict=True))
+        if not array.count or not any(differ):
+            return HostArray(array.dtype, array.shape, stride, array.pointer, array, array.library)
+        return self._kernels.copy(array, stride)
+
+    def _check_apart(self, given: Mapping[int, HostArray]) -> None:
+        """Reject modified inputs that are read-only or overlap others: the engine reads before it writes."""
+        for leaf in sorted(self._mutated):
+            array = given[leaf]
+            if any(step == 0 and size > 1 for size, step in zip(array.shape, array.strides, strict=True)):
+                raise self.wrong(leaf, "a tensor that a call can change", "one whose elements share memory")
+            if not array.writable:
+                raise self.wrong(leaf, "a tensor that a call can change", "one that is read-only, or a copy")
+            for other, one in given.items():
+                if other != leaf and _overlap(array, one):
+                    expected = f"memory of its own: a call changes {self._label(leaf)}"
+                    raise self.wrong(other, expected, "a tensor that shares it")
+
+
+def _overlap(one: HostArray, other: HostArray) -> bool:
+    """Return whether two arrays share an element's memory."""
+    if not one.overlaps(other):
+        return False
+    if one.item_bytes != other.item_bytes or max(one.count, other.count) > _MOST_ELEMENTS:
+        return True
+    return not _addresses(one).isdisjoint(_addresses(other))
+
+
+def _addresses(array: HostArray) -> set[int]:
+    found = {array.pointer}
+    for size, step in zip(array.shape, array.strides, strict=True):
+        found = {base + place * step * array.item_bytes for base in found for place in range(size)}
+    return found
+
+
+class Program:
+    """A compiled program that runs without torch: called like the model, with outputs of its structure.
+
+    Attributes:
+        report: what ``load`` or ``compile`` did.
+    """
+
+    def __init__(
+        self,
+        interface: Interface,
+        call: PlainSignature,
+        weights: ProgramWeights,
+        report: Report,
+        *,
+        outputs: str | None = None,
+    ) -> None:
+        """Wrap an engine in a call signature.
+
+        Args:
+            interface: the engine's inputs, results and weights.
+            call: how arguments and outputs are flattened.
+            weights: the live engine, which takes other weights.
+            report: what made it.
+            outputs: the library of outputs; that of the inputs by default.
+
+        Raises:
+            SettingsError: ``outputs`` is unknown.
+        """
+        self.report = report
+        self._interface, self._call, self._weights = interface, call, weights
+        self._check = ArrayCheck(interface, call.label, weights.kernels)
+        self._outputs = parse_outputs(outputs)
+        self._results = interface.results
+        self._layouts = tuple(one.layout for one in self._results if one.is_output)
+        self._has_sizes = any(result.kind == "size" for result in self._results)
+
+    @property
+    def interface(self) -> Interface:
+        """The engine's inputs, results and weights."""
+        return self._interface
+
+    @property
+    def guards(self) -> tuple[str, ...]:
+        """The program's guards: conditions on the sizes of its arguments."""
+        from trtcache.lowering.interface import describe, symbol_names
+
+        inputs = ((one.leaf, one.shape, one.number) for one in self._interface.inputs)
+        names = symbol_names(inputs, self._call.label)
+        return tuple(describe(guard, names) for guard in self._interface.conditions)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the model would return.
+
+        Raises:
+            GuardError: the program was exported for other sizes; nothing ran.
+            InputError: an argument does not match what the program was compiled for; nothing ran.
+            RunError: the engine failed, or an output has a dtype that the library does not have.
+        """
+        leaves = self._call.flatten(args, kwargs)
+        inputs, given = self._check(leaves)
+        outputs = self._weights.run(inputs)
+        for place, order in enumerate(self._layouts):
+            if order is not None:
+                outputs[place] = self._in_order(outputs[place], order)
+        library = self._outputs or library_of(given)
+        return self._call.unflatten(self._finish_results(outputs, given, library))
+
+    def takes(self, *args: Any, **kwargs: Any) -> bool:
+        """Return whether a call with these arguments would run, without running it."""
+        try:
+            self._check(self._call.flatten(args, kwargs))
+        except InputError:
+            return False
+        return True
+
+    def _in_order(self, output: HostArray, order: tuple[int, ...]) -> HostArray:
+        """Return an output whose dimensions have this order in memory."""
+        shape, strides = (tuple(one[place] for place in order) for one in (output.shape, output.strides))
+        if HostArray(output.dtype, shape, strides, 0, None).is_contiguous:
+            return output
+        dense = contiguous(shape)
+        back = sorted(range(len(order)), key=order.__getitem__)
+        return self._weights.kernels.copy(output, tuple(dense[place] for place in back))
+
+    def _finish_results(self, outputs: Sequence[HostArray], given: Mapping[int, HostArray], library: str) -> list[Any]:
+        """Write new contents back to the caller's inputs, and insert the model's other results."""
+        results: list[Any] = []
+        remaining = iter(outputs)
+        sizes: dict[int, int] = {}
+        if self._has_sizes:
+            sizes = bind_sizes(self._interface.inputs, [given[one.leaf] for one in self._interface.inputs])
+        for result in self._results:
+            if result.kind == "value":
+                results.append(result.value)
+            elif result.kind == "size":
+                results.append(evaluate_size(result.value, sizes))
+            elif result.kind == "number":
+                results.append(item_of(next(remaining)))
+            elif result.kind == "input":
+                self._weights.kernels.copy_into(given[result.target or 0], next(remaining))
+            else:
+                results.append(convert(next(remaining), library))
+        return results
+
+    def refit(self, weights: Mapping[str, Any] | str | os.PathLike[str]) -> RefitReport:
+        """Replace the engine's weights without a build. Each call sees only the old weights or only the new.
+
+        Args:
+            weights: arrays or tensors by the model's names, the path of a ``.safetensors`` file or of an index of
+                several, or any file or module that ``CompiledModule.refit`` takes, for which torch is imported.
+
+        Raises:
+            RefitError: a weight is missing, unknown, or of another shape or dtype, or a constant of the program
+                differs; all are named, and the old weights are still in place.
+            WeightsFileError: the file cannot be read.
+            TorchForbiddenError: only torch can read it, and ``TRTCACHE_NO_TORCH=1``.
+        """
+        start = time.perf_counter()
+        changed, own = self._weights.refit(weights)
+        needed = self._interface.weights
+        return RefitReport(
+            weights=len(needed),
+            changed=tuple(weight.label for weight in changed),
+            shared=len(needed) - own,
+            refit_s=time.perf_counter() - start,
+        )
+
+
+class ProgramWeights:
+    """A live engine and the way to replace its weights.
+
+    Attributes:
+        kernels: copies of arrays between layouts.
+    """
+
+    def __init__(
+        self,
+        engine: ArrayEngine,
+        kernels: HostKernels,
+        renew: Callable[[Any], tuple[ArrayEngine, list[EngineWeight], int]],
+        *,
+        is_mutated: bool,
+    ) -> None:
+        """Store an engine.
+
+        Args:
+            engine: the engine with its weights.
+            kernels: copies of arrays.
+            renew: returns an engine with other weights, those that changed, and how many are copies.
+            is_mutated: whether calls change weights: then they run one after the other.
+        """
+        self.kernels = kernels
+        self._engine, self._renew = engine, renew
+        self._refitting = threading.Lock()
+        self._alone = threading.Lock() if is_mutated else None
+
+    def run(self, inputs: Sequence[HostArray]) -> list[HostArray]:
+        """Run the engine."""
+        if self._alone is None:
+            return self._engine.run(inputs)
+        with self._alone:
+            return self._engine.run(inputs)
+
+    def refit(self, weights: Any) -> tuple[list[EngineWeight], int]:
+        """Replace the engine; running calls end on the old one."""
+        with self._refitting:
+            self._engine, changed, own = self._renew(weights)
+            return changed, own
+
+
+def parse_outputs(outputs: str | None) -> str | None:
+    """Validate the library of outputs.
+
+    Raises:
+        SettingsError: it is unknown.
+    """
+    if outputs is not None and outputs not in OUTPUTS:
+        raise SettingsError("outputs", f"{outputs!r}: {did_you_mean(str(outputs), list(OUTPUTS))}")
+    return outputs
+
+
+def library_of(given: Mapping[int, HostArray]) -> str:
+    """Return the library of a call's outputs: torch if an input is a tensor of it, else NumPy if one is an array."""
+    found = {array.library for array in given.values()}
+    if "torch" in found or "numpy" in found:
+        return "torch" if "torch" in found else "numpy"
+    return "dlpack" if found - {"buffer"} else "numpy"
+
+
+def convert(array: HostArray, library: str) -> Any:
+    """Return an output in a library, without a copy.
+
+    Raises:
+        RunError: the library has no such dtype, or is not installed.
+    """
+    if library == "dlpack":
+        return array
+    try:
+        if library == "torch":
+            return _to_torch(array)
+        return array.numpy()
+    except (ImportError, BufferError) as error:
+        raise RunError("aot_inductor", f"an output cannot be given to {library}: {error}") from error
+
+
+def _to_torch(array: HostArray) -> Any:
+    import torch
+
+    if not array.writable:  # an output that shares the memory of a read-only input: torch has no such tensors
+        return torch.from_numpy(array.numpy().copy())
+    if not array.count:
+        return torch.empty_strided(array.shape, array.strides, dtype=getattr(torch, array.dtype))
+    if array.dtype == "bfloat16":  # NumPy has none
+        return torch.utils.dlpack.from_dlpack(array)
+    return torch.from_numpy(array.numpy())
+
+
+def item_of(array: HostArray) -> Any:
+    """Return the only element of an array as a number of Python.
+
+    Raises:
+        RunError: its dtype has none.
+    """
+    from trtcache.weights.arrays import bytes_of
+
+    code = _FORMATS.get(array.dtype)
+    if array.dtype == "bfloat16":
+        return struct.unpack("<f", b"\0\0" + bytes(bytes_of(array)))[0]
+    if code is None:
+        raise RunError("aot_inductor", f"a result of {array.dtype} is no number of Python")
+    return struct.unpack(f"={code}", bytes(bytes_of(array)))[0]

@@ -1,0 +1,394 @@
+"""Host arrays: memory with a dtype, sizes and strides, without torch and without NumPy.
+
+An array is read from anything that exports its memory: a tensor of torch, an array of NumPy, and objects with
+``__dlpack__``, ``__array_interface__`` or the buffer protocol. Nothing is copied unless torch could not describe the
+memory: a negative stride, one that is no multiple of the item's size, another byte order, or a misaligned address.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ITEM_BYTES: Final[Mapping[str, int]] = {
+    "bool": 1,
+    "uint8": 1,
+    "int8": 1,
+    "uint16": 2,
+    "int16": 2,
+    "uint32": 4,
+    "int32": 4,
+    "uint64": 8,
+    "int64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "float64": 8,
+    "complex32": 4,
+    "complex64": 8,
+    "complex128": 16,
+    "float8_e4m3fn": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2": 1,
+    "float8_e5m2fnuz": 1,
+}
+"""Size of an item by torch's name of its dtype."""
+
+_FORMATS = {  # of the buffer protocol, with the sizes of this platform
+    **{code: f"int{8 * ctypes.sizeof(kind)}" for code, kind in zip("bhilqn", (
+        ctypes.c_int8, ctypes.c_short, ctypes.c_int, ctypes.c_long, ctypes.c_longlong, ctypes.c_ssize_t), strict=True)},
+    **{code: f"uint{8 * ctypes.sizeof(kind)}" for code, kind in zip("BHILQN", (
+        ctypes.c_uint8, ctypes.c_ushort, ctypes.c_uint, ctypes.c_ulong, ctypes.c_ulonglong, ctypes.c_size_t),
+        strict=True)},
+    "?": "bool", "e": "float16", "f": "float32", "d": "float64", "Zf": "complex64", "Zd": "complex128",
+}  # fmt: skip
+_TYPESTRS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
+_DLPACK = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+_NATIVE = "<" if sys.byteorder == "little" else ">"
+_CPU = 1  # kDLCPU
+_OF_ML_DTYPES = frozenset({"bfloat16", *(name for name in ITEM_BYTES if name.startswith("float8"))})
+
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+
+
+@dataclass(slots=True, eq=False)
+class HostArray:
+    """An array in this process's memory.
+
+    Attributes:
+        dtype: torch's name of the dtype, ``float32``.
+        shape: sizes.
+        strides: strides in items, none negative.
+        pointer: the address of the first item.
+        owner: the object that keeps the memory alive.
+        library: ``torch``, ``numpy``, ``dlpack`` or ``buffer``: what the object was.
+        writable: whether the memory may be written to.
+        device: ``cpu``, or the name of another device, whose memory cannot be read here.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    pointer: int
+    owner: Any
+    library: str = "buffer"
+    writable: bool = True
+    device: str = "cpu"
+
+    @property
+    def count(self) -> int:
+        """The number of items."""
+        return math.prod(self.shape)
+
+    @property
+    def item_bytes(self) -> int:
+        """The size of an item."""
+        return ITEM_BYTES[self.dtype]
+
+    @property
+    def extent_bytes(self) -> int:
+        """The bytes from the start of the first item to the end of the last."""
+        if not self.count:
+            return 0
+        return (1 + sum((size - 1) * step for size, step in zip(self.shape, self.strides, strict=True))) * (
+            self.item_bytes
+        )
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the items follow each other in order, as torch defines it."""
+        step = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if size != 1 and stride != step and self.count:
+                return False
+            step *= size
+        return True
+
+    def overlaps(self, other: HostArray) -> bool:
+        """Return whether the extents of two arrays have an address in common."""
+        begin, end = self.pointer, self.pointer + self.extent_bytes
+        return begin < other.pointer + other.extent_bytes and other.pointer < end
+
+    def numpy(self) -> Any:
+        """Return it as an array of NumPy that shares its memory.
+
+        Raises:
+            ImportError: NumPy, or for ``bfloat16`` and ``float8`` the package ``ml_dtypes``, is not installed.
+            BufferError: NumPy has no such dtype.
+        """
+        import numpy
+
+        if self.dtype in _OF_ML_DTYPES:
+            import ml_dtypes
+
+            return self._in_numpy(numpy, f"uint{8 * self.item_bytes}").view(getattr(ml_dtypes, self.dtype))
+        if not hasattr(numpy, self.dtype) and self.dtype != "bool":
+            raise BufferError(f"NumPy has no {self.dtype}")
+        return self._in_numpy(numpy, self.dtype)
+
+    def _in_numpy(self, numpy: Any, dtype: str) -> Any:
+        kind, size = numpy.dtype(dtype), self.item_bytes
+        if not self.count:
+            return numpy.empty(self.shape, kind)
+        return numpy.asarray(_Exported(self, kind.str, tuple(step * size for step in self.strides)))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _CPU, 0
+
+    def __dlpack__(self, **_: Any) -> Any:
+        """Return it as a DLPack capsule; NumPy, which makes it, keeps the memory alive."""
+        import numpy
+
+        if self.dtype != "bfloat16":
+            return self.numpy().__dlpack__()
+        capsule = self._in_numpy(numpy, "uint16").__dlpack__()
+        _DLTensor.from_address(_get_pointer(capsule, b"dltensor")).code = 4  # kDLBfloat
+        return capsule
+
+
+class _Exported:
+    """The array interface of an array, which it keeps alive."""
+
+    def __init__(self, array: HostArray, typestr: str, strides: tuple[int, ...]) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": typestr,
+            "shape": array.shape,
+            "strides": strides,
+            "data": (array.pointer, not array.writable),
+        }
+        self._array = array
+
+
+class UnreadableArrayError(ValueError):
+    """An object that exports its memory in a form that an engine cannot read.
+
+    Attributes:
+        found: what it is.
+        expected: what an engine takes.
+        hint: what to do.
+    """
+
+    def __init__(self, found: str, expected: str = "a dense tensor", hint: str = "") -> None:
+        super().__init__(found)
+        self.found, self.expected, self.hint = found, expected, hint
+
+
+def array_of(value: Any) -> HostArray | None:
+    """Return the array of an object; None if it exports no memory.
+
+    Raises:
+        UnreadableArrayError: an engine cannot read its memory: it is sparse, or has a dtype that torch does not have.
+    """
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
+        return _of_tensor(torch, value)
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        return _of_numpy(numpy, value)
+    if isinstance(value, HostArray):
+        return value
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        return _of_dlpack(value)
+    if isinstance(getattr(value, "__array_interface__", None), dict):
+        return _of_interface(value, value.__array_interface__)
+    try:
+        view = memoryview(value)
+    except TypeError:
+        return None
+    return _of_buffer(view)
+
+
+def _of_tensor(torch: Any, tensor: Any) -> HostArray:
+    if tensor.layout is not torch.strided:
+        raise UnreadableArrayError(f"one of layout {tensor.layout}", hint="use .to_dense()")
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise UnreadableArrayError(type(tensor).__name__, "a plain tensor", "an engine reads memory directly")
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    dtype, device = str(plain.dtype).removeprefix("torch."), str(plain.device)
+    if dtype not in ITEM_BYTES:
+        raise UnreadableArrayError(f"a tensor of {dtype}")
+    # A conjugated tensor was copied: what a call writes there would be lost.
+    writable = plain.data_ptr() == tensor.data_ptr()
+    return HostArray(dtype, tuple(plain.shape), plain.stride(), plain.data_ptr(), plain, "torch", writable, device)
+
+
+def _of_numpy(numpy: Any, value: Any) -> HostArray:
+    if type(value).__name__ == "MaskedArray":
+        raise UnreadableArrayError("a masked array", hint="use .filled()")
+    array = numpy.asarray(value)
+    dtype = array.dtype.name
+    if dtype not in ITEM_BYTES:
+        raise UnreadableArrayError(f"an array of {dtype}")
+    size = array.itemsize
+    is_readable = array.dtype.isnative and array.flags.aligned
+    if not is_readable or any(step < 0 or step % size for step in array.strides):
+        array = numpy.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)
+        array.flags.writeable = False  # a copy: what a call writes there would be lost
+    strides = tuple(step // size for step in array.strides)
+    pointer = array.__array_interface__["data"][0]
+    return HostArray(dtype, array.shape, strides, pointer, array, "numpy", bool(array.flags.writeable))
+
+
+def _through_numpy(value: Any, writable: bool) -> HostArray:
+    """Return the array of an object whose memory only NumPy can describe."""
+    try:
+        import numpy
+    except ImportError as error:
+        raise UnreadableArrayError("one in a layout that needs NumPy") from error
+    found = _of_numpy(numpy, numpy.asarray(value))
+    found.writable &= writable
+    return found
+
+
+def _of_interface(value: Any, interface: Mapping[str, Any]) -> HostArray:
+    kind, shape = str(interface["typestr"]), tuple(interface["shape"])
+    order, name, size = kind[:1], _TYPESTRS.get(kind[1:2]), int(kind[2:])
+    dtype = name if name == "bool" else f"{name}{8 * size}"
+    data, strides = interface.get("data"), interface.get("strides")
+    if dtype not in ITEM_BYTES or interface.get("mask") is not None:
+        raise UnreadableArrayError(f"an array of {kind}")
+    strided = _steps(shape, strides, size)
+    if not isinstance(data, tuple) or order not in {_NATIVE, "|"} or strided is None or data[0] % size:
+        return _through_numpy(value, writable=False)
+    return HostArray(dtype, shape, strided, int(data[0]), (value, interface), "numpy", not data[1])
+
+
+def _of_buffer(view: memoryview) -> HostArray:
+    code = view.format.lstrip("@=<" if _NATIVE == "<" else "@=>!")
+    dtype = _FORMATS.get(code)
+    if dtype is None or ITEM_BYTES[dtype] != view.itemsize:
+        raise UnreadableArrayError(f"a buffer of format {view.format!r}")
+    shape = tuple(view.shape or ())
+    strided = _steps(shape, view.strides, view.itemsize)
+    if strided is None or view.suboffsets:
+        return _through_numpy(view, writable=False)
+    held = _BufferAddress(view)
+    if held.pointer % view.itemsize:
+        return _through_numpy(view, writable=False)
+    return HostArray(dtype, shape, strided, held.pointer, held, "buffer", not view.readonly)
+
+
+def _steps(shape: Sequence[int], strides: Sequence[int] | None, size: int) -> tuple[int, ...] | None:
+    """Return strides in items from those in bytes; None if torch could not describe them."""
+    if strides is None:
+        return contiguous(tuple(shape))
+    if any(step < 0 or step % size for step in strides):
+        return None
+    return tuple(step // size for step in strides)
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a contiguous tensor of this shape."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+class _Buffer(ctypes.Structure):
+    """``Py_buffer`` of CPython's limited API."""
+
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.py_object),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    )
+
+
+_STRIDED = 0x0010 | 0x0008  # PyBUF_STRIDES: readable memory, read-only or not
+_get_buffer = ctypes.pythonapi.PyObject_GetBuffer
+_get_buffer.argtypes = (ctypes.py_object, ctypes.POINTER(_Buffer), ctypes.c_int)
+_release_buffer = ctypes.pythonapi.PyBuffer_Release
+_release_buffer.restype, _release_buffer.argtypes = None, (ctypes.POINTER(_Buffer),)
+
+
+class _BufferAddress:
+    """The address of a buffer, which is exported, and so neither freed nor resized, as long as this object exists."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self._buffer = _Buffer()
+        _get_buffer(view, ctypes.byref(self._buffer), _STRIDED)
+        self.pointer: int = self._buffer.buf or 0
+
+    def __del__(self) -> None:
+        _release_buffer(ctypes.byref(self._buffer))
+
+
+def pointer_of(content: memoryview) -> tuple[int, object]:
+    """Return the address of a contiguous buffer, and an object that keeps it there."""
+    held = _BufferAddress(content)
+    return held.pointer, held
+
+
+class _DLTensor(ctypes.Structure):
+    """``DLTensor`` of dlpack.h, with which a ``DLManagedTensor`` begins."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+def _of_dlpack(value: Any) -> HostArray:
+    device = value.__dlpack_device__()
+    if int(device[0]) != _CPU:
+        return HostArray("uint8", (0,), (1,), 0, value, "dlpack", False, f"device {int(device[0])}:{int(device[1])}")
+    capsule = value.__dlpack__()
+    found = _DLTensor.from_address(_get_pointer(capsule, b"dltensor"))
+    name = _DLPACK.get(found.code)
+    dtype = name if name == "bool" else f"{name}{found.bits}"
+    if dtype not in ITEM_BYTES or found.lanes != 1 or (name == "bool" and found.bits != 8):
+        raise UnreadableArrayError(f"an array of DLPack's dtype {found.code}, {found.bits} bits")
+    shape = tuple(found.shape[: found.ndim]) if found.ndim else ()
+    strides = tuple(found.strides[: found.ndim]) if found.ndim and found.strides else contiguous(shape)
+    pointer = (found.data or 0) + found.byte_offset
+    if any(step < 0 for step in strides) or pointer % ITEM_BYTES[dtype]:
+        raise UnreadableArrayError("an array with a negative stride, or at a misaligned address")
+    # The capsule is not consumed: it frees the memory when it is collected, and so outlives this array. A library may
+    # export read-only memory in this way, so a call does not write to it.
+    return HostArray(dtype, shape, strides, pointer, (value, capsule), "dlpack", writable=False)
+
+
+def same_bytes(first: HostArray, second: HostArray) -> bool:
+    """Return whether two dense arrays of one dtype, shape and layout are bit-identical."""
+    if first.pointer == second.pointer or not first.count:
+        return True
+    size_bytes = first.count * first.item_bytes
+    compare = ctypes.CDLL(None).memcmp
+    compare.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+    return bool(compare(first.pointer, second.pointer, size_bytes) == 0)
+
+
+def bytes_of(array: HostArray) -> memoryview:
+    """Return the bytes of a contiguous array, without a copy."""
+    size_bytes = array.count * array.item_bytes
+    if not size_bytes:
+        return memoryview(b"")
+    buffer = (ctypes.c_ubyte * size_bytes).from_address(array.pointer)
+    buffer._owner = array.owner  # type: ignore[attr-defined]  # keeps its memory alive
+    return memoryview(buffer).cast("B")

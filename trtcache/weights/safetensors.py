@@ -1,0 +1,165 @@
+"""Safetensors files as host arrays, and the checks of their headers."""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+from typing import TYPE_CHECKING, Any, Final
+
+from trtcache.errors import WeightsFileError
+from trtcache.weights.arrays import ITEM_BYTES, HostArray, contiguous, pointer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+DTYPE_NAMES: Final[Mapping[str, str]] = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U64": "uint64",
+    "U32": "uint32",
+    "U16": "uint16",
+    "U8": "uint8",
+    "BOOL": "bool",
+    "C64": "complex64",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+}
+"""torch's names of dtypes by those in safetensors files."""
+
+LENGTH_BYTES: Final = 8
+INDEX_LIMIT_BYTES: Final = 100_000_000
+_HEADER_LIMIT_BYTES = 100_000_000  # the limit of the safetensors library
+_METADATA = "__metadata__"
+SUPPORTED: Final = "give a .safetensors file, a .pt2 program, or a state_dict that torch.save wrote"
+_BROKEN = (ValueError, LookupError, TypeError, AttributeError)
+
+
+def read_header(path: Path) -> tuple[dict[str, Any], memoryview]:
+    """Return the checked header of a file by tensor, and the bytes after it, mapped.
+
+    Raises:
+        WeightsFileError: it is not a safetensors file, or it is cut off.
+        ValueError: the header is malformed; LookupError and TypeError are possible too.
+        OSError: it cannot be read.
+    """
+    size_bytes = path.stat().st_size
+    if size_bytes < LENGTH_BYTES:
+        raise WeightsFileError(str(path), f"it has {size_bytes} bytes, too few for a file of weights; {SUPPORTED}")
+    with path.open("rb") as file:
+        memory = memoryview(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE))
+    length = int.from_bytes(memory[:LENGTH_BYTES], "little")
+    if length > min(_HEADER_LIMIT_BYTES, len(memory) - LENGTH_BYTES) or bytes(memory[LENGTH_BYTES:][:1]) != b"{":
+        raise WeightsFileError(str(path), f"it is not a .safetensors file, or it is cut off; {SUPPORTED}")
+    start = LENGTH_BYTES + length
+    header = json.loads(bytes(memory[LENGTH_BYTES:start]), object_pairs_hook=_unique)
+    header.pop(_METADATA, None)
+    _check_places(header, len(memory) - start)
+    return header, memory[start:]
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    items = dict(pairs)
+    if len(items) != len(pairs):
+        raise ValueError("two tensors have one name")
+    return items
+
+
+def _check_places(header: Mapping[str, Any], size_bytes: int) -> None:
+    """Check that the tensors are contiguous and fill the file.
+
+    Raises:
+        ValueError: they are not.
+    """
+    end = 0
+    for name, meta in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        start, stop = meta["data_offsets"]
+        count = math.prod(meta["shape"])
+        if start != end or any(type(size) is not int or size < 0 for size in meta["shape"]):
+            raise ValueError(f"{name} does not follow the tensor before it")
+        if stop - start != count * ITEM_BYTES[DTYPE_NAMES[meta["dtype"]]]:
+            raise ValueError(f"{name} has {stop - start} bytes, which its shape {meta['shape']} and dtype contradict")
+        end = stop
+    if end != size_bytes:
+        raise ValueError(f"its tensors need {end} bytes and the file has {size_bytes} for them: it is cut off")
+
+
+def is_without_torch(path: Path) -> bool:
+    """Return whether ``read_arrays`` reads a file: it is a safetensors file, or the index of several.
+
+    Raises:
+        WeightsFileError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            first = file.read(LENGTH_BYTES + 1)
+    except OSError as error:
+        raise WeightsFileError(str(path), error.strerror or str(error)) from error
+    return path.suffix == ".json" or first[LENGTH_BYTES:] == b"{"
+
+
+def read_arrays(path: Path) -> dict[str, HostArray]:
+    """Return the weights in a safetensors file, or in those of an index, by name, as views of the mapped files.
+
+    Raises:
+        WeightsFileError: the file does not exist, is damaged or truncated, or is of an unsupported kind.
+    """
+    try:
+        if path.suffix == ".json":
+            return {name: files[name] for files, name in _index(path)}
+        header, content = read_header(path)
+        return {name: array_at(one, content) for name, one in header.items()}
+    except OSError as error:
+        raise WeightsFileError(str(path), error.strerror or str(error)) from error
+    except _BROKEN as error:
+        raise WeightsFileError(str(path), f"it is damaged ({type(error).__name__}: {error})") from error
+
+
+def _index(path: Path) -> list[tuple[dict[str, HostArray], str]]:
+    """Return for each weight of an index the weights of its file, and its name."""
+    if path.stat().st_size > INDEX_LIMIT_BYTES:
+        raise WeightsFileError(str(path), f"it is too large for an index of files; {SUPPORTED}")
+    places: Mapping[str, str] = json.loads(path.read_bytes())["weight_map"]
+    if outside := sorted(name for name in set(places.values()) if "/" in name or name.startswith(".")):
+        raise WeightsFileError(str(path), f"it names files that are not beside it: {outside[0]}")
+    files = {name: read_arrays(path.with_name(name)) for name in sorted(set(places.values()))}
+    return [(files[place], name) for name, place in places.items()]
+
+
+def array_at(described: Mapping[str, Any], content: memoryview) -> HostArray:
+    """Return the array that a safetensors header describes: a view of the bytes if they are aligned, else a copy.
+
+    Raises:
+        LookupError: its dtype is unknown.
+        ValueError: its bytes are not within ``content``.
+    """
+    begin, end = described["data_offsets"]
+    dtype, shape = DTYPE_NAMES[described["dtype"]], tuple(described["shape"])
+    if not 0 <= begin <= end <= len(content) or end - begin != math.prod(shape) * ITEM_BYTES[dtype]:
+        raise ValueError("bytes that are not within the file")
+    return array_in(content[begin:end], dtype, shape, contiguous(shape))
+
+
+def array_in(
+    content: memoryview,
+    dtype: str,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    offset: int = 0,
+    *,
+    alignment: int = 1,
+) -> HostArray:
+    """Return an array in some bytes, ``offset`` items from their start: a view if they are aligned, else of a copy."""
+    if not len(content):
+        content = memoryview(bytearray(16))
+    pointer, owner = pointer_of(content)
+    if pointer % math.lcm(ITEM_BYTES[dtype], alignment):
+        pointer, owner = pointer_of(memoryview(bytearray(content)))
+    return HostArray(dtype, shape, strides, pointer + offset * ITEM_BYTES[dtype], owner)
