@@ -61,8 +61,9 @@ def __getattr__(name: str) -> object:
         value: object = installed_version()
     elif name in _EXPORTS:
         from trtcache.config import paused_collector
+        from trtcache.config.imports import timed_imports
 
-        with paused_collector():
+        with paused_collector(), timed_imports():
             value = getattr(import_module(_EXPORTS[name]), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

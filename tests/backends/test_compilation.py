@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.effort import TORTURE
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -113,6 +115,8 @@ def test_a_quick_build_gives_the_same_package(folder: Path, plain: dict[str, Any
     assert quick["forgotten"]
 
 
+@pytest.mark.torture
+@pytest.mark.skipif(not TORTURE, reason="builds for a minute")
 def test_precompiled_headers_are_made_after_some_builds(folder: Path, plain: dict[str, Any]) -> None:
     """A process that has built several packages makes both; the package is the same."""
     many = _run(folder, "compilation._builds = compilation._MANY_BUILDS")
@@ -160,7 +164,8 @@ print(json.dumps({"found": found}))
 """
 
 
-@pytest.mark.parametrize("processors", [[0, 1], pytest.param([2, 3, 4, 6], marks=pytest.mark.slow)], ids=str)
+@pytest.mark.torture
+@pytest.mark.parametrize("processors", [[0, 1], *([[2, 3, 6]] if TORTURE else [])], ids=str)
 def test_the_instructions_are_those_that_inductor_chooses(folder: Path, processors: list[int]) -> None:
     """For each target level, on processors from none of the sets to AMX, the assumption is the answer of the probes."""
     found = _run(folder, environment={"PROCESSORS": json.dumps(processors)}, script=_CHOOSE)["found"]

@@ -127,6 +127,7 @@ class Report:
         export_s, decompose_s, lower_s, key_s: seconds of ``torch.export``, of its decompositions, of the passes, and of
             the key.
         compile_s: seconds of the whole call of ``compile``.
+        import_s: seconds that the first ``trtcache.compile`` of a process took to be imported, before the call.
         overlapped_s: seconds that builds in several processes saved by running at the same time.
         left: the operators that stay in torch, and why.
         direct: the result of direct mode: ``hit``, or ``miss:`` or ``off:`` with the reason; empty unless given a
@@ -157,6 +158,7 @@ class Report:
     guards: tuple[str, ...] = ()
     fixed_sizes: tuple[FixedSize, ...] = ()
     programs: list[Report] = field(default_factory=list)
+    import_s: float = 0.0
 
     @property
     def why(self) -> str:
@@ -216,7 +218,9 @@ class Report:
         rows += [f"  and for other sizes: {one.name}, {', '.join(one.guards) or 'no guards'}" for one in self.programs]
         if self.direct and self.direct != "hit":
             rows.append(f"  direct mode: {self.direct}")
-        rows.append(f"  {self._route_text}  rest {format_duration(self.rest_s)}  saved {format_duration(self.saved_s)}")
+        imports = f"  imports {format_duration(self.import_s)}" if self.import_s else ""
+        rest = f"rest {format_duration(self.rest_s)}{imports}  saved {format_duration(self.saved_s)}"
+        rows.append(f"  {self._route_text}  {rest}")
         return "\n".join(rows)
 
     @property
