@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarks.report import Promise, median, promised, seconds, span, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from benchmarks.report import Figures
 
@@ -71,6 +71,9 @@ def section(figures: Figures) -> str:
     for what, title in (("process", "whole process"), ("call", "the call")):
         rows = [_row(figures, way, what, found) for way in ways]
         parts.append(table((title, *header[1:]), rows))
+    imported = [_row(figures, way, "imported_call", found) for way in ways if _imports(figures, way, found)]
+    if imported:
+        parts.append(table(("the call, trtcache's imports included", *header[1:]), imported))
     ratios = [_ratios(figures, way, found) for way in ways if way not in {"eager", "direct"}]
     parts += ["How many times as long as a direct hit the call takes:\n", table(header[:-1], ratios)]
     if _has(figures, "minilm", "slow"):
@@ -99,6 +102,12 @@ def _label(figures: Figures, name: str) -> str:
 
 def _has(figures: Figures, name: str, way: str) -> bool:
     return f"{name}.{way}.call_s" in figures
+
+
+def _imports(figures: Figures, way: str, names: Iterable[str]) -> bool:
+    """Return whether the imports of a way were timed for every model that it did not fail for."""
+    there = [name for name in names if _has(figures, name, way)]
+    return bool(there) and all(f"{name}.{way}.imported_call_s" in figures for name in there)
 
 
 def _row(figures: Figures, way: str, what: str, names: dict[str, str]) -> tuple[str, ...]:
@@ -154,6 +163,10 @@ def _promises(figures: Figures) -> Iterator[Promise]:
             above_s = _call_s(figures, name, "direct") - _call_s(figures, name, "raw")
             what = f"{label}: a direct hit above torch's loader"
             yield Promise(what, seconds(above_s), "at most 25 ms", above_s <= 0.025)
+    for way in ("direct", "file"):
+        if f"minilm.{way}.import_s" in figures:
+            import_s = median(figures, f"minilm.{way}.import_s")
+            yield Promise(f"imports of {WAYS[way]}", seconds(import_s), "at most 60 ms", import_s <= 0.060)
     if not all(_has(figures, "minilm", way) for way in ("direct", "raw", "slow", "torch_compile_warm")):
         return
     warm_s, own_s = _call_s(figures, "minilm", "torch_compile_warm"), median(figures, "minilm.slow.own_s")

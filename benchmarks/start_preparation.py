@@ -36,7 +36,16 @@ def cold(model: torch.nn.Module, inputs: Inputs, folder: Folder) -> Figures:
     folder.write_expected(model(*inputs).cpu())
     folder.check(output)
     raw_package.extract(module, folder.path)
-    return figures
+    return figures | _steps(module.report)
+
+
+def _steps(report: trtcache.runtime.Report) -> Figures:
+    """Return where a build spent its seconds."""
+    steps = {"export": report.export_s + report.decompose_s, "lower": report.lower_s + report.key_s}
+    for partition in report.partitions:
+        for name, seconds in partition.build_steps.items():
+            steps[name] = steps.get(name, 0.0) + seconds
+    return {f"{name}_s": seconds for name, seconds in steps.items()}
 
 
 def torch_compile_cold(model: torch.nn.Module, inputs: Inputs, folder: Folder) -> Figures:

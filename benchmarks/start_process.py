@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What a way gives: the call of the model, and what trtcache reports of it."""
+    """What a way gives: the call of the model, and for trtcache its report and the seconds of its imports."""
 
     call: Callable[[], torch.Tensor]
     report: Report | None = None
+    import_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,31 +93,36 @@ def raw(start: Start) -> Callable[[], Started]:
 
 
 def compiled(start: Start) -> Callable[[], Started]:
-    """Compile by trtcache; what is behind it is imported before, as torch is."""
+    """Compile by trtcache; what is behind it is imported before, as torch is, and timed by itself."""
+    began_s = time.perf_counter()
     import trtcache
 
     if os.environ.get("TRTCACHE_DIRECT") == "off":
         import trtcache.lowering.stages  # what exports and lowers
     else:
         import trtcache.frontends.direct.mode  # what compares
-    compile_, model = trtcache.compile, start.model()
+    compile_ = trtcache.compile
+    import_s = time.perf_counter() - began_s
+    model = start.model()
 
     def ready() -> Started:
         module = compile_(model, start.inputs)
-        return Started(lambda: module(*start.inputs), module.report)
+        return Started(lambda: module(*start.inputs), module.report, import_s)
 
     return ready
 
 
 def file(start: Start) -> Callable[[], Started]:
     """Compile the program's file by trtcache; it needs no model."""
+    began_s = time.perf_counter()
     import trtcache
 
     compile_ = trtcache.compile
+    import_s = time.perf_counter() - began_s
 
     def ready() -> Started:
         module = compile_(start.folder.program)
-        return Started(lambda: module(*start.inputs), module.report)
+        return Started(lambda: module(*start.inputs), module.report, import_s)
 
     return ready
 
@@ -137,6 +144,8 @@ def run(way: str, start: Start) -> Figures:
     started, ready_s = timed(ready)
     output, first_s = timed(lambda: started.call().cpu())
     figures = {"call_s": ready_s + first_s, "process_s": process_s()}
+    if started.import_s:
+        figures |= {"import_s": started.import_s, "imported_call_s": started.import_s + figures["call_s"]}
     start.folder.check(output)
     later_s = min(per_call_s(lambda: started.call().cpu(), calls=1, batches=3))
     return figures | {"later_s": later_s} | _parts(started.report, ready_s, first_s)

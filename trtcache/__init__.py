@@ -65,10 +65,11 @@ def __getattr__(name: str) -> object:
         value: object = installed_version()
     elif name in _EXPORTS:
         from trtcache.config import paused_collector
+        from trtcache.config.imports import timed_imports
 
         if name in _WITH_TORCH:
             _require_torch_allowed(name)
-        with paused_collector():
+        with paused_collector(), timed_imports():
             value = getattr(import_module(_EXPORTS[name]), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

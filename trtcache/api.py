@@ -15,6 +15,7 @@ import trtcache.backends.aot_inductor.backend  # noqa: F401  # the default backe
 from trtcache.cache import Cache
 from trtcache.compiler.compile import compile_source
 from trtcache.config.environment import parse_direct
+from trtcache.config.imports import take_import_s
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.resolve import Model, resolve
 from trtcache.frontends.source import CompileOptions
@@ -116,7 +117,7 @@ def compile(  # noqa: A001  # named like torch.compile
                 direct=direct,
             )
             module.on_guard = _on_guard(policy, model, source, module, dynamic_shapes, compile_again)
-    module.report.compile_s = time.perf_counter() - start
+    module.report.import_s, module.report.compile_s = take_import_s(), time.perf_counter() - start
     log.info("%s", module.report)
     return module
 

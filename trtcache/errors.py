@@ -6,8 +6,7 @@ the operation cannot continue.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 
 def _restore(cls: type[TrtcacheError], state: dict[str, Any]) -> TrtcacheError:
@@ -16,11 +15,42 @@ def _restore(cls: type[TrtcacheError], state: dict[str, Any]) -> TrtcacheError:
     return error
 
 
+@dataclass_transform(eq_default=False)
 class TrtcacheError(Exception):
-    """Base class of all errors of this package. ``exit_code`` is the exit code of the command line."""
+    """Base class of all errors of this package. ``exit_code`` is the exit code of the command line.
+
+    Annotations are fields, as in a dataclass. ``dataclass`` would generate code for each of 40 classes, which takes a
+    quarter of the time that a hit takes to import.
+    """
 
     exit_code: ClassVar[int] = 1
     message: ClassVar[str] = ""
+    fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        own = [name for name, kind in vars(cls).get("__annotations__", {}).items() if not kind.startswith("ClassVar")]
+        cls.fields = (*cls.fields, *(name for name in own if name not in cls.fields))
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.fields:
+            super().__init__(*args, **kwargs)
+            return
+        given = dict(zip(self.fields, args, strict=False))
+        wrong = [name for name in kwargs if name in given or name not in self.fields]
+        for name in self.fields:
+            if name in kwargs or name in given:
+                setattr(self, name, kwargs[name] if name in kwargs else given[name])
+            elif hasattr(type(self), name):
+                setattr(self, name, getattr(type(self), name))
+            else:
+                wrong.append(name)
+        if wrong or len(args) > len(self.fields):
+            raise TypeError(f"{type(self).__name__} takes {', '.join(self.fields)}; wrong: {wrong or args}")
+
+    def __repr__(self) -> str:
+        if not self.fields:
+            return super().__repr__()
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.fields)})"
 
     def __str__(self) -> str:
         return self.message.format_map(vars(self)) if self.message else super().__str__()
@@ -29,7 +59,6 @@ class TrtcacheError(Exception):
         return _restore, (type(self), dict(self.__dict__))
 
 
-@dataclass(eq=False)
 class CanonicalizationError(TrtcacheError):
     """A value has no stable encoding, so it cannot be part of a key."""
 
@@ -38,7 +67,6 @@ class CanonicalizationError(TrtcacheError):
     message = "{where}: {why}"
 
 
-@dataclass(eq=False)
 class SettingsError(TrtcacheError):
     """A setting, target or environment variable is unknown or has an invalid value."""
 
@@ -48,7 +76,6 @@ class SettingsError(TrtcacheError):
     message = "{name}: {why}"
 
 
-@dataclass(eq=False)
 class InputError(TrtcacheError):
     """A compiled module was called with arguments that it was not compiled for."""
 
@@ -86,7 +113,6 @@ class BackendError(TrtcacheError):
     exit_code: ClassVar[int] = 6
 
 
-@dataclass(eq=False)
 class PartitionError(BackendError):
     """A program had to be a single engine and is not: ``left`` lists what stays in torch."""
 
@@ -98,7 +124,6 @@ class PartitionError(BackendError):
         return f"{self.name} is not one engine, but {self.why}; this stays in torch: {'; '.join(self.left)}"
 
 
-@dataclass(eq=False)
 class BackendUnavailableError(BackendError):
     """The requested backend is unknown, or its requirements are not installed."""
 
@@ -107,7 +132,6 @@ class BackendUnavailableError(BackendError):
     message = "backend {backend!r}: {why}"
 
 
-@dataclass(eq=False)
 class BuildError(BackendError):
     """An engine could not be built."""
 
@@ -116,7 +140,6 @@ class BuildError(BackendError):
     message = "building {kind} failed: {why}"
 
 
-@dataclass(eq=False)
 class UnsupportedOperatorError(BuildError):
     """The builder does not support an operator of the program, or not with these types and shapes.
 
@@ -142,7 +165,6 @@ class FrozenWeightsError(BuildError):
     )
 
 
-@dataclass(eq=False)
 class ProfileError(BuildError):
     """A dynamic size has no range for an optimization profile."""
 
@@ -168,7 +190,6 @@ class BuildCancelledError(BuildError):
     message = "the build of {kind} was cancelled {why}; nothing was stored"
 
 
-@dataclass(eq=False)
 class BuildForbiddenError(BackendError):
     """The cache has no entry and ``TRTCACHE_FORBID_BUILD=1`` forbids building one.
 
@@ -189,7 +210,6 @@ class BuildForbiddenError(BackendError):
         return f"TRTCACHE_FORBID_BUILD=1 and {self.lack} {what} in {self.root}{why}"
 
 
-@dataclass(eq=False)
 class TorchForbiddenError(BackendError):
     """Something needs torch, and ``TRTCACHE_NO_TORCH=1`` forbids importing it."""
 
@@ -199,7 +219,6 @@ class TorchForbiddenError(BackendError):
     message = "TRTCACHE_NO_TORCH=1 and {name} needs torch: {why}"
 
 
-@dataclass(eq=False)
 class IncompatibleEngineError(BackendError):
     """An artifact is intact but cannot run in this process or on this machine."""
 
@@ -208,7 +227,6 @@ class IncompatibleEngineError(BackendError):
     message = "engine {key:.16}: {why}"
 
 
-@dataclass(eq=False)
 class NoDeviceError(BackendError):
     """A GPU is required, and this machine has none."""
 
@@ -218,7 +236,6 @@ class NoDeviceError(BackendError):
     message = "{backend} for {target}: {why}"
 
 
-@dataclass(eq=False)
 class RunError(BackendError):
     """An engine rejected or failed a valid call."""
 
@@ -227,7 +244,6 @@ class RunError(BackendError):
     message = "running {backend}: {why}"
 
 
-@dataclass(eq=False)
 class PassError(TrtcacheError):
     """A lowering pass broke its contract. ``graph`` is the graph after the pass, as text."""
 
@@ -250,7 +266,6 @@ class PostconditionError(PassError):
     """A pass returned a graph that violates its postcondition."""
 
 
-@dataclass(eq=False)
 class ExportError(TrtcacheError):
     """A model cannot be exported to a program."""
 
@@ -265,7 +280,6 @@ class OnnxFileError(ExportError):
     message = "{model}: {why}"
 
 
-@dataclass(eq=False)
 class TrainingError(TrtcacheError):
     """A graph is called for training: its outputs require gradients, which an engine does not compute."""
 
@@ -277,7 +291,6 @@ class TrainingError(TrtcacheError):
     )
 
 
-@dataclass(eq=False)
 class RefitError(TrtcacheError):
     """New weights do not fit the engine; the old ones are unchanged."""
 
@@ -298,7 +311,6 @@ class RefitError(TrtcacheError):
         return f"weights do not fit, nothing was changed ({'; '.join(parts)})"
 
 
-@dataclass(eq=False)
 class VerifyError(RefitError):
     """An engine with new weights does not match eager torch, or that cannot be verified; the old ones are unchanged.
 
@@ -313,7 +325,6 @@ class VerifyError(RefitError):
         return f"the new weights are not verified, nothing was changed: {where}{self.why}"
 
 
-@dataclass(eq=False)
 class FixedWeightsError(RefitError):
     """A backend's engines take no other weights; the old ones are unchanged."""
 
@@ -326,7 +337,6 @@ class FixedWeightsError(RefitError):
         )
 
 
-@dataclass(eq=False)
 class RefitStoppedError(RefitError):
     """A refit failed while writing weights: the engine has a mix of old and new weights and refuses calls."""
 
@@ -336,7 +346,6 @@ class RefitStoppedError(RefitError):
         return f"a refit failed part way ({self.why}); calls fail until the module is refitted again"
 
 
-@dataclass(eq=False)
 class WeightsFileError(TrtcacheError):
     """A weights file cannot be read."""
 
@@ -350,7 +359,6 @@ def _some(names: tuple[str, ...], most: int = 6) -> str:
     return ", ".join(names[:most]) + more
 
 
-@dataclass(eq=False)
 class ProgramFileError(TrtcacheError):
     """A program file cannot be written or loaded; nothing was loaded."""
 
@@ -394,7 +402,6 @@ class WeightMapError(DamagedProgramError):
     """The weights of a program file do not match its engines."""
 
 
-@dataclass(eq=False)
 class ProgramVersionError(ProgramFileError):
     """A program file has a format that this version does not read."""
 
@@ -403,7 +410,6 @@ class ProgramVersionError(ProgramFileError):
     message = "{path}: format {found}, but this trtcache reads format {known}; upgrade trtcache"
 
 
-@dataclass(eq=False)
 class UntrustedProgramError(ProgramFileError):
     """A program file has no trusted signature, and loading it can run code from it.
 
@@ -418,7 +424,6 @@ class UntrustedProgramError(ProgramFileError):
     )
 
 
-@dataclass(eq=False)
 class NoFittingEngineError(ProgramFileError):
     """No engine of a program file can run in this process; ``refused`` lists each target with the reason."""
 
@@ -442,7 +447,6 @@ class StoreError(TrtcacheError):
     exit_code: ClassVar[int] = 3
 
 
-@dataclass(eq=False)
 class NotAStoreError(StoreError):
     """A directory is not a trtcache store."""
 
@@ -451,7 +455,6 @@ class NotAStoreError(StoreError):
     message = "{root} is not a trtcache store: {why}"
 
 
-@dataclass(eq=False)
 class UnsafeStoreError(StoreError):
     """Another user could put engines, which are code, into this store."""
 
@@ -460,7 +463,6 @@ class UnsafeStoreError(StoreError):
     message = "{root} is not safe to load engines from: {why}"
 
 
-@dataclass(eq=False)
 class CorruptBlobError(StoreError):
     """An artifact file is damaged.
 
@@ -474,7 +476,6 @@ class CorruptBlobError(StoreError):
     message = "{path}: damaged ({reason}): {why}"
 
 
-@dataclass(eq=False)
 class UntrustedEntryError(StoreError):
     """An entry is intact, but not signed by a trusted key.
 
@@ -492,7 +493,6 @@ class UntrustedEntryError(StoreError):
         return f"{self.path} is not used: {why} ({self.reason})"
 
 
-@dataclass(eq=False)
 class UntrustedWriterError(StoreError):
     """An entry was not stored, because no process with the same trust settings would use it."""
 
@@ -504,7 +504,6 @@ class UntrustedWriterError(StoreError):
     )
 
 
-@dataclass(eq=False)
 class FormatVersionError(StoreError):
     """A file or a store has a format that this version does not read."""
 
@@ -517,7 +516,6 @@ class FormatVersionError(StoreError):
     )
 
 
-@dataclass(eq=False)
 class HeaderSizeError(StoreError):
     """An entry cannot be stored: its key document and provenance exceed the size limit of a header."""
 
@@ -528,7 +526,6 @@ class HeaderSizeError(StoreError):
     )
 
 
-@dataclass(eq=False)
 class LockTimeoutError(StoreError):
     """Another process held a lock for longer than the timeout."""
 
@@ -537,7 +534,6 @@ class LockTimeoutError(StoreError):
     message = "{path}: another process has held this lock for {waited_s:.0f} s"
 
 
-@dataclass(eq=False)
 class BusyError(StoreError):
     """Another process builds the entry, and the caller does not wait. ``builder`` is ``host:pid`` if known."""
 
@@ -554,7 +550,6 @@ class BusyError(StoreError):
         )
 
 
-@dataclass(eq=False)
 class ReadOnlyError(StoreError):
     """A change was requested in a store that cannot be written."""
 
@@ -563,7 +558,6 @@ class ReadOnlyError(StoreError):
     message = "cannot {action}: {root} is read-only (because of TRTCACHE_READONLY=1 or its permissions)"
 
 
-@dataclass(eq=False)
 class IndexUnavailableError(StoreError):
     """The index of a store cannot be read or written now; its entries are not affected."""
 
@@ -572,7 +566,6 @@ class IndexUnavailableError(StoreError):
     message = "{path}: the index cannot be used: {why}"
 
 
-@dataclass(eq=False)
 class RemoteError(StoreError):
     """A remote did not do what it was asked to do. Look-ups never raise it: they miss.
 
@@ -586,7 +579,6 @@ class RemoteError(StoreError):
     message = "{url}: {why} ({reason})"
 
 
-@dataclass(eq=False)
 class UnknownKeyError(StoreError):
     """No entry has this key."""
 
@@ -595,7 +587,6 @@ class UnknownKeyError(StoreError):
     message = "no entry has a key that starts with {prefix!r}; 'trtcache ls --all' lists them"
 
 
-@dataclass(eq=False)
 class AmbiguousKeyError(StoreError):
     """Several entries have keys with this prefix."""
 

@@ -225,6 +225,7 @@ def _engine(partition: PartitionReport) -> dict[str, Any]:
         "reason": partition.reason,
         "why": partition.why,
         "build_s": partition.build_s,
+        "build_steps": dict(partition.build_steps),
         "path": partition.path,
     }
 

@@ -115,10 +115,12 @@ class Artifact:
     Attributes:
         engine: the file of the plan or package.
         members: further members of the entry, by name.
+        steps: seconds of the steps of the build, by name; for the report only.
     """
 
     engine: Path
     members: Mapping[str, bytes] = field(default_factory=dict)
+    steps: Mapping[str, float] = field(default_factory=dict)
 
 
 class Engine(Protocol):

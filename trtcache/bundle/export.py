@@ -15,7 +15,7 @@ from trtcache.backends.protocol import ENGINE, GRAPH
 from trtcache.bundle.engines import check_way
 from trtcache.bundle.save import save
 from trtcache.cache import Cache
-from trtcache.compiler.compile import provenance_of
+from trtcache.compiler.engines import provenance_of
 from trtcache.compiler.entries import entries_for, entry_for, report_request
 from trtcache.compiler.stored_program import CallStructure, rebuild_program
 from trtcache.config.environment import Config

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.backends import registry
+from trtcache.backends.calls import load_engine
 from trtcache.backends.protocol import CONSTANTS, INTERFACE, WEIGHT_MAP
 from trtcache.bundle.archive import BROKEN, PROGRAM, parse
 from trtcache.bundle.engines import EngineReader
@@ -147,8 +148,13 @@ class _ProgramReader:
         reports = []
         for record, (number, entry) in zip(self._target["engines"], entries.items(), strict=True):
             own, start = weights if parts.is_whole else weights_of(parts, number, weights), time.perf_counter()
-            engines[number] = backend.load_entry(
-                entry.read, device=self._device, constants=found[number].constants, weights=own
+            engines[number] = load_engine(
+                backend,
+                entry.read,
+                key=entry.key.digest,
+                device=self._device,
+                constants=found[number].constants,
+                weights=own,
             )
             reports.append(
                 PartitionReport(

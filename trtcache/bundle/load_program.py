@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.aot_inductor.host_engine import HostEngine, library_of
 from trtcache.backends.aot_inductor.host_weights import HostWeights, check_arrays, make_weights
-from trtcache.backends.aot_inductor.libtorch import libtorch, torch_versions
+from trtcache.backends.aot_inductor.libtorch import SAME_VERSIONS, libtorch, torch_versions
 from trtcache.backends.aot_inductor.loader import Assumptions
 from trtcache.backends.protocol import CONSTANTS, ENGINE, INTERFACE, WEIGHT_MAP
 from trtcache.bundle.archive import BROKEN, PROGRAM, parse
@@ -117,7 +117,7 @@ class _PlainReader:
             )
             for number, one in enumerate(targets)
         ]
-        self._chosen = choose(options, str(archive.path), lambda _backend, _device: facts)
+        self._chosen = choose(options, str(archive.path), lambda _backend, _device: (facts, SAME_VERSIONS))
         (self._record,) = targets[self._chosen.number]["engines"]
 
     def _require_plain(self) -> None:
@@ -310,7 +310,9 @@ class _Renewal:
         if strange := tuple(repr(name) for name in values if not isinstance(name, str)):
             raise RefitError(unexpected=strange)
         extra = "_extra_state"  # the result of a module's get_extra_state is not a weight
-        return self._arrays({name: one for name, one in values.items() if name in self._known or not name.endswith(extra)})
+        return self._arrays(
+            {name: one for name, one in values.items() if name in self._known or not name.endswith(extra)}
+        )
 
     def _arrays(self, values: Mapping[str, Any]) -> dict[str, HostArray]:
         arrays: dict[str, HostArray] = {}

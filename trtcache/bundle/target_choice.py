@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from trtcache.backends import registry
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, TENSORRT, TENSORRT_RTX, gpu_here
@@ -15,8 +15,6 @@ from trtcache.target import capability_words, host_flags, host_platform, levels_
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from trtcache.backends.protocol import Backend
 
 _FLAVOURS = {one.name: one for one in (TENSORRT, TENSORRT_RTX)}
 
@@ -50,25 +48,29 @@ class Rejection:
     distance: int
 
 
-def _toolchain(backend: str, device: str) -> Any:
-    """Return the versions that decide whether an artifact of a backend fits this process."""
-    return registry.find(backend, device).toolchain(device)
+Versions: TypeAlias = "tuple[Mapping[str, Any], tuple[str, ...] | None]"
+"""The versions here, and the names of those that have to be equal; None: all of them."""
+
+
+def _versions_here(backend: str, device: str) -> Versions:
+    found = registry.find(backend, device)
+    return cast("Mapping[str, Any]", canonical(found.versions(device))), found.capabilities.same_versions
 
 
 def choose(
-    options: Sequence[TargetOption], path: str, facts_of: Callable[[str, str], Any] = _toolchain
+    options: Sequence[TargetOption], path: str, versions_of: Callable[[str, str], Versions] = _versions_here
 ) -> TargetOption:
     """Return the target that fits best.
 
     Args:
         options: the targets.
         path: the file, for messages.
-        facts_of: returns the toolchain of a backend for a device type.
+        versions_of: returns the versions of a backend for a device type.
 
     Raises:
         NoFittingEngineError: none fits; it has the reason for each, and the simplest remedy.
     """
-    found = [(option, why_rejected(option, facts_of)) for option in options]
+    found = [(option, why_rejected(option, versions_of)) for option in options]
     fitting = [option for option, rejection in found if rejection is None]
     if fitting:
         return max(fitting, key=lambda option: (*rank(option), -option.number))
@@ -95,7 +97,9 @@ def rank(option: TargetOption) -> tuple[int, int]:
     return 1, (1000 if target.get("gpu") else 500) - width
 
 
-def why_rejected(option: TargetOption, facts_of: Callable[[str, str], Any] = _toolchain) -> Rejection | None:
+def why_rejected(
+    option: TargetOption, versions_of: Callable[[str, str], Versions] = _versions_here
+) -> Rejection | None:
     """Return why a target cannot run here, or None if it can."""
     platform, device = option.target.get("platform"), str(option.target.get("device"))
     if option.member is None:  # everything runs in torch
@@ -106,20 +110,19 @@ def why_rejected(option: TargetOption, facts_of: Callable[[str, str], Any] = _to
     if option.backend in _FLAVOURS:
         return _plan(option)
     try:
-        facts = facts_of(option.backend, device)
+        versions = versions_of(option.backend, device)
     except BackendUnavailableError as error:
         return Rejection(error.why, f"make {option.backend} available here, or export it for this machine's target", 60)
-    return _package(option, facts)
+    return _package(option, versions)
 
 
-def _package(option: TargetOption, backend: Backend) -> Rejection | None:
+def _package(option: TargetOption, versions: Versions) -> Rejection | None:
     """Return why code compiled for a processor or for CUDA cannot run here."""
-    facts = cast("Mapping[str, Any]", canonical(backend.versions(str(option.target["device"]))))
-    names = backend.capabilities.same_versions
+    facts, names = versions
     for name in sorted({*option.toolchain, *facts}) if names is None else names:
         built, here = option.toolchain.get(name), facts.get(name)
         if built != here and (built is not None or names is None):
-            what = {"torch_git": "torch", "builder": f"version {backend.name}"}.get(name, name)
+            what = {"torch_git": "torch", "builder": f"version {option.backend}"}.get(name, name)
             why = f"it was built with {what} {built}, and this is {what} {here}"
             return Rejection(why, f"run it with {what} {built}, or export it again with {what} {here}", 30)
     lacks = sorted(set(option.target["instruction_sets"]) - set(host_flags()))

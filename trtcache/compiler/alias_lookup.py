@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.calls import load_engine
 from trtcache.backends.protocol import WEIGHT_MAP, use_tuning_store
-from trtcache.compiler.entries import report_partition
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
 from trtcache.keys.key import KIND, MEMBER, KeyAlias, alias_key
 from trtcache.lowering.operators import identify_again
-from trtcache.runtime import CompiledModule, Report
+from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.provenance import Provenance, load_members, parameters_of
 from trtcache.runtime.signature import CallSignature
@@ -227,7 +226,7 @@ class AliasLookup:
         return self._report(found, len(json.loads(bytes(found.entry.read(WEIGHT_MAP)))), 0.0)
 
     def _report(self, found: FoundEntry, weights: int, load_s: float) -> Report:
-        partition = report_partition(found.entry, key=found.entry.key, weights=weights, load_s=load_s)
+        partition = PartitionReport.of(found.entry, key=found.entry.key, weights=weights, load_s=load_s)
         return Report(
             name=self._source.name,
             backend=self._backend.name,

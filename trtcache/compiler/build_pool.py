@@ -82,7 +82,7 @@ class Pool:
             log.info("building %s in this process: another process cannot rebuild it: %s", request.program.name, why)
             return None
         members = {name: (folder / name).read_bytes() for name in answer["members"]}
-        return Artifact(Path(answer["engine"]), members)
+        return Artifact(Path(answer["engine"]), members, answer["steps"])
 
     def _take_process(self, backend: str) -> subprocess.Popen[str]:
         with self._lock:

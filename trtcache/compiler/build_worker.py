@@ -67,7 +67,7 @@ def _build(folder: Path) -> dict[str, Any]:
     artifact = build_artifact(backend, program, settings, target, folder)
     for name, content in artifact.members.items():
         (folder / name).write_bytes(content)
-    return {"engine": str(artifact.engine), "members": sorted(artifact.members)}
+    return {"engine": str(artifact.engine), "members": sorted(artifact.members), "steps": dict(artifact.steps)}
 
 
 if __name__ == "__main__":

@@ -4,53 +4,31 @@ To add a kind of source, derive a class from ``trtcache.frontends.source.Source`
 ``trtcache.frontends.resolve``; nothing in this file depends on the kind. To add a kind of store, see
 ``trtcache.store.contract``.
 
-On a miss the calls are ``build_and_load``, ``_load_whole`` or ``_load_partitions`` (which calls ``build_missing``
-first), ``_load_engine``, ``entries.entry_for``, ``Cache.fetch``, and the backend's ``build``.
+On a miss the calls are ``engines.build_and_load``, ``_load_whole`` or ``_load_partitions`` (which calls
+``build_missing`` first), ``_load_engine``, ``entries.entry_for``, ``Cache.fetch``, and the backend's ``build``. What
+only a miss needs is imported then: a hit must not take longer to import than to load its engine.
 """
 
 from __future__ import annotations
 
-import logging
 import tempfile
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING
 
-from trtcache.backends.calls import load_engine
-from trtcache.backends.protocol import ENGINE, use_tuning_store
+from trtcache.backends.protocol import ENGINE
 from trtcache.compiler.alias_lookup import AliasLookup
-from trtcache.compiler.entries import entries_for, entry_for, report_partition, report_request, second_choice_for
-from trtcache.compiler.parallel_builds import build_missing
 from trtcache.config import paused_collector
-from trtcache.digests import CacheKey, canonical
-from trtcache.errors import BuildError, BusyError, CanonicalizationError, IncompatibleEngineError, PartitionError
-from trtcache.partition.partitions import summarize_left
-from trtcache.runtime import CompiledModule, PartitionReport, Report
-from trtcache.runtime.executable import Executable
-from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
-from trtcache.runtime.parallel import InterOp
-from trtcache.runtime.provenance import Provenance, load_members, parameters_of
-from trtcache.runtime.signature import CallSignature
+from trtcache.digests import CacheKey
+from trtcache.errors import PartitionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import torch
-
-    from trtcache.backends.protocol import Engine
     from trtcache.cache import Cache
-    from trtcache.digests import Json
+    from trtcache.errors import CanonicalizationError
     from trtcache.frontends.request import EngineRequest
     from trtcache.frontends.source import CompileOptions, Source
     from trtcache.lowering.interface import Interface
-    from trtcache.partition.partitions import PartitionedProgram
-    from trtcache.store.entry import Entry
-
-log = logging.getLogger(__name__)
-
-Loaded: TypeAlias = "tuple[Engine, PartitionedProgram, dict[int, Entry]]"
-"""An engine, its final partitions, and the entries of those that are engines."""
+    from trtcache.runtime import CompiledModule, Report
 
 
 def compile_source(source: Source, options: CompileOptions, cache: Cache) -> CompiledModule:
@@ -132,6 +110,8 @@ class Compilation:
         """Return the compiled module: build what is not stored, load the engines, and store the key alias."""
         if self.module is not None:
             return self.module
+        from trtcache.compiler.engines import build_and_load  # a hit needs none of it
+
         self.prepare()
         assert self.request is not None  # noqa: S101  # it is prepared
         module = build_and_load(self.request, self.source, self.cache)
@@ -174,6 +154,9 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
         if output is not None:
             found.entry.write(ENGINE, output)
         return lookup.report(found)
+    from trtcache.compiler.entries import entries_for, report_request
+    from trtcache.partition.division import summarize_left
+
     request = source.request(options)
     if output is not None and not request.division.is_whole:
         why = "a file holds one engine; leave the output out"
@@ -186,177 +169,3 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
     if lookup is not None:
         lookup.store(request)
     return report
-
-
-def build_and_load(request: EngineRequest, source: Source, cache: Cache) -> CompiledModule:
-    """Get or build the engines of a lowered program, load them, and return the compiled module.
-
-    Raises:
-        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
-        BuildError: the build failed.
-        BusyError: another process builds it, the cache does not wait, and the settings leave no part to torch.
-    """
-    report, weights, program = report_request(request), request.engine_weights(), request.program
-    with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-        load = _load_whole if request.division.is_whole else _load_partitions
-        engine, division, entries = load(request, cache, Path(folder), weights, report)
-        origin = provenance_of(request, division, entries) if request.is_torch else None
-    call = CallSignature(program.in_spec, program.out_spec, source.forward, request.input_names)
-    module = CompiledModule(Executable.of(program), engine, weights if request.is_torch else {}, call)
-    module.weight_file = request.weight_file()
-    module.report, module.origin = report, origin
-    report.guards = module.guards
-    source.release()
-    return module
-
-
-def provenance_of(request: EngineRequest, division: PartitionedProgram, entries: Mapping[int, Entry]) -> Provenance:
-    """Return what exporting a module of these entries needs; all members are read into memory."""
-    return Provenance(
-        backend=request.backend.name,
-        target=cast("Mapping[str, Json]", canonical(request.target.document())),
-        label=request.label,
-        toolchain=cast("Mapping[str, Json]", canonical(request.backend.versions(request.program.device.type))),
-        entries={number: load_members(entry) for number, entry in entries.items()},
-        division=division,
-        parameters=parameters_of(request.program.state),
-        settings=request.settings,
-    )
-
-
-def _load_whole(
-    request: EngineRequest, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report
-) -> Loaded:
-    """Load the engine of a program that is a single partition."""
-    try:
-        engine, partition_report, entry = _load_engine(request, cache, folder, weights)
-    except BuildError as error:
-        if not _accept_build_failure(request, error):
-            raise
-        why = f"its engine could not be built: {error}"
-    except BusyError as error:
-        why = _report_busy(request, error, report)
-    else:
-        report.partitions.append(partition_report)
-        return engine, request.division, {0: entry}
-    from trtcache.partition.partitioner import keep_in_torch  # imports sympy, which takes half a second
-
-    division = keep_in_torch(request.program, why)
-    return _load_partitions(replace(request, division=division), cache, folder, weights, report)
-
-
-def _load_partitions(
-    request: EngineRequest, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report
-) -> Loaded:
-    """Load the engines of a program's partitions. One that cannot be built stays in torch, if the settings allow it."""
-    division, program = request.division, request.program
-    engines: dict[int, Engine] = {}
-    entries: dict[int, Entry] = {}
-    failed: dict[int, str] = {}
-    partitions = request.partitions
-    start = time.perf_counter()
-    built = build_missing(partitions, cache, folder, entry_for)
-    done = [outcome[0] for outcome in built.values() if isinstance(outcome, tuple)]
-    build_s = sum(entry.build_s for entry in done if entry.outcome == "built")
-    report.overlapped_s = max(0.0, build_s - (time.perf_counter() - start))
-    for number, partition_request in partitions.items():
-        own = weights_of(division, number, weights)
-        try:
-            engines[number], partition_report, entries[number] = _load_engine(
-                partition_request, cache, folder, own, built.get(number)
-            )
-        except BuildError as error:
-            if not _accept_build_failure(request, error):
-                raise
-            failed[number] = f"its engine could not be built: {error}"
-        except BusyError as error:
-            failed[number] = _report_busy(partition_request, error, report)
-        else:
-            report.partitions.append(partition_report)
-    if failed:
-        from trtcache.partition.partitioner import move_to_torch  # imports sympy
-
-        division = move_to_torch(division, program, failed)
-    report.left = division.left
-    plan, inter_op = ExecutionPlan(division, program.interface, program.device), InterOp(request.settings.threads)
-    return PartitionedEngine(plan, engines, weights, program.constants, inter_op), division, entries
-
-
-def _accept_build_failure(request: EngineRequest, error: BuildError) -> bool:
-    """Return whether the settings let what could not be built stay in torch, and log it."""
-    settings = request.settings
-    if settings.on_build_failure != "torch" or settings.require_full_compilation:
-        return False
-    log.warning("%s: a part of it stays in torch, since its engine could not be built: %s", request.program.name, error)
-    return True
-
-
-def _report_busy(request: EngineRequest, error: BusyError, report: Report) -> str:
-    """Report that an engine's partition runs in torch this time, and return why.
-
-    Raises:
-        BusyError: the settings allow engines only, or torch cannot run the program.
-    """
-    if request.settings.require_full_compilation or not request.is_torch:
-        raise error
-    why = f"{error.builder or 'another process'} is building its engine"
-    log.warning("%s runs in torch in this process, without an engine: %s", request.program.name, why)
-    key, weights = request.key if isinstance(request.key, CacheKey) else None, len(request.program.interface.weights)
-    report.partitions.append(PartitionReport(key, "eager", "busy", weights, error.waited_s, 0.0, 0.0, None, why))
-    return why
-
-
-def _load_engine(
-    request: EngineRequest,
-    cache: Cache,
-    folder: Path,
-    weights: Mapping[str, torch.Tensor],
-    built: tuple[Entry, str] | BuildError | BusyError | None = None,
-) -> tuple[Engine, PartitionReport, Entry]:
-    """Load an engine from the cache, building it if necessary; return it with its report and its entry.
-
-    Args:
-        request: the request for the engine.
-        cache: the cache of its entry.
-        folder: a temporary folder for the build.
-        weights: the weights, keyed by engine weight name.
-        built: the outcome of its build in ``build_missing``; None if it was not built there.
-    """
-    if isinstance(built, (BuildError, BusyError)):
-        raise built
-
-    def load(entry: Entry) -> Engine:
-        constants, device = request.program.constants, request.program.device
-        with use_tuning_store(cache):
-            return load_engine(
-                request.backend,
-                entry.read,
-                key=entry.key.digest,
-                device=device,
-                constants=constants,
-                weights=weights,
-            )
-
-    fallback = second_choice_for(request, cache)
-    if built is not None:
-        entry, why = built
-    elif fallback is not None:
-        entry, why = fallback, ""
-    else:
-        entry, why = entry_for(request, cache, folder)
-    entry = load_members(entry)  # the module and its engine share the same bytes
-    start = time.perf_counter()
-    try:
-        engine = load(entry)
-    except IncompatibleEngineError as error:
-        if entry.outcome == "built":
-            raise
-        log.warning("the entry for %s cannot be loaded and is built again: %s", entry.key.digest[:16], error)
-        if fallback is None:  # an engine for another GPU product may fail to load here without being damaged
-            cache.reject(entry, "load")
-        entry, why = entry_for(request, cache, folder)
-        entry = load_members(entry)
-        start = time.perf_counter()
-        engine = load(entry)
-    load_s, count = time.perf_counter() - start, len(request.program.interface.weights)
-    return engine, report_partition(entry, key=request.key, weights=count, why=why, load_s=load_s), entry

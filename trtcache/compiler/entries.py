@@ -12,7 +12,7 @@ from trtcache.backends.protocol import use_tuning_store
 from trtcache.compiler.parallel_builds import build_missing
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError, BuildForbiddenError, BusyError, CanonicalizationError, FrozenWeightsError
-from trtcache.runtime.report import PartitionReport, Report
+from trtcache.runtime.report import BuildDetails, PartitionReport, Report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,16 +41,18 @@ def entries_for(request: EngineRequest, cache: Cache, folder: Path, report: Repo
         outcome = built.get(number)
         if isinstance(outcome, (BuildError, BusyError)):
             raise outcome
-        entry, why = outcome or entry_for(partition, cache, folder)
+        entry, details = outcome or entry_for(partition, cache, folder)
         weights = len(partition.program.interface.weights)
-        report.partitions.append(report_partition(entry, key=partition.key, weights=weights, why=why))
+        report.partitions.append(PartitionReport.of(entry, key=partition.key, weights=weights, details=details))
         entries.append(entry)
     report.left = request.division.left
     return entries
 
 
-def entry_for(request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None = None) -> tuple[Entry, str]:
-    """Get or build the entry of one engine; also return how the nearest stored entry differs, if it was built.
+def entry_for(
+    request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None = None
+) -> tuple[Entry, BuildDetails]:
+    """Get or build the entry of one engine; also return the details of its build, empty for a hit.
 
     If the settings do not decide whether an engine is refittable, and some of its weights cannot be refitted, the
     engine is built for these weights alone. Its entry has another key, with the fingerprints of the weights; after a
@@ -74,7 +76,7 @@ def entry_for(request: EngineRequest, cache: Cache, folder: Path, worker: Worker
         key = frozen_request.key if frozen_request is not None else None
         entry = cache.peek(key) if isinstance(key, CacheKey) and holder(key.digest) else None
         if entry is not None:
-            return entry, ""
+            return entry, BuildDetails()
     try:
         # Case 2: an entry that takes any weights, stored or built now.
         return _get_or_build(request, cache, folder, worker)
@@ -84,15 +86,17 @@ def entry_for(request: EngineRequest, cache: Cache, folder: Path, worker: Worker
         if frozen_request is None:
             raise
         log.warning("%s is built for these weights alone: %s", request.program.name, error.why)
-        entry, why = _get_or_build(frozen_request, cache, folder, worker)
-        return replace(entry, reason=f"frozen: {error.why}"), why
+        entry, details = _get_or_build(frozen_request, cache, folder, worker)
+        return replace(entry, reason=f"frozen: {error.why}"), details
 
 
-def _get_or_build(request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None) -> tuple[Entry, str]:
-    name, why = request.program.name, ""
+def _get_or_build(
+    request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None
+) -> tuple[Entry, BuildDetails]:
+    name, details = request.program.name, BuildDetails()
 
     def build() -> Built:
-        nonlocal why
+        nonlocal details
         why = _explain_miss(request, cache)
         log.info("building %s for %s", name, request.label)
         with use_tuning_store(cache):
@@ -100,17 +104,18 @@ def _get_or_build(request: EngineRequest, cache: Cache, folder: Path, worker: Wo
             if artifact is None:
                 folder.mkdir(parents=True, exist_ok=True)
                 artifact = request.build(folder)
+            details = BuildDetails(why, artifact.steps)
             return request.members(artifact)
 
     if isinstance(request.key, CanonicalizationError):
         log.warning("%s is not cached: %s", name, request.key)
-        return cache.build_uncached(build, kind=request.backend.name, why=str(request.key), name=name), ""
+        return cache.build_uncached(build, kind=request.backend.name, why=str(request.key), name=name), details
     try:
         entry = cache.fetch(request.key, build, name=name, provenance={"torch": torch.__version__})
     except BuildForbiddenError as error:
         error.why = _explain_miss(request, cache)
         raise
-    return entry, why
+    return entry, details
 
 
 def _explain_miss(request: EngineRequest, cache: Cache) -> str:
@@ -161,30 +166,4 @@ def report_request(request: EngineRequest) -> Report:
         lower_s=seconds["lower"],
         key_s=request.key_s,
         route=request.route,
-    )
-
-
-def report_partition(
-    entry: Entry, *, key: CacheKey | CanonicalizationError, weights: int, why: str = "", load_s: float = 0.0
-) -> PartitionReport:
-    """Return the report on the entry of an engine.
-
-    Args:
-        entry: the entry.
-        key: the engine's cache key, or the reason that it has none.
-        weights: the number of its weights.
-        why: how the nearest stored entry differs.
-        load_s: seconds that loading took.
-    """
-    return PartitionReport(
-        key=entry.key if isinstance(key, CacheKey) else None,
-        outcome=entry.outcome,
-        reason=entry.reason or "",
-        weights=weights,
-        fetch_s=entry.load_s,
-        load_s=load_s,
-        build_s=entry.build_s,
-        path=str(entry.path) if entry.path else None,
-        why=why,
-        origin=entry.origin,
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trtcache.backends.protocol import Artifact
     from trtcache.cache import Cache
     from trtcache.frontends.request import EngineRequest
+    from trtcache.runtime.report import BuildDetails
     from trtcache.store.entry import Entry
 
 log = logging.getLogger(__name__)
@@ -31,14 +32,14 @@ class EntryFor(Protocol):
 
     def __call__(
         self, request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None = None
-    ) -> tuple[Entry, str]:
-        """Return the entry, and the reason for the miss if it was built."""
+    ) -> tuple[Entry, BuildDetails]:
+        """Return the entry, and the details of its build."""
         ...
 
 
 def build_missing(
     parts: Mapping[int, EngineRequest], cache: Cache, folder: Path, entry_for: EntryFor
-) -> dict[int, tuple[Entry, str] | BuildError | BusyError]:
+) -> dict[int, tuple[Entry, BuildDetails] | BuildError | BusyError]:
     """Build missing partitions in several processes; return outcomes by partition number, empty if one is enough.
 
     This process builds as well; the other processes end with this call, even if it fails. Equal partitions are built
@@ -58,7 +59,7 @@ def build_missing(
 
     log.info("building %d parts in %d processes", len(missing), processes)
     waiting = deque(numbers[0] for numbers in missing.values())
-    found: dict[int, tuple[Entry, str] | BuildError | BusyError] = {}
+    found: dict[int, tuple[Entry, BuildDetails] | BuildError | BusyError] = {}
 
     def work(worker: Worker | None) -> None:
         while waiting:

@@ -14,7 +14,6 @@ from torch.utils import _pytree as pytree
 
 from trtcache.config import paused_collector
 from trtcache.errors import SettingsError
-from trtcache.frontends.request import partition_request
 from trtcache.frontends.source import Source
 from trtcache.lowering import ALONE
 from trtcache.lowering.arguments import automatic_sizes, reasons_for_fixed_sizes
@@ -323,6 +322,8 @@ def request_program(source: Source, options: CompileOptions) -> Request:
     """Lower a source that is a torch program, and return the request with its key, or its partitions."""
     with paused_collector():
         program = source.lower(options)
+        from trtcache.frontends.request import partition_request  # a hit lowers nothing
+
         return partition_request(program, source.find_backend(options), options.settings, options.target)
 
 

@@ -14,7 +14,7 @@ from trtcache.backends.registry import why_unavailable
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BackendUnavailableError, CanonicalizationError
 from trtcache.keys.key import frozen_part, key_parts, part_digests
-from trtcache.partition.partitions import PartitionedProgram, summarize_left
+from trtcache.partition.division import PartitionedProgram, summarize_left
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from trtcache.partition.division import LeftInTorch as LeftInTorch
+from trtcache.partition.division import PartitionedProgram as PartitionedProgram
+from trtcache.partition.division import summarize_left as summarize_left
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from torch import fx
 
@@ -67,9 +70,6 @@ class SizeTensor:
 Wire: TypeAlias = InputWire | WeightWire | ConstantWire | PartitionOutput | SizeWire | SizeTensor
 
 
-_SHOWN = 6
-
-
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Nodes that run together: in canonical order for an engine, in graph order in torch."""
@@ -112,54 +112,3 @@ class TorchPartition:
     takes: tuple[Wire, ...]
     gives: int
     cluster: Cluster
-
-
-@dataclass(frozen=True, slots=True)
-class LeftInTorch:
-    """A node that stays in torch.
-
-    Attributes:
-        node: its name in the program's graph.
-        operator: the operator, ``aten._softmax.default``.
-        module: the path of the module that it came from, if known.
-        why: the reason.
-    """
-
-    node: str
-    operator: str
-    module: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionedProgram:
-    """A program as a sequence of partitions.
-
-    Attributes:
-        parts: the partitions in topological order; empty if the whole program is one engine.
-        results: the source of each result and of each input's new contents, in the program's order.
-        stores: the source of each weight's new contents, by the weight's name in the whole program.
-        left: the operators that stay in torch, and why.
-    """
-
-    parts: tuple[EnginePartition | TorchPartition, ...] = ()
-    results: tuple[Wire, ...] = ()
-    stores: tuple[tuple[str, Wire], ...] = ()
-    left: tuple[LeftInTorch, ...] = ()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the whole program is one engine."""
-        return not self.parts
-
-    @property
-    def engines(self) -> dict[int, EnginePartition]:
-        """The engine partitions by index."""
-        return {place: part for place, part in enumerate(self.parts) if isinstance(part, EnginePartition)}
-
-
-def summarize_left(left: Sequence[LeftInTorch]) -> tuple[str, ...]:
-    """Return one line for each operator and reason, with a count."""
-    counts = Counter((one.operator, one.why) for one in left)
-    lines = [f"{count} x {operator} ({why})" for (operator, why), count in counts.items()]
-    return tuple(lines if len(lines) <= _SHOWN else [*lines[:_SHOWN], f"{len(lines) - _SHOWN} more kinds"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trtcache.errors import RefitError
-from trtcache.partition.partitions import PartitionedProgram
+from trtcache.partition.division import PartitionedProgram
 from trtcache.weights.recipes import evaluate
 from trtcache.weights.slots import alike
 

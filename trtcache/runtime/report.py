@@ -6,13 +6,30 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trtcache.config.units import format_duration
+from trtcache.digests import CacheKey
 
 if TYPE_CHECKING:
-    from trtcache.digests import CacheKey
+    from collections.abc import Mapping
+
+    from trtcache.errors import CanonicalizationError
     from trtcache.lowering.interface import FixedSize
-    from trtcache.partition.partitions import LeftInTorch
+    from trtcache.partition.division import LeftInTorch
+    from trtcache.store.entry import Entry
 
 _SHOWN = 6
+
+
+@dataclass(frozen=True, slots=True)
+class BuildDetails:
+    """How an engine was built; without content if it was not built now.
+
+    Attributes:
+        why: the nearest stored entry and the difference.
+        steps: seconds of the steps of the build, by name.
+    """
+
+    why: str = ""
+    steps: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -32,6 +49,8 @@ class PartitionReport:
         path: the artifact file, or None if it could not be stored.
         why: for a miss, the nearest stored entry and the difference; empty without any.
         origin: ``remote`` for a hit that this compile fetched from a remote, otherwise empty.
+        build_steps: seconds of the steps of this build, by name: for ``aot_inductor`` ``import``, ``probe`` (the choice
+            of instruction sets), ``codegen``, ``compile`` and ``link``. Empty for a hit, and for other backends.
     """
 
     key: CacheKey | None
@@ -44,6 +63,41 @@ class PartitionReport:
     path: str | None
     why: str = ""
     origin: str = ""
+    build_steps: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        entry: Entry,
+        *,
+        key: CacheKey | CanonicalizationError,
+        weights: int,
+        details: BuildDetails | None = None,
+        load_s: float = 0.0,
+    ) -> PartitionReport:
+        """Return the report on the entry of an engine.
+
+        Args:
+            entry: the entry.
+            key: the engine's cache key, or the reason that it has none.
+            weights: the number of its weights.
+            details: those of its build; None for a hit.
+            load_s: seconds that loading took.
+        """
+        details = details or BuildDetails()
+        return cls(
+            key=entry.key if isinstance(key, CacheKey) else None,
+            outcome=entry.outcome,
+            reason=entry.reason or "",
+            weights=weights,
+            fetch_s=entry.load_s,
+            load_s=load_s,
+            build_s=entry.build_s,
+            path=str(entry.path) if entry.path else None,
+            why=details.why,
+            origin=entry.origin,
+            build_steps=details.steps,
+        )
 
     @property
     def frozen(self) -> int:
@@ -72,6 +126,7 @@ class Report:
         export_s, decompose_s, lower_s, key_s: seconds of ``torch.export``, of its decompositions, of the passes, and of
             the key.
         compile_s: seconds of the whole call of ``compile``.
+        import_s: seconds that the first ``trtcache.compile`` of a process took to be imported, before the call.
         overlapped_s: seconds that builds in several processes saved by running at the same time.
         left: the operators that stay in torch, and why.
         direct: the result of direct mode: ``hit``, or ``miss:`` or ``off:`` with the reason; empty unless given a
@@ -105,6 +160,7 @@ class Report:
     fixed_sizes: tuple[FixedSize, ...] = ()
     programs: list[Report] = field(default_factory=list)
     torch: str = ""
+    import_s: float = 0.0
 
     @property
     def why(self) -> str:
@@ -147,6 +203,9 @@ class Report:
                 f"  {key}  {partition.outcome}{why:<10}  {partition.weights} weights  "
                 f"fetch {format_duration(partition.fetch_s)}  load {format_duration(partition.load_s)}  {built}"
             )
+            if partition.build_steps:
+                steps = (f"{name} {format_duration(seconds)}" for name, seconds in partition.build_steps.items())
+                rows.append(f"  build: {', '.join(steps)}")
             if partition.frozen:
                 rows.append(
                     f"  frozen: it has the values of {partition.frozen} weights in it, and other values need another"
@@ -166,7 +225,9 @@ class Report:
             rows.append(f"  torch: {self.torch}")
         if self.direct and self.direct != "hit":
             rows.append(f"  direct mode: {self.direct}")
-        rows.append(f"  {self._route_text}  rest {format_duration(self.rest_s)}  saved {format_duration(self.saved_s)}")
+        imports = f"  imports {format_duration(self.import_s)}" if self.import_s else ""
+        rest = f"rest {format_duration(self.rest_s)}{imports}  saved {format_duration(self.saved_s)}"
+        rows.append(f"  {self._route_text}  {rest}")
         return "\n".join(rows)
 
     @property

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trtcache.backends.aot_inductor.libtorch import SAME_VERSIONS
 from trtcache.backends.aot_inductor.loader import Assumptions, Package, PackageEngine
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.target import Target, resolve_target
@@ -65,7 +66,7 @@ class AotInductor(Backend):
         small_sizes=True,
         builds_elsewhere=True,
         torch_threads=True,
-        same_versions=("torch", "torch_git", "cuda"),
+        same_versions=SAME_VERSIONS,
     )
 
     def unavailable(self, device: str) -> str | None:

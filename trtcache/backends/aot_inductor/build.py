@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import shutil
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from trtcache.backends.aot_inductor.assumptions import record_assumptions
+from trtcache.backends.aot_inductor.assumptions import SizeGuards, record_assumptions
+from trtcache.backends.aot_inductor.compilation import (
+    IMPORT,
+    STEPS,
+    choose_instructions,
+    header_options,
+    quick_compilation,
+)
 from trtcache.backends.aot_inductor.loader import ASSUMPTIONS, open_loader, reclaim
 from trtcache.backends.protocol import Artifact
 from trtcache.errors import BuildError, SettingsError
@@ -26,6 +35,7 @@ from trtcache.settings import PINNED_INDUCTOR_OPTIONS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from trtcache.backends.aot_inductor.compilation import Compilation
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Option, Settings
     from trtcache.target import Target
@@ -45,6 +55,8 @@ _WITHOUT_PATHS: dict[str, Option] = {"aot_inductor.enable_line_tables": False}
 _SOURCES = (".cpp", ".cu", ".h")
 _METADATA = "_metadata.json"
 
+log = logging.getLogger(__name__)
+
 
 def build_package(program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
     """Build a package in ``folder``; return it with Inductor's assumptions about sizes.
@@ -53,35 +65,75 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
         SettingsError: Inductor does not have an option of ``settings.inductor``.
         BuildError: Inductor or the C++ compiler failed, or the package lacks a weight.
     """
-    from torch._inductor import aot_compile  # takes a second to import; only builds need it
-    from torch._inductor.package.package import package_aoti
+    start = time.perf_counter()
+    from torch._inductor import compile_fx  # noqa: F401  # takes seconds; only builds need it
 
+    steps = {IMPORT: time.perf_counter() - start}
     check_options(settings.inductor)
     reclaim()
-    module, examples = unlift(program)
-    options = inductor_options(settings, target)
     try:
-        with quiet(), _same_recursion_limit(), without_attention_patterns(), record_assumptions(program) as assumed:
-            files: Any = aot_compile(module, examples, options=options)
-            package = package_aoti(str(folder / "engine.pt2"), {"model": without_sources(files, folder)})
+        path, assumed, taken = _compile(program, inductor_options(settings, target), folder, steps)
+    except BuildError:
+        raise
     except Exception as error:
         text = f"{type(error).__name__}: {error}".strip()
         if shutil.which(os.environ.get("CXX", "g++")) is None:
             text = f"no C++ compiler was found; install g++ or set CXX. {text}"
         why = text if len(text) <= 2000 else f"{text[:1000]}\n...\n{text[-1000:]}"
         raise BuildError("aot_inductor", why) from error
-    path = Path(os.fspath(package))  # type: ignore[arg-type]  # a path, since one was passed
-    try:
-        taken = set(open_loader(str(path), program.device).get_constant_fqns())
-    except RuntimeError as error:
-        raise BuildError("aot_inductor", f"the new package cannot be loaded: {error}") from error
     # A weight that was compiled in would not follow a refit. Weights without elements are left out.
     needed = [weight for weight in program.interface.weights if 0 not in weight.shape]
     if absent := [slot.names[0] for weight in needed if weight.name not in taken for slot in weight.slots]:
         why = f"the package does not take these weights, so it could not be refitted: {', '.join(absent)}"
         raise BuildError("aot_inductor", why)
     member = assumed.member(program)
-    return Artifact(path, {} if member is None else {ASSUMPTIONS: member})
+    ordered = {name: steps[name] for name in STEPS if name in steps}
+    return Artifact(path, {} if member is None else {ASSUMPTIONS: member}, ordered)
+
+
+def _compile(
+    program: LoweredProgram, options: Mapping[str, Any], folder: Path, steps: dict[str, float]
+) -> tuple[Path, SizeGuards, set[str]]:
+    """Return a new package, the assumptions about sizes, and the names of the weights that it takes.
+
+    If the compiler or the loader fails, Inductor's own probes are run. If they choose other instructions than those
+    that were assumed to be supported, the package is compiled again. ``steps`` gets the seconds of each step.
+    """
+    with quiet(), _same_recursion_limit(), without_attention_patterns():
+        try:
+            with quick_compilation(options) as compilation:
+                return _compile_once(program, options, folder, compilation)
+        except Exception:
+            if not (compilation.has_failed and compilation.assumed):
+                raise
+            with quick_compilation(options, assumes=False) as probing:
+                chosen = choose_instructions(options)
+                if chosen == compilation.assumed:
+                    raise
+                log.warning("%s is compiled again: for %s, not for %s", program.name, chosen, compilation.assumed)
+                result = _compile_once(program, options, folder, probing)
+            compilation.add(probing.steps)
+            return result
+        finally:
+            steps.update(compilation.steps)
+
+
+def _compile_once(
+    program: LoweredProgram, options: Mapping[str, Any], folder: Path, compilation: Compilation
+) -> tuple[Path, SizeGuards, set[str]]:
+    from torch._inductor import aot_compile
+    from torch._inductor.package.package import package_aoti
+
+    module, examples = unlift(program)
+    with record_assumptions(program) as assumed:
+        files: Any = aot_compile(module, examples, options=dict(options))
+        package = package_aoti(str(folder / "engine.pt2"), {"model": without_sources(files, folder)})
+    path = Path(os.fspath(package))  # type: ignore[arg-type]  # a path, since one was passed
+    try:
+        return path, assumed, set(open_loader(str(path), program.device).get_constant_fqns())
+    except RuntimeError as error:
+        compilation.has_failed = True
+        raise BuildError("aot_inductor", f"the new package cannot be loaded: {error}") from error
 
 
 @contextmanager
@@ -154,7 +206,7 @@ def inductor_options(settings: Settings, target: Target) -> dict[str, Any]:
     # With one thread Inductor generates code without any parallel loop, regardless of where it runs later.
     threads = {"cpp.threads": max(2, os.cpu_count() or 2)}
     path_options = {name: value for name, value in _WITHOUT_PATHS.items() if name in known_options()}
-    chosen = {**threads, **path_options, **settings.inductor}
+    chosen = {**threads, **path_options, **header_options(), **settings.inductor}
     return {**chosen, **_LEVEL_OPTIONS[target.level], **PINNED_INDUCTOR_OPTIONS}
 
 

@@ -14,13 +14,16 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.errors import IncompatibleEngineError, RunError
 from trtcache.weights.arrays import ITEM_BYTES, HostArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+SAME_VERSIONS: Final = ("torch", "torch_git", "cuda")
+"""Versions that MUST be equal where a package runs."""
 
 _NEEDED = (
     "aoti_torch_call_dispatcher",

@@ -115,6 +115,8 @@ def _value_at(path: str) -> object:
 
 
 def _call(path: str) -> object:
+    if path.startswith("onnx.") and "torch.onnx" not in sys.modules:
+        return False  # nothing can have started an ONNX export, and importing it takes 50 ms
     function: Any = _value_at(path)
     try:
         return function() if callable(function) else None
