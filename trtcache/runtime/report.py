@@ -213,7 +213,7 @@ class Report:
             if partition.why:
                 rows.append(f"  {partition.why}")
         if self.left:
-            from trtcache.partition.partitions import summarize_left  # programs without torch have none
+            from trtcache.partition.division import summarize_left  # programs without torch have none
 
             rows += [f"  in torch: {words}" for words in summarize_left(self.left)]
         rows += [f"  guard: {guard}" for guard in self.guards[:_SHOWN]]
