@@ -212,7 +212,8 @@ def ray(_folder: Path) -> Iterator[Ray]:
     version = output_of(str(python), "-W", "ignore", "-c", "import ray; print(ray.__version__)").split()[-1]
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # its sockets need short paths
     (port,) = free_ports(1)
-    environ = {"RAY_ADDRESS": f"127.0.0.1:{port}", "RAY_USAGE_STATS_ENABLED": "0"}
+    # Workers are niced by 15, which starves them beside other work on the machine.
+    environ = {"RAY_ADDRESS": f"127.0.0.1:{port}", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     running = Ray("Ray", version, environ, str(python))
     running.folder = folder
     with ExitStack() as stack:
