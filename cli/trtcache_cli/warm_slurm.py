@@ -8,6 +8,8 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,9 +88,10 @@ class SubmititJobs(ABC):
         arguments = [build_arguments(cell, self._cache_dir) for cell in cells]
         rest = [self._environ] * len(cells), [str(Path.cwd())] * len(cells)
         try:
-            jobs = self._executor(image).map_array(build_cell, arguments, *rest)
-        except (RuntimeError, OSError) as error:  # what submitit raises for sbatch's errors
-            raise SettingsError("--on slurm", last_line(str(error))) from error
+            with redirect_stderr(StringIO()):  # submitit prints sbatch's errors, too
+                jobs = self._executor(image).map_array(build_cell, arguments, *rest)
+        except (RuntimeError, OSError) as error:
+            raise SettingsError("--on slurm", " ".join(str(error).split())) from error
         self._running.update(zip(cells, jobs, strict=True))
 
     def poll(self) -> list[Outcome]:
@@ -100,7 +103,7 @@ class SubmititJobs(ABC):
             if job.paths.result_pickle.name in names:
                 ended.append(self._outcome(cell, job))
             elif self._is_gone(job):
-                state, log = self._states.get(job.job_id, "the job is gone"), self._last_log(job)
+                state, log = self._states.get(job.job_id, "the job is gone"), self._end_of_log(job)
                 ended.append(Outcome(cell, FAILED, f"{state} without a result" + (f": {log}" if log else "")))
         for outcome in ended:
             del self._running[outcome.cell]
@@ -113,8 +116,9 @@ class SubmititJobs(ABC):
 
     def cancel(self) -> int:
         """Cancel the jobs that have not ended."""
-        jobs, self._has_failed = list(self._running.values()), True
+        jobs = list(self._running.values())
         if jobs:
+            self._has_failed = True
             self._cancel(jobs)
         return len(jobs)
 
@@ -150,11 +154,12 @@ class SubmititJobs(ABC):
         """Return whether a job ended some time ago; a result can be late on a network file system."""
         return time.monotonic() - self._gone.get(job.job_id, time.monotonic()) > _GONE_S
 
-    def _last_log(self, job: Any) -> str:
+    def _end_of_log(self, job: Any) -> str:
         try:
-            return last_line(job.paths.stderr.read_text(errors="replace"))
+            lines = job.paths.stderr.read_text(errors="replace").split("\n")
         except OSError:
             return ""
+        return " ".join([line.strip() for line in lines if line.strip()][-2:])
 
 
 class SlurmJobs(SubmititJobs):

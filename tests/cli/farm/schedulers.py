@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import signal
@@ -23,6 +24,13 @@ from tests.remote.farm.servers import FARM, MissingServerError, daemon, free_por
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+PROJECT = Path(__file__).parents[3]
+PYTHONPATH = os.pathsep.join(
+    [str(PROJECT / name) for name in ("tests/cli/farm/site", ".", "cli", "migrations")]
+    + [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+)
+"""Where processes find this project, and the backend ``writer``."""
 
 _MARK = "TRTCACHE_FARM_NODE"
 """A variable in the environment of a node's processes, by which they are found."""
@@ -212,7 +220,13 @@ def ray(_folder: Path) -> Iterator[Ray]:
     version = output_of(str(python), "-W", "ignore", "-c", "import ray; print(ray.__version__)").split()[-1]
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # its sockets need short paths
     (port,) = free_ports(1)
-    environ = {"RAY_ADDRESS": f"127.0.0.1:{port}", "RAY_USAGE_STATS_ENABLED": "0"}
+    # Workers are niced by 15, which starves them beside other work on the machine.
+    environ = {
+        "RAY_ADDRESS": f"127.0.0.1:{port}",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",
+        "PYTHONPATH": PYTHONPATH,
+    }
     running = Ray("Ray", version, environ, str(python))
     running.folder = folder
     with ExitStack() as stack:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from tests.cli.farm.schedulers import Ray, Scheduler, Slurm, processes_with, ray, slurm
+from tests.cli.farm.schedulers import PROJECT, PYTHONPATH, Ray, Scheduler, Slurm, processes_with, ray, slurm
 from tests.remote.farm.servers import FARM, MissingServerError, output_of, program
 from trtcache.store.disk import DiskStore
 
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.farm
 
-PROJECT = Path(__file__).parents[3]
 SCHEDULERS: dict[str, Callable[[Path], AbstractContextManager[Scheduler]]] = {"slurm": slurm, "ray": ray}
 IS_FARM = "TRTCACHE_FARM" in os.environ
 FAST = ["inductor.cpp.vec_isa_ok=true", "inductor.aot_inductor.precompile_headers=false"]
 MATRIX = """
 [defaults]
-backend = "aot_inductor"
-setting = [{fast}]
+backend = "{backend}"
+{setting}
 
 [defaults.slurm]
 time = 10
@@ -167,15 +166,15 @@ def keys(document: Any) -> set[str]:
 def make_user(tmp_path: Path, models: list[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., User]:
     """Make a user of a scheduler, with 24 cells of 12 distinct keys."""
 
-    def make(scheduler: Scheduler | None = None) -> User:
+    def make(scheduler: Scheduler | None = None, backend: str = "writer") -> User:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
         environ |= {"TRTCACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
         environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
-        paths = [str(PROJECT / name) for name in (".", "cli", "migrations")]
-        environ["PYTHONPATH"] = os.pathsep.join([*paths, *filter(None, [environ.get("PYTHONPATH", "")])])
+        environ["PYTHONPATH"] = PYTHONPATH
         environ.update(scheduler.environ if scheduler else {})
-        fast = json.dumps(FAST)
-        (tmp_path / "matrix.toml").write_text(MATRIX.format(fast=fast, files=json.dumps(models)))
+        setting = f"setting = [{json.dumps(FAST)}]" if backend == "aot_inductor" else ""
+        text = MATRIX.format(backend=backend, setting=setting, files=json.dumps(models))
+        (tmp_path / "matrix.toml").write_text(text)
         return User(tmp_path, scheduler.python if scheduler else sys.executable, environ)
 
     return make
@@ -186,12 +185,15 @@ def on(scheduler: Scheduler) -> tuple[str, str]:
     return "--on", scheduler.name.lower()
 
 
-def test_each_key_is_built_once_and_then_hits(scheduler: Scheduler, make_user: Callable[..., User]) -> None:
+@pytest.mark.parametrize("backend", ["aot_inductor", "writer"])
+def test_each_key_is_built_once_and_then_hits(
+    backend: str, scheduler: Scheduler, make_user: Callable[..., User]
+) -> None:
     """Of 24 cells with 12 keys, 12 are built, and the others wait for them; the next time, nothing is built."""
-    user = make_user(scheduler)
+    user = make_user(scheduler, backend)
     begin_s = time.monotonic()
     code, document, err = user.warm(*on(scheduler), "--json")
-    report(f"{scheduler.name}: 24 cells, 12 keys in {time.monotonic() - begin_s:.1f} s")
+    report(f"{scheduler.name}, {backend}: 24 cells, 12 keys in {time.monotonic() - begin_s:.1f} s")
     assert (code, counts(document)) == (0, (KEYS, CELLS - KEYS, 0))
     assert len(keys(document)) == KEYS
     assert user.builds() == dict.fromkeys(keys(document), 1)
