@@ -209,7 +209,7 @@ def _add_rows(
 def _ends_transfer(error: OSError | StoreError) -> bool:
     """Return whether the other entries would fail in the same way: a full disk, a remote that does not answer."""
     if isinstance(error, RemoteError):
-        return error.reason != "cut"
+        return error.reason not in ("cut", "archived")  # those are of one entry
     return isinstance(error, OSError) and error.errno in _FULL
 
 
