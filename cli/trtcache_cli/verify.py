@@ -151,7 +151,7 @@ def _check_remote(remote: RemoteEntries, stored: EntryStat) -> Finding | None:
         note(str(error))
         return None
     except RemoteError as error:
-        if error.reason != "cut":  # the others would fail, too
+        if error.reason not in ("cut", "archived"):  # the others would fail, too
             raise
         return Finding(stored.digest, UNREADABLE, error.why, url)
     if verdict.reason is None or not remote.admission.required:

@@ -38,12 +38,13 @@ def free_port() -> int:
         return int(made.getsockname()[1])
 
 
-def put_object(port: int, path: str, content: bytes) -> None:
+def put_object(port: int, path: str, content: bytes, **headers: str) -> None:
     """Put an object, as anyone who may write to the bucket can."""
     connection = HTTPConnection("127.0.0.1", port, timeout=10)
     scope = "test/20260101/us-east-1/s3/aws4_request"
     authorization = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"  # moto verifies none
-    connection.request("PUT", path, content, {"Authorization": authorization})
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request("PUT", path, content, {"Authorization": authorization, **headers})
     assert connection.getresponse().status == 200
     connection.close()
 

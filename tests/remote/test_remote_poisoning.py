@@ -9,6 +9,7 @@ import pytest
 
 from tests.remote.conftest import fetch, left_behind, put_object, report
 from trtcache.digests import CacheKey, hash_bytes
+from trtcache.remote import uploads
 from trtcache.remote.connection import Download
 from trtcache.remote.tier import object_name
 from trtcache.store.format import MAGIC, Draft
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.cli.conftest import Result
     from tests.remote.conftest import Hosts
 
 CONTENT = b"engine" * 400_000
@@ -101,10 +103,33 @@ def test_an_entry_by_an_unknown_key_is_not_used(hosts: Hosts, keys: dict[str, tu
     public, secret = keys["stranger"]
     theirs = hosts.writer("theirs", TRTCACHE_TRUSTED_KEYS=public, TRTCACHE_SIGNING_KEY=str(secret))
     fetch(theirs, b"theirs")
-    from trtcache.remote import uploads
-
     assert uploads.flush(5) == 0
     assert bytes(fetch(hosts.host("victim"), b"own build").read()) == b"own build"
+
+
+def test_an_archived_object_is_a_miss_of_its_key_alone(
+    command: Callable[..., Result], hosts: Hosts, moto: int, tmp_path: Path
+) -> None:
+    """S3 answers 403 for one in Glacier, where who may write can put it; other keys hit, and a writer replaces it."""
+    good = hosts.publish(b"first")
+    hosts.publish(b"second", 1)
+    assert good.path is not None
+    put_object(moto, path_of(hosts, 0), good.path.read_bytes(), x_amz_storage_class="GLACIER")
+    reader = hosts.host("reader")
+    assert fetch(reader, b"own build").outcome == "built"
+    assert fetch(reader, n=1).origin == "remote"
+    assert reader.store is not None
+    assert [event.reason for event in reader.store.events.read() if event.event == "remote_miss"] == [
+        f"{hosts.name} archived"
+    ]
+    listed = command("ls", hosts.name, "--long", "--json").json
+    assert (listed["total"], [bad["reason"] for bad in listed["unreadable"]]) == (1, ["archived"])
+    synced = command("sync", hosts.name, tmp_path / "target", "--json")
+    assert (synced.code, len(synced.json["copied"])) == (4, 1)
+    assert [entry["reason"] for entry in synced.json["refused"]] == ["remote:archived"]
+    fetch(hosts.writer("again"), b"own build")
+    assert uploads.flush(20) == 0
+    assert bytes(fetch(hosts.host("later")).read()) == b"own build"
 
 
 def test_no_name_leads_out_of_the_bucket(hosts: Hosts) -> None:

@@ -71,7 +71,7 @@ def test_an_index_with_a_row_of_a_wrong_type_is_rebuilt(store: DiskStore) -> Non
     put(store, 1)
     load_records(store)
     with closing(sqlite3.connect(store.root / INDEX_NAME)) as connection:
-        connection.execute("INSERT INTO entries SELECT 'x', kind, name, x'00', 1, 1, 1, 1.0, 1, 1, '' FROM entries")
+        connection.execute("INSERT INTO entries SELECT 'x', kind, name, x'00', 1, 1, 1, '', 1.0, 1, 1 FROM entries")
         connection.commit()
     assert read_rows(store.root / INDEX_NAME) is None
     assert names(store) == {"model 1"}

@@ -70,10 +70,18 @@ def test_the_plain_reader_and_the_mapped_table_have_the_same_columns() -> None:
     assert tuple(ENTRIES.columns.keys()) == COLUMNS
 
 
-def test_migrations_make_exactly_the_mapped_schema(root: Path) -> None:
-    """Alembic finds no difference between a migrated index and the mapping."""
-    with engine_for(root / INDEX_NAME).connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+def test_migrations_make_exactly_the_mapped_schema(root: Path, tmp_path: Path) -> None:
+    """Alembic finds no difference between the mapping and an index, whether it was migrated or created."""
+    with engine_for(tmp_path / "migrated.sqlite").begin() as connection:
+        trtcache_migrations.upgrade(connection)
+    versions = []
+    for path in (tmp_path / "migrated.sqlite", root / INDEX_NAME):
+        assert index_state(path) is IndexState.CURRENT
+        with engine_for(path).connect() as connection:
+            assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+            version = "SELECT sql FROM sqlite_master WHERE name = 'alembic_version'"
+            versions.append("".join(str(connection.exec_driver_sql(version).scalar()).split()))
+    assert versions[0] == versions[1]
 
 
 def test_the_known_versions_are_the_migrations() -> None:
@@ -275,7 +283,7 @@ with engine.begin() as connection:
     connection.exec_driver_sql("DELETE FROM entries")
     connection.exec_driver_sql(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) "
-        "INSERT INTO entries SELECT printf('%064d', i), 'k', 'n', 1, 1, 1, 1, 1.0, 1, 1, '' FROM n"
+        "INSERT INTO entries SELECT printf('%064d', i), 'k', 'n', 1, 1, 1, 1, '', 1.0, 1, 1 FROM n"
     )
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 PART_BYTES: Final = 8 << 20
 """Larger objects are uploaded in parts of this size, each with time-outs of its own."""
 
+ARCHIVED: Final = "archived"
+"""Reason for one object in a storage class that has to be restored first, such as Glacier: the others can be read."""
+
 _PATIENT_S = 30.0
 _PATIENT_CHUNK_BYTES = 64 << 10
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist", re.IGNORECASE)
 _NO_CREDENTIALS = re.compile(r"169\.254\.169\.254|metadata\.google\.internal|credential", re.IGNORECASE)
+_ARCHIVED = re.compile(r"InvalidObjectState|BlobArchived")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,40})</Code>")
 _AWS_SOURCES = (
     "AWS_ACCESS_KEY_ID",
@@ -276,6 +280,7 @@ def _translate_errors(url: RemoteUrl) -> Iterator[None]:
 def _reason(name: str, text: str) -> str:
     status = match[1] if (match := _STATUS.search(text)) else ""
     table = (
+        (ARCHIVED, bool(_ARCHIVED.search(text))),
         ("no-bucket", bool(_NO_BUCKET.search(text))),
         ("no-credentials", bool(_NO_CREDENTIALS.search(text))),
         ("name", name == "InvalidPathError"),

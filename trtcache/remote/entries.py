@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, UnknownKeyError
-from trtcache.remote.bucket import Bucket
+from trtcache.remote.bucket import ARCHIVED, Bucket
 from trtcache.remote.connection import REMEDIES
 from trtcache.remote.tier import object_name
 from trtcache.store.format import check_document
@@ -286,6 +286,10 @@ class RemoteEntries:
             return f"corrupt:{error.reason}"
         except FormatVersionError:
             return "format"
+        except RemoteError as error:
+            if error.reason != ARCHIVED:
+                raise
+            return ARCHIVED
 
     def remove(self, digests: Collection[str]) -> frozenset[str]:
         """Delete entries that are not pinned, many at once, and return which.

@@ -23,6 +23,7 @@ from trtcache.errors import (
     StoreError,
     UntrustedEntryError,
 )
+from trtcache.remote.bucket import ARCHIVED
 from trtcache.remote.connection import connect
 from trtcache.store.contract import Miss
 from trtcache.store.entry import REMOTE, Entry, entry_of, is_companion
@@ -164,7 +165,11 @@ class RemoteTier:
         try:
             return self._download(key, upper, where)
         except RemoteError as error:
-            self.connection.note_failure(error)
+            if error.reason == ARCHIVED:  # nothing is wrong with the server; a build replaces it
+                self.rejected.add(key.digest)
+                _logger.info("%s", error)
+            else:
+                self.connection.note_failure(error)
             return Miss(error.reason)
         except UntrustedEntryError as error:
             self.rejected.add(key.digest)

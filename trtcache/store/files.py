@@ -13,7 +13,7 @@ import errno
 import os
 import stat
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -163,17 +163,18 @@ def delete(path: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The directories below one root."""
+    """The directories below one root. ``durable`` are those of a private store whose names this process flushed."""
 
     root: Path
     shared: bool
+    durable: set[Path] = field(default_factory=set, repr=False, compare=False)
 
     @contextmanager
     def inside(self, *names: str, make: bool = False) -> Iterator[Path]:
         """Yield a path for the directory ``names`` below the root that cannot be redirected while the block runs.
 
         ``make`` creates missing directories, and flushes each name even if it existed: another process may have created
-        it a moment ago, before it is durable.
+        it a moment ago, before it is durable. In a private store, one flush of each by this process is enough.
         """
         if not self.shared:
             path = self.root
@@ -182,7 +183,10 @@ class Folders:
                 if make:
                     with suppress(FileExistsError):
                         path.mkdir(mode=0o700)
-                    sync_directory(parent)
+                        self.durable.discard(path)
+                    if path not in self.durable:
+                        sync_directory(parent)
+                        self.durable.add(path)
             yield path
             return
         with ExitStack() as stack:

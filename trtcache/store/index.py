@@ -33,7 +33,7 @@ from sqlalchemy.pool import NullPool
 from trtcache.errors import CorruptBlobError, IndexUnavailableError, LockTimeoutError
 from trtcache.store.events import EventCount
 from trtcache.store.file_lock import hold
-from trtcache.store.rows import COLUMNS, INDEX_NAME, PRAGMAS, SCHEMA, IndexState, index_state, is_damage
+from trtcache.store.rows import COLUMNS, INDEX_NAME, PRAGMAS, SCHEMA, VERSIONS, IndexState, index_state, is_damage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -95,11 +95,14 @@ class Index:
                     if state is IndexState.FOREIGN:
                         _quarantine(root, "foreign")
                     if state is not IndexState.CURRENT:
-                        from trtcache_migrations import upgrade
-
                         path.touch(mode=0o600)
                         with _transaction(path) as connection:
-                            upgrade(connection)
+                            if state is IndexState.OLDER:
+                                from trtcache_migrations import upgrade  # alembic, 0.3 s
+
+                                upgrade(connection)
+                            else:
+                                _create_tables(connection)
         index = cls(path, engine_for(path))
         try:
             yield index
@@ -142,6 +145,16 @@ class Index:
     def _writing(self) -> Iterator[Connection]:
         with _translate_errors(self.path), self.engine.begin() as connection:
             yield connection
+
+
+def _create_tables(connection: Connection) -> None:
+    """Create the newest schema, with the version that alembic would write."""
+    METADATA.create_all(connection)
+    connection.exec_driver_sql(
+        "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+        "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+    )
+    connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (VERSIONS[-1],))
 
 
 def _upsert(connection: Connection, table: Table, rows: list[dict[str, Any]], *, add: bool = False) -> None:

@@ -69,7 +69,7 @@ class StoredEntries:
 
     def path(self, digest: str) -> Path:
         """Return the path for the entry of a key digest."""
-        return self.root / "entries" / digest[:2] / f"{digest}{SUFFIX}"
+        return self.root.joinpath("entries", digest[:2], f"{digest}{SUFFIX}")
 
     def contains(self, digest: str) -> bool:
         """Return whether there is a file for a key digest, without reading it."""

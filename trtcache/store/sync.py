@@ -209,7 +209,7 @@ def _add_rows(
 def _ends_transfer(error: OSError | StoreError) -> bool:
     """Return whether the other entries would fail in the same way: a full disk, a remote that does not answer."""
     if isinstance(error, RemoteError):
-        return error.reason != "cut"
+        return error.reason not in ("cut", "archived")  # those are of one entry
     return isinstance(error, OSError) and error.errno in _FULL
 
 
@@ -238,11 +238,11 @@ def plan_sync(
     for source in stores:
         for stored in source.scan():
             found.setdefault(stored.digest, []).append((source, stored))
-    listed = None if isinstance(target, DiskStore) else {stored.digest for stored in target.scan()}
+    listed = {stored.digest for stored in target.scan()}
     pinned = {source.location: source.pins() for source in stores}
 
     def read(digest: str) -> tuple[bool, list[tuple[SyncStore, Record]], list[RejectedEntry]]:
-        is_there, places = _has(target, digest) if listed is None else digest in listed, found[digest]
+        is_there, places = digest in listed and _has(target, digest), found[digest]
         if is_there and where is None:  # then only pins matter
             places = [(source, stored) for source, stored in places if digest in pinned[source.location]]
         return is_there, *_read_headers(digest, places, target, pinned, headers=headers or where is not None)
@@ -292,6 +292,9 @@ def _read_headers(
 
 
 def _has(target: SyncStore, digest: str) -> bool:
+    """Return whether a listed entry counts: in a remote it does, in a directory only if it could be served."""
+    if not isinstance(target, DiskStore):
+        return True
     try:
         with target.open_entry(digest, target.admission.admit(target.address(digest))):
             return True
