@@ -46,8 +46,8 @@ _TEXT = """\
 ## A first build in a fresh container
 
 The call from `compile` to the first output, in new processes without any cache: no package, no probe and no precompiled
-header of an earlier one; float32, CPU. Each output was compared with that of the others. `torch.compile` has no cache
-either.
+header of an earlier one; float32, {device}. Each output was compared with that of the others. `torch.compile` has no
+cache either.
 """
 
 
@@ -55,7 +55,8 @@ def measure(folder: Path, effort: Effort) -> Samples:
     """Return figures as ``model.way.what``; the ways take turns, model by model."""
     asked = os.environ.get("BENCHMARK_MODELS", "")
     names = asked.split(",") if asked else list(MODELS)
-    figures = []
+    is_cuda = os.environ.get("BENCHMARK_DEVICE") == "cuda"
+    figures = [{"is_cuda_count": float(is_cuda)}]
     for name in names:
         (folder / name).mkdir()
         _run("weights", name, folder / name, _HERE, folder / name)
@@ -104,7 +105,7 @@ def section(figures: Figures) -> str:
     """Return what the page says of it."""
     models = {name: label for name, label in MODELS.items() if f"{name}.cold.call_s" in figures}
     ways = {way: label for way, label in WAYS.items() if any(f"{name}.{way}.call_s" in figures for name in models)}
-    parts = [_TEXT]
+    parts = [_TEXT.format(device="CUDA" if median(figures, "is_cuda_count") else "CPU")]
     for what, title in (("call_s", "the call"), ("process_s", "whole process")):
         rows = [(label, *(_cell(figures, f"{name}.{way}.{what}") for name in models)) for way, label in ways.items()]
         parts.append(table((title, *models.values()), rows))

@@ -56,7 +56,7 @@ print(json.dumps({
 _PLAIN = """
 @contextmanager
 def plain(options, *, assumes=True):
-    yield compilation.Compilation(assumes=False, makes_headers=True, pool=None)
+    yield compilation.PackageCompilation(assumes=False, makes_headers=True, pool=None)
 
 build.quick_compilation, build.header_options = plain, dict
 """

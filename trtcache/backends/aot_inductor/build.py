@@ -35,7 +35,7 @@ from trtcache.settings import PINNED_INDUCTOR_OPTIONS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trtcache.backends.aot_inductor.compilation import Compilation
+    from trtcache.backends.aot_inductor.compilation import PackageCompilation
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Option, Settings
     from trtcache.target import Target
@@ -119,7 +119,7 @@ def _compile(
 
 
 def _compile_once(
-    program: LoweredProgram, options: Mapping[str, Any], folder: Path, compilation: Compilation
+    program: LoweredProgram, options: Mapping[str, Any], folder: Path, compilation: PackageCompilation
 ) -> tuple[Path, SizeGuards, set[str]]:
     from torch._inductor import aot_compile
     from torch._inductor.package.package import package_aoti
@@ -205,8 +205,9 @@ def inductor_options(settings: Settings, target: Target) -> dict[str, Any]:
     """Return the configuration of a build: the caller's, the target's, and what refit relies on."""
     # With one thread Inductor generates code without any parallel loop, regardless of where it runs later.
     threads = {"cpp.threads": max(2, os.cpu_count() or 2)}
-    path_options = {name: value for name, value in _WITHOUT_PATHS.items() if name in known_options()}
-    chosen = {**threads, **path_options, **header_options(), **settings.inductor}
+    own = {**_WITHOUT_PATHS, **header_options()}
+    known = set(known_options())
+    chosen = {**threads, **{name: value for name, value in own.items() if name in known}, **settings.inductor}
     return {**chosen, **_LEVEL_OPTIONS[target.level], **PINNED_INDUCTOR_OPTIONS}
 
 

@@ -41,12 +41,12 @@ _MANY_BUILDS = 4
 
 _WRAPPER = ".wrapper"  # the end of the name of the wrapper's source, without .cpp
 
-_COMPILATION: ContextVar[Compilation | None] = ContextVar("trtcache.compilation", default=None)
+_COMPILATION: ContextVar[PackageCompilation | None] = ContextVar("trtcache.compilation", default=None)
 _compilable: dict[tuple[str, str, str], bool] = {}  # compiler, flags and code of a probe -> whether it can be compiled
 _builds = 0
 
 
-class Compilation:
+class PackageCompilation:
     """The C++ compilation of one package.
 
     Attributes:
@@ -141,7 +141,7 @@ def _compiles(build: Build, isa: Any, code: str) -> bool:
 
 
 @contextmanager
-def quick_compilation(options: Mapping[str, object], *, assumes: bool = True) -> Iterator[Compilation]:
+def quick_compilation(options: Mapping[str, object], *, assumes: bool = True) -> Iterator[PackageCompilation]:
     """Compile quickly in this thread for the duration of the block. The caller MUST hold ``ALONE``.
 
     Args:
@@ -168,7 +168,7 @@ def quick_compilation(options: Mapping[str, object], *, assumes: bool = True) ->
         return check(isa, code) if current is None else current.supports(check, build, isa, code)
 
     with ThreadPoolExecutor(1) as pool:
-        compilation = Compilation(
+        compilation = PackageCompilation(
             assumes=assumes and not has_probed,
             makes_headers=makes_headers,
             pool=pool if (config.compile_threads or 1) > 1 else None,
@@ -178,11 +178,14 @@ def quick_compilation(options: Mapping[str, object], *, assumes: bool = True) ->
         try:
             yield compilation
         finally:
-            if compilation.assumed:
-                compilation.assumed = choose_instructions(options)
-                _forget_probes()  # other users of Inductor assume nothing
-            builders.build, instruction_sets.check_build = build, check
-            _COMPILATION.reset(token)
+            try:
+                if compilation.assumed:
+                    compilation.assumed = choose_instructions(options)
+            finally:
+                builders.build, instruction_sets.check_build = build, check
+                _COMPILATION.reset(token)
+                if compilation.assumed:
+                    _forget_probes()  # other users of Inductor assume nothing
             if not makes_headers:
                 codecache._precompile_header.cache_clear()  # it remembers headers that were not made
             compilation.steps[CODEGEN] += time.perf_counter() - start - sum(compilation.steps.values())
