@@ -200,6 +200,7 @@ class Program:
 
     Attributes:
         report: what ``load`` or ``compile`` did.
+        load_s: seconds that loading the engine took.
     """
 
     def __init__(
@@ -207,8 +208,8 @@ class Program:
         interface: Interface,
         call: PlainSignature,
         weights: ProgramWeights,
-        report: Report,
         *,
+        load_s: float = 0.0,
         outputs: str | None = None,
     ) -> None:
         """Wrap an engine in a call signature.
@@ -217,13 +218,14 @@ class Program:
             interface: the engine's inputs, results and weights.
             call: how arguments and outputs are flattened.
             weights: the live engine, which takes other weights.
-            report: what made it.
+            load_s: seconds that loading the engine took.
             outputs: the library of outputs; that of the inputs by default.
 
         Raises:
             SettingsError: ``outputs`` is unknown.
         """
-        self.report = report
+        self.report: Report
+        self.load_s = load_s
         self._interface, self._call, self._weights = interface, call, weights
         self._check = ArrayCheck(interface, call.label, weights.kernels)
         self._outputs = parse_outputs(outputs)
