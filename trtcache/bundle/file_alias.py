@@ -113,6 +113,11 @@ class PlainFile:
             records |= {name: {**record, "folder": folder} for name, record in config["config"].items()}
         return records
 
+    @property
+    def names(self) -> set[str]:
+        """The names of its weights and constants."""
+        return set(self._records)
+
     def content(self, name: str) -> memoryview:
         """Return the bytes of a member."""
         place = self._places[name]

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,13 @@ from trtcache.bundle.target_choice import TargetOption, choose
 from trtcache.config.threads import cores
 from trtcache.digests import Digest
 from trtcache.errors import (
+    ExportError,
     IncompatibleEngineError,
     ProgramContentError,
     RefitError,
     TorchForbiddenError,
     WeightMapError,
+    WeightsFileError,
 )
 from trtcache.lowering.interface import Content
 from trtcache.runtime.executable import in_order, parse_interface
@@ -370,7 +373,15 @@ class _Renewal:
     def _read_file(self, path: Path) -> Mapping[str, Any]:
         if is_without_torch(path):
             return read_arrays(path)
-        require_torch_allowed(str(path), "it is not a .safetensors file")
+        from trtcache.bundle.file_alias import PlainFile  # it imports this module
+
+        with suppress(TorchNeeded, *BROKEN):
+            try:
+                file = PlainFile(path)
+                return file.arrays(file.names)
+            except ExportError as error:
+                raise WeightsFileError(str(path), error.why) from error
+        require_torch_allowed(str(path), "it is not a .safetensors file, nor one of torch.export.save")
         from trtcache.frontends.checkpoint import read_weights
 
         return read_weights(path)

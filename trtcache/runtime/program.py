@@ -305,8 +305,9 @@ class Program:
         """Replace the engine's weights without a build. Each call sees only the old weights or only the new.
 
         Args:
-            weights: arrays or tensors by the model's names, the path of a ``.safetensors`` file or of an index of
-                several, or any file or module that ``CompiledModule.refit`` takes, for which torch is imported.
+            weights: arrays or tensors by the model's names; the path of a ``.safetensors`` file, of an index of
+                several, or of a ``.pt2`` file; or any other file that ``CompiledModule.refit`` takes, for which torch
+                is imported.
 
         Raises:
             RefitError: a weight is missing, unknown, or of another shape or dtype, or a constant of the program
