@@ -16,7 +16,7 @@ from torch import nn
 
 import trtcache
 from tests.bundle.plain_models import FAST
-from trtcache.bundle.file_alias import PlainFile, alias_key, remember, why_not
+from trtcache.bundle.file_alias import MappedProgramFile, alias_key, remember, why_not
 from trtcache.bundle.load_program import TorchNeeded
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.frontends.source import CompileOptions
@@ -129,11 +129,11 @@ def test_the_digest_of_a_file_is_the_same_with_torch(folder: Path, tmp_path: Pat
     for name in ("known", "retrained", "other"):
         with ProgramFile(folder / f"{name}.pt2") as file:
             digests.append(file.digest)
-        assert PlainFile(folder / f"{name}.pt2").digest == digests[-1]
+        assert MappedProgramFile(folder / f"{name}.pt2").digest == digests[-1]
     assert digests[0] == digests[1] != digests[2]
     (tmp_path / "text.pt2").write_text("text")
     with pytest.raises(TorchNeeded):
-        PlainFile(tmp_path / "text.pt2")
+        MappedProgramFile(tmp_path / "text.pt2")
 
 
 def test_the_state_of_a_new_process_is_the_known_one(run_python: RunPython) -> None:

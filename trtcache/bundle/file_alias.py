@@ -70,7 +70,7 @@ STATE: Final[Mapping[str, object]] = {
 """``keys.key.process_state``, as torch begins."""
 
 
-class PlainFile:
+class MappedProgramFile:
     """A file that ``torch.export.save`` wrote, read without torch.
 
     Attributes:
@@ -237,7 +237,7 @@ def find_program(path: Path, options: CompileOptions, cache: Cache, *, name: str
         raise TorchNeeded(why)
     start = time.perf_counter()
     try:
-        file = PlainFile(path)
+        file = MappedProgramFile(path)
         opened_s = time.perf_counter() - start
         target = resolve_target(options.target, device="cpu")
         kept = cache.peek(alias_key(file.digest, options.settings, target), counted=False)

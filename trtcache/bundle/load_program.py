@@ -373,11 +373,11 @@ class _Renewal:
     def _read_file(self, path: Path) -> Mapping[str, Any]:
         if is_without_torch(path):
             return read_arrays(path)
-        from trtcache.bundle.file_alias import PlainFile  # it imports this module
+        from trtcache.bundle.file_alias import MappedProgramFile  # it imports this module
 
         with suppress(TorchNeeded, *BROKEN):
             try:
-                file = PlainFile(path)
+                file = MappedProgramFile(path)
                 return file.arrays(file.names)
             except ExportError as error:
                 raise WeightsFileError(str(path), error.why) from error
