@@ -70,6 +70,7 @@ def program(model: torch.nn.Module, inputs: Inputs, folder: Folder) -> Figures:
     if output.device.type == "cpu":
         import numpy as np
 
+        assert isinstance(module, trtcache.CompiledModule)
         trtcache.export(module, folder.path / "plain.pt2")
         np.savez(folder.path / "plain.npz", *[one.numpy() for one in inputs])
         np.save(folder.path / "plain.npy", output.numpy())

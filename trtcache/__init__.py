@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trtcache.api import compile as compile  # noqa: A004  # the front door's name
     from trtcache.bundle.export import export as export
     from trtcache.bundle.load import load as load
     from trtcache.cache import Cache as Cache
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from trtcache.lowering.arguments import Input as Input
     from trtcache.progress import Step as Step
     from trtcache.progress import watching as watching
+    from trtcache.public import compile as compile  # noqa: A004  # named like torch.compile
     from trtcache.remote.uploads import flush as flush
     from trtcache.runtime import CompiledModule as CompiledModule
     from trtcache.runtime.program import Program as Program
@@ -40,7 +40,7 @@ _EXPORTS = {
     "Program": "trtcache.runtime.program",
     "Settings": "trtcache.settings",
     "Step": "trtcache.progress",
-    "compile": "trtcache.api",
+    "compile": "trtcache.public",
     "digest": "trtcache.digests",
     "export": "trtcache.bundle.export",
     "flush": "trtcache.remote.uploads",
@@ -53,7 +53,7 @@ _EXPORTS = {
     "watching": "trtcache.progress",
 }
 
-_WITH_TORCH = frozenset({"CompiledModule", "Input", "compile", "export", "key", "lower"})
+_WITH_TORCH = frozenset({"CompiledModule", "Input", "export", "key", "lower"})
 
 __all__ = ["__version__", *sorted(_EXPORTS)]
 
@@ -91,7 +91,7 @@ def _require_torch_allowed(name: str) -> None:
         from trtcache.errors import TorchForbiddenError
 
         if Config.from_environ(os.environ).no_torch:
-            raise TorchForbiddenError(f"trtcache.{name}", "only trtcache.load does without it")
+            raise TorchForbiddenError(f"trtcache.{name}", "trtcache.load and trtcache.compile of files do without it")
 
 
 def __dir__() -> list[str]:

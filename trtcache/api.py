@@ -1,4 +1,4 @@
-"""The public ``compile`` function."""
+"""The ``compile`` function with torch; ``trtcache.public`` has the one that starts without it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 import trtcache.backends.aot_inductor.backend  # noqa: F401  # the default backend: not imported in the first call
+from trtcache.bundle.file_alias import remember
 from trtcache.cache import Cache
 from trtcache.compiler.compile import compile_source
 from trtcache.config.environment import parse_direct
 from trtcache.config.imports import take_import_s
 from trtcache.errors import ExportError, SettingsError
+from trtcache.frontends.pt2 import ProgramFile
 from trtcache.frontends.resolve import Model, resolve
 from trtcache.frontends.source import CompileOptions
 from trtcache.runtime.on_guard import OnGuard, parse_on_guard
@@ -102,6 +104,8 @@ def compile(  # noqa: A001  # named like torch.compile
         module.note_fixed_sizes(source.automatic_sizes(module.in_spec))
         if source.model is not None:
             module.examples = Examples.of(source.model, args, kwargs)
+        if isinstance(source, ProgramFile):
+            remember(source, module, options, opened)
         if keep_program:
             from trtcache.compiler.kept_program import KeptOptions, keep  # rarely needed
 

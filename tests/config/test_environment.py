@@ -45,7 +45,7 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
         "TRTCACHE_DIRECT": "verify",
     }
     config = Config.from_environ(environ)
-    switches = {"disable": True, "readonly": True, "recache": True, "forbid_build": True}
+    switches = {"disable": True, "readonly": True, "recache": True, "forbid_build": True, "no_torch": True}
     trust = Trust(True, (PublicKey("a", b"\xaa" * 32), PublicKey("b", b"\xbb" * 32, date(2027, 1, 31))), Path("/k"))
     assert config == Config(
         Path("/c"),

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from trtcache.backends.aot_inductor.host_engine import HostEngine, library_of
 from trtcache.backends.aot_inductor.host_weights import HostWeights, check_arrays, make_weights
 from trtcache.backends.aot_inductor.libtorch import SAME_VERSIONS, libtorch, torch_versions
 from trtcache.backends.aot_inductor.loader import Assumptions
-from trtcache.backends.protocol import CONSTANTS, ENGINE, INTERFACE, WEIGHT_MAP
+from trtcache.backends.protocol import CONSTANTS, ENGINE, INTERFACE
 from trtcache.bundle.archive import BROKEN, PROGRAM, parse
 from trtcache.bundle.defaults import read_signature
 from trtcache.bundle.engines import EngineReader
@@ -22,11 +23,13 @@ from trtcache.bundle.target_choice import TargetOption, choose
 from trtcache.config.threads import cores
 from trtcache.digests import Digest
 from trtcache.errors import (
+    ExportError,
     IncompatibleEngineError,
     ProgramContentError,
     RefitError,
     TorchForbiddenError,
     WeightMapError,
+    WeightsFileError,
 )
 from trtcache.lowering.interface import Content
 from trtcache.runtime.executable import in_order, parse_interface
@@ -37,7 +40,7 @@ from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, b
 from trtcache.weights.safetensors import LENGTH_BYTES, array_at, array_in, is_without_torch, read_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from trtcache.backends.aot_inductor.libtorch import LibTorch
     from trtcache.bundle.archive import ProgramArchive
@@ -142,59 +145,18 @@ class _PlainReader:
 
     def program(self, outputs: str | None) -> Program:
         """Return the program of the chosen target."""
-        document = self._document
         entry = self._engines.entry(self._record)
-        own, recipes = (json.loads(bytes(entry.read(name))) for name in (INTERFACE, WEIGHT_MAP))
-        engine_interface = parse_interface(own, recipes, document["slots"])
+        document = self._document
         interface = parse_interface(document["interface"], document["weight_map"], document["slots"])
-        constants = _read_constants(bytes(entry.read(CONSTANTS)), own["constants"])
-        call = PlainSignature(
-            read_nodes(document["arguments"]), read_nodes(document["output"]), read_signature(document["signature"])
+        program = assemble(document, interface, entry, self._state(interface), str(self._archive.path), outputs)
+        name, option = str(document["name"]), self._chosen
+        partition = partition_report(entry, interface, program.load_s, str(self._archive.path))
+        partition.outcome = "hit" if self._record["way"] == "store" else "carried"
+        program.report = Report(
+            name, option.backend, option.label, [partition], route="program", torch="not used", guards=program.guards
         )
-        state = self._state(interface)
-        assumptions = Assumptions.of(entry.read)
-        start = time.perf_counter()
-        library = libtorch()
-        library.init_threads()
-        known = frozenset(map(str, document["known"]))
-        try:
-            checked = check_arrays(interface.weights, state, known=known, library=library)
-        except RefitError as error:
-            raise WeightMapError(str(self._archive.path), f"its weights do not fit its engines ({error})") from error
-        weights, _ = make_weights(interface.weights, checked, library)
-        is_mutated = any(slot.mutated for slot in interface.slots)
-        package = library_of(entry.read(ENGINE))
-        engine = HostEngine(package, constants, weights, calls=1 if is_mutated else cores(), assumptions=assumptions)
-        sources = {
-            str(name): Content(str(one["digest"]), str(one["dtype"]), tuple(one["shape"]))
-            for name, one in document["sources"].items()
-        }
-        renewal = _Renewal(engine, weights, interface, known, sources, library)
-        report = self._report(entry, engine_interface, time.perf_counter() - start)
-        program = Program(
-            interface,
-            call,
-            ProgramWeights(engine, library, renewal, is_mutated=is_mutated),
-            report,
-            outputs=outputs,
-        )
-        report.guards = program.guards
         self._keep(entry)
         return program
-
-    def _report(self, entry: Entry, interface: Interface, load_s: float) -> Report:
-        partition = PartitionReport(
-            key=entry.key,
-            outcome="hit" if self._record["way"] == "store" else "carried",
-            reason="",
-            weights=len(interface.weights),
-            fetch_s=entry.load_s,
-            load_s=load_s,
-            build_s=entry.build_s,
-            path=str(entry.path) if entry.path else str(self._archive.path),
-        )
-        name, option = str(self._document["name"]), self._chosen
-        return Report(name, option.backend, option.label, [partition], route="program", torch="not used")
 
     def _state(self, interface: Interface) -> dict[str, HostArray]:
         """Return the weights in the file that the engine needs."""
@@ -205,26 +167,8 @@ class _PlainReader:
 
     def _arrays(self, folder: str, names: set[str]) -> dict[str, HostArray]:
         document = parse(self._archive.read(f"{folder}model_{folder.split('/')[1]}_config.json"))
-        return {name: self._array(name, record, folder) for name, record in document["config"].items() if name in names}
-
-    def _array(self, name: str, record: Mapping[str, Any], folder: str) -> HostArray:
-        meta = record["tensor_meta"]
-        if record["use_pickle"] is not False or meta["layout"] != _STRIDED:
-            raise ValueError(f"weight {name} is pickled, or not a dense tensor")
-        dtype = _DTYPES[meta["dtype"]]
-        content = self._archive.read(f"{folder}{record['path_name']}")
-        shape, strides = (tuple(_size(one["as_int"]) for one in meta[what]) for what in ("sizes", "strides"))
-        offset = _size(meta["storage_offset"]["as_int"])
-        if len(shape) != len(strides):
-            raise ValueError("a weight with more sizes than strides")
-        found = HostArray(dtype, shape, strides, 0, None)
-        count, left = divmod(len(content), found.item_bytes)
-        if left:
-            raise ValueError("a weight whose size is not a multiple of its dtype's")
-        if math.prod(shape) and offset + found.extent_bytes // found.item_bytes > count:
-            raise ValueError("a weight that is larger than its bytes")
-        place = offset if math.prod(shape) else 0
-        return array_in(content, dtype, shape, strides, place, alignment=_ALIGNED_BYTES)
+        chosen = {name: record for name, record in document["config"].items() if name in names}
+        return {name: read_array(name, record, folder, self._archive.read) for name, record in chosen.items()}
 
     def _keep(self, entry: Entry) -> None:
         """Store the engine if the caller named a cache."""
@@ -232,6 +176,101 @@ class _PlainReader:
         cacheable = isinstance(parts, dict) and "uncacheable" not in parts
         if self._cache is not None and cacheable and self._cache.peek(entry.key, counted=False) is None:
             self._cache.keep(entry.key, entry.contents, build_s=entry.build_s, name=entry.name)
+
+
+def assemble(
+    document: Any,
+    interface: Interface,
+    entry: Entry,
+    state: Mapping[str, HostArray],
+    path: str,
+    outputs: str | None,
+) -> Program:
+    """Return the program of a document, with an engine of its own and these weights; its report is not set.
+
+    Args:
+        document: the document of the program, as in a program file.
+        interface: the interface in it.
+        entry: the verified entry of its engine.
+        state: the model's weights by name.
+        path: the file, for messages.
+        outputs: the library of outputs; None: that of the inputs.
+
+    Raises:
+        IncompatibleEngineError: the engine needs torch's loader.
+        WeightMapError: the weights do not fit.
+        ValueError: the document is inconsistent; LookupError and TypeError are possible too.
+    """
+    written = json.loads(bytes(entry.read(INTERFACE)))
+    constants = _read_constants(bytes(entry.read(CONSTANTS)), written["constants"])
+    call = PlainSignature(
+        read_nodes(document["arguments"]), read_nodes(document["output"]), read_signature(document["signature"])
+    )
+    assumptions = Assumptions.of(entry.read)
+    start = time.perf_counter()
+    library = libtorch()
+    library.init_threads()
+    known = frozenset(map(str, document["known"]))
+    try:
+        checked = check_arrays(interface.weights, state, known=known, library=library)
+    except RefitError as error:
+        raise WeightMapError(path, f"its weights do not fit its engines ({error})") from error
+    weights, _ = make_weights(interface.weights, checked, library)
+    is_mutated = any(slot.mutated for slot in interface.slots)
+    package = library_of(entry.read(ENGINE))
+    engine = HostEngine(package, constants, weights, calls=1 if is_mutated else cores(), assumptions=assumptions)
+    sources = {
+        str(name): Content(str(one["digest"]), str(one["dtype"]), tuple(one["shape"]))
+        for name, one in document["sources"].items()
+    }
+    renewal = _Renewal(engine, weights, interface, known, sources, library)
+    live = ProgramWeights(engine, library, renewal, is_mutated=is_mutated)
+    return Program(interface, call, live, load_s=time.perf_counter() - start, outputs=outputs)
+
+
+def partition_report(entry: Entry, interface: Interface, load_s: float, path: str) -> PartitionReport:
+    """Return the report on an engine from a store."""
+    return PartitionReport(
+        key=entry.key,
+        outcome="hit",
+        reason="",
+        weights=len(interface.weights),
+        fetch_s=entry.load_s,
+        load_s=load_s,
+        build_s=entry.build_s,
+        path=str(entry.path) if entry.path else path,
+    )
+
+
+def read_array(name: str, record: Mapping[str, Any], folder: str, content_of: Callable[[str], memoryview]) -> HostArray:
+    """Return a tensor of torch's archive format as an array.
+
+    Args:
+        name: its name, for messages.
+        record: torch's record of it.
+        folder: the folder of its member.
+        content_of: returns the bytes of a member.
+
+    Raises:
+        ValueError: it is pickled, not dense, or not within its member; LookupError and TypeError are possible too.
+    """
+    meta = record["tensor_meta"]
+    if record["use_pickle"] is not False or meta["layout"] != _STRIDED:
+        raise ValueError(f"weight {name} is pickled, or not a dense tensor")
+    dtype = _DTYPES[meta["dtype"]]
+    content = content_of(f"{folder}{record['path_name']}")
+    shape, strides = (tuple(_size(one["as_int"]) for one in meta[what]) for what in ("sizes", "strides"))
+    offset = _size(meta["storage_offset"]["as_int"])
+    if len(shape) != len(strides):
+        raise ValueError("a weight with more sizes than strides")
+    found = HostArray(dtype, shape, strides, 0, None)
+    count, left = divmod(len(content), found.item_bytes)
+    if left:
+        raise ValueError("a weight whose size is not a multiple of its dtype's")
+    if math.prod(shape) and offset + found.extent_bytes // found.item_bytes > count:
+        raise ValueError("a weight that is larger than its bytes")
+    place = offset if math.prod(shape) else 0
+    return array_in(content, dtype, shape, strides, place, alignment=_ALIGNED_BYTES)
 
 
 def _no_member(name: str) -> bytes:
@@ -334,7 +373,15 @@ class _Renewal:
     def _read_file(self, path: Path) -> Mapping[str, Any]:
         if is_without_torch(path):
             return read_arrays(path)
-        require_torch_allowed(str(path), "it is not a .safetensors file")
+        from trtcache.bundle.file_alias import MappedProgramFile  # it imports this module
+
+        with suppress(TorchNeeded, *BROKEN):
+            try:
+                file = MappedProgramFile(path)
+                return file.arrays(file.names)
+            except ExportError as error:
+                raise WeightsFileError(str(path), error.why) from error
+        require_torch_allowed(str(path), "it is not a .safetensors file, nor one of torch.export.save")
         from trtcache.frontends.checkpoint import read_weights
 
         return read_weights(path)

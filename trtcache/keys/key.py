@@ -11,26 +11,24 @@ weights.
 
 from __future__ import annotations
 
-import functools
 import json
-import os
-import sys
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.config.paths import StatFingerprint
-from trtcache.digests import CacheKey, Digest, canonical, encode, file_bytes, hash_bytes, json_bytes
+from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, json_bytes
+from trtcache.keys.code import backend_code
+from trtcache.keys.code import code_digest as code_digest
 from trtcache.lowering.arguments import module_class
 from trtcache.lowering.interface import Content, SmallSizes
 from trtcache.lowering.passes import installed_passes
 from trtcache.weights.fingerprints import fingerprints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from trtcache.backends.protocol import Backend
     from trtcache.digests import Json
@@ -44,9 +42,6 @@ KIND = "memo"
 MEMBER = "memo.json"
 
 _FORMAT = 4
-_OTHER = frozenset({"bundle", "integrations", "runtime", "store"})
-"""Packages that no cache key depends on. All others are digested, so that a new one cannot be forgotten."""
-
 _SDPA = ("cudnn_sdp_enabled", "flash_sdp_enabled", "math_sdp_enabled", "mem_efficient_sdp_enabled")
 
 
@@ -249,55 +244,6 @@ def process_state() -> dict[str, object]:
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "attention": [bool(getattr(torch.backends.cuda, name)()) for name in _SDPA],
     }
-
-
-@functools.cache
-def code_digest() -> Digest:
-    """Return the digest of this package's code without ``_OTHER``: after a change to it no older alias is used."""
-    root = str(Path(__file__).parents[1])
-    parts: list[bytes] = []
-    for path in sorted(_code_files(root, _OTHER)):
-        name, content = path.removeprefix(root).encode(), file_bytes(path)
-        parts += (b"%d:%b%d:" % (len(name), name, len(content)), content)
-    framed = b"".join(parts)
-    return Digest(hash_bytes(framed).hex(), len(framed))
-
-
-@functools.cache
-def backend_code(backend_class: type) -> Mapping[str, Digest]:
-    """Return the digest of the packages of another distribution's backend: they decide which nodes are in its engines.
-
-    Raises:
-        ValueError: a package has no files, so that a change to it cannot be noticed.
-    """
-    parts: list[bytes] = []
-    for parent in backend_class.__mro__[:-1]:
-        # The outermost package with a file: what is above it is shared by several distributions.
-        names = parent.__module__.split(".")
-        prefixes = (".".join(names[:count]) for count in range(1, len(names) + 1))
-        module = next(
-            (sys.modules[name] for name in prefixes if getattr(sys.modules.get(name), "__file__", None)), None
-        )
-        if module is None or module.__file__ is None:
-            raise ValueError(f"backend {backend_class.__name__} is defined in {parent.__module__}, which has no file")
-        if module.__name__ in ("trtcache", "abc"):
-            continue
-        root = Path(module.__file__)
-        for path in sorted(_code_files(str(root.parent))) if hasattr(module, "__path__") else [str(root)]:
-            name, content = os.path.relpath(path, root.parent).encode(), file_bytes(path)
-            parts += (b"%d:%b%d:" % (len(name), name, len(content)), content)
-    framed = b"".join(parts)
-    return {"backend_code": Digest(hash_bytes(framed).hex(), len(framed))} if parts else {}
-
-
-def _code_files(folder: str, left_out: Collection[str] = ()) -> Iterator[str]:
-    with os.scandir(folder) as found:
-        for entry in found:
-            if entry.is_dir():
-                if entry.name not in left_out and entry.name != "__pycache__":
-                    yield from _code_files(entry.path)
-            elif entry.name.endswith(".py"):
-                yield entry.path
 
 
 def key_parts(

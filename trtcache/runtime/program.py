@@ -200,6 +200,7 @@ class Program:
 
     Attributes:
         report: what ``load`` or ``compile`` did.
+        load_s: seconds that loading the engine took.
     """
 
     def __init__(
@@ -207,8 +208,8 @@ class Program:
         interface: Interface,
         call: PlainSignature,
         weights: ProgramWeights,
-        report: Report,
         *,
+        load_s: float = 0.0,
         outputs: str | None = None,
     ) -> None:
         """Wrap an engine in a call signature.
@@ -217,13 +218,14 @@ class Program:
             interface: the engine's inputs, results and weights.
             call: how arguments and outputs are flattened.
             weights: the live engine, which takes other weights.
-            report: what made it.
+            load_s: seconds that loading the engine took.
             outputs: the library of outputs; that of the inputs by default.
 
         Raises:
             SettingsError: ``outputs`` is unknown.
         """
-        self.report = report
+        self.report: Report
+        self.load_s = load_s
         self._interface, self._call, self._weights = interface, call, weights
         self._check = ArrayCheck(interface, call.label, weights.kernels)
         self._outputs = parse_outputs(outputs)
@@ -303,8 +305,9 @@ class Program:
         """Replace the engine's weights without a build. Each call sees only the old weights or only the new.
 
         Args:
-            weights: arrays or tensors by the model's names, the path of a ``.safetensors`` file or of an index of
-                several, or any file or module that ``CompiledModule.refit`` takes, for which torch is imported.
+            weights: arrays or tensors by the model's names; the path of a ``.safetensors`` file, of an index of
+                several, or of a ``.pt2`` file; or any other file that ``CompiledModule.refit`` takes, for which torch
+                is imported.
 
         Raises:
             RefitError: a weight is missing, unknown, or of another shape or dtype, or a constant of the program

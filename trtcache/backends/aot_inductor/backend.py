@@ -17,6 +17,7 @@ import torch
 
 from trtcache.backends.aot_inductor.libtorch import SAME_VERSIONS
 from trtcache.backends.aot_inductor.loader import Assumptions, Package, PackageEngine
+from trtcache.backends.aot_inductor.variables import environment as environment
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.target import Target, resolve_target
 
@@ -28,22 +29,7 @@ if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
 
-_PREFIX = "TORCHINDUCTOR_"
-# Inductor's own caches, worker processes and logging: none of these affect a package.
-_IGNORED = (
-    "AUTOGRAD_",
-    "CACHE_",
-    "COMPILE_",
-    "FORCE_DISABLE_CACHES",
-    "FX_GRAPH_",
-    "QUIESCE_",
-    "REDIS_",
-    "SKIP_L1",
-    "WORKER_",
-    "WRITE_",
-)
 _WRITTEN_BY_BUILDS = ("aot_inductor.metadata",)  # torch/_inductor/compile_fx.py stores the last package's device there
-_OTHER_VARIABLES = ("ATEN_CPU_CAPABILITY",)  # torch/_inductor/cpu_vec_isa.py selects vector code from it
 # Inductor chooses the kernel of scaled_dot_product_attention at build time.
 _ATTENTION_KERNELS: Mapping[str, Callable[[], bool]] = {
     "cudnn": torch.backends.cuda.cudnn_sdp_enabled,
@@ -159,13 +145,6 @@ def matmul_precision() -> str:
     except RuntimeError:
         devices: Any = {"cuda": torch.backends.cuda, "mkldnn": torch.backends.mkldnn}
         return ", ".join(f"{name} {one.matmul.fp32_precision}" for name, one in devices.items())
-
-
-def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables that affect Inductor's builds."""
-    ignored = tuple(_PREFIX + name for name in _IGNORED)
-    names = [name for name in environ if name.startswith(_PREFIX) and not name.startswith(ignored)]
-    return {name: environ[name] for name in sorted({*names, *(set(_OTHER_VARIABLES) & set(environ))})}
 
 
 def overrides(config: ModuleType | None) -> Iterator[tuple[str, object]]:

@@ -170,7 +170,7 @@ def _evaluate(recipe: Recipe, given: Mapping[int, HostArray], library: LibTorch)
         elif type(one) in {int, float}:
             values.append(float(str(one)) if isinstance(one, float) else int(str(one)))
         else:
-            raise _unsupported(recipe)
+            raise _refusal(recipe)
     _require_floats(recipe, values)
     return library.apply(recipe.operator, values)
 
@@ -178,14 +178,14 @@ def _evaluate(recipe: Recipe, given: Mapping[int, HostArray], library: LibTorch)
 def _operand(recipe: Operation, given: Mapping[int, HostArray], library: LibTorch) -> HostArray:
     source = recipe.arguments[0]
     if not isinstance(source, (WeightRef, Operation)):
-        raise _unsupported(recipe)
+        raise _refusal(recipe)
     return _evaluate(source, given, library)
 
 
 def _rearrange(recipe: Operation, source: HostArray, library: LibTorch) -> HostArray:
     sizes = recipe.arguments[1]
     if not isinstance(sizes, tuple):
-        raise _unsupported(recipe)
+        raise _refusal(recipe)
     if recipe.operator == "permute":
         order = [place % len(source.shape) for place in sizes]
         shape, strides = (tuple(one[place] for place in order) for one in (source.shape, source.strides))
@@ -213,8 +213,8 @@ def _require_floats(recipe: Operation, values: Sequence[HostArray | float]) -> N
     dtypes = {one.dtype for one in arrays}
     has_numbers = len(arrays) < len(values)
     if len(dtypes) != 1 or not dtypes <= _FLOATING or (has_numbers and any(not one.shape for one in arrays)):
-        raise _unsupported(recipe)
+        raise _refusal(recipe)
 
 
-def _unsupported(recipe: Operation) -> IncompatibleEngineError:
+def _refusal(recipe: Operation) -> IncompatibleEngineError:
     return IncompatibleEngineError("weight map", f"the recipe {recipe.operator} is computed by torch only")

@@ -122,7 +122,7 @@ class _Owner:
 
 
 class LibTorch:
-    """The C functions of ``libtorch_cpu.so``. Handles of tensors are addresses; whoever gets a new one deletes it."""
+    """The C functions of ``libtorch_cpu.so``. Handles of tensors are addresses; the caller deletes new ones."""
 
     def __init__(self) -> None:
         """Load the library.

@@ -1,0 +1,38 @@
+"""Environment variables that affect Inductor's builds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PREFIX = "TORCHINDUCTOR_"
+# Inductor's own caches, worker processes and logging: none of these affect a package.
+_IGNORED = (
+    "AUTOGRAD_",
+    "CACHE_",
+    "COMPILE_",
+    "FORCE_DISABLE_CACHES",
+    "FX_GRAPH_",
+    "QUIESCE_",
+    "REDIS_",
+    "SKIP_L1",
+    "WORKER_",
+    "WRITE_",
+)
+_OTHER_VARIABLES = ("ATEN_CPU_CAPABILITY",)  # torch/_inductor/cpu_vec_isa.py selects vector code from it
+_OF_TORCH = ("TORCH_", "PYTORCH_", "ATEN_")
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that affect Inductor's builds."""
+    ignored = tuple(_PREFIX + name for name in _IGNORED)
+    names = [name for name in environ if name.startswith(_PREFIX) and not name.startswith(ignored)]
+    return {name: environ[name] for name in sorted({*names, *(set(_OTHER_VARIABLES) & set(environ))})}
+
+
+def torch_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that affect torch's state or Inductor's builds, and perhaps some more."""
+    others = {name: value for name, value in environ.items() if name.startswith(_OF_TORCH)}
+    return others | environment(environ)

@@ -1,0 +1,274 @@
+"""Key aliases of ``.pt2`` files for processes without torch: from a file to the engine of its program.
+
+``compiler/alias_lookup.py`` does the same with torch. Its alias's key covers torch's state in the process, and its
+content has pytree specs; both need torch. An alias of this kind is stored by a process with torch, if torch's state
+there is the one that torch begins with. A process that has not imported torch has that state. The key covers whatever
+else lowering and the build depend on: the file without its weights, torch's version, this package's code, settings,
+target, and the environment variables of torch. Entry points for passes rule it out. ``docs/without-torch.md``
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+import zlib
+from typing import TYPE_CHECKING, Any, Final
+
+from trtcache.backends.aot_inductor.libtorch import torch_versions
+from trtcache.backends.aot_inductor.variables import environment, torch_environment
+from trtcache.backends.protocol import interface_document
+from trtcache.bundle.archive import BROKEN, content_of, directory
+from trtcache.bundle.load_program import TorchNeeded, assemble, partition_report, read_array
+from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, json_bytes
+from trtcache.errors import ExportError, IncompatibleEngineError, ProgramFileError, WeightMapError
+from trtcache.keys.code import code_digest
+from trtcache.runtime.executable import parse_interface
+from trtcache.runtime.report import Report
+from trtcache.runtime.structure import UnknownContainerError
+from trtcache.settings import Settings
+from trtcache.target import Target, resolve_target
+from trtcache.weights.slots import weight_map
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from trtcache.cache import Cache
+    from trtcache.frontends.pt2 import ProgramFile
+    from trtcache.frontends.source import CompileOptions
+    from trtcache.runtime import CompiledModule
+    from trtcache.runtime.program import Program
+    from trtcache.weights.arrays import HostArray
+
+log = logging.getLogger(__name__)
+
+KIND: Final = "memo"
+_MEMBER = "file.json"
+_FORMAT = 1
+_BACKENDS = ("auto", "aot_inductor")
+_SERIALIZATION_ID = ".data/serialization_id"  # a hash over all members, weights too
+
+AMBIENT: Final[Mapping[str, object]] = {
+    "deterministic": False,
+    "float32_matmul_precision": "highest",
+    "mkldnn": True,
+    "attention": {"cudnn": True, "flash": True, "math": True, "mem_efficient": True},
+    "inductor": {},
+}
+"""``backends.aot_inductor.backend.ambient`` without the environment, as torch begins."""
+
+STATE: Final[Mapping[str, object]] = {
+    "dtype": "torch.float32",
+    "device": "cpu",
+    "autocast": [[False, "torch.bfloat16"], [False, "torch.float16"]],
+    "deterministic": False,
+    "attention": [True, True, True, True],
+}
+"""``keys.key.process_state``, as torch begins."""
+
+
+class MappedProgramFile:
+    """A file that ``torch.export.save`` wrote, read without torch.
+
+    Attributes:
+        digest: the digest of the file without the bytes of its weights, as ``ProgramFile.digest``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open and map a file.
+
+        Raises:
+            TorchNeeded: it does not exist, or has a form that is not read here.
+        """
+        self._path = path
+        try:
+            self._data = content_of(path)
+            self._places = directory(self._data, str(path))
+            self._records = self._read_records()
+            self._weights = {
+                f"data/weights/{one['path_name']}"
+                for one in self._records.values()
+                if one["folder"] == "weights" and one["use_pickle"] is False
+            }
+        except (ProgramFileError, *BROKEN) as error:
+            raise TorchNeeded(f"it is not a file that is read without torch ({error})") from error
+        forms: dict[str, Any] = {}
+        for name, place in self._places.items():
+            form: list[Any] = [0, place.size_bytes]
+            left_out = name in self._weights or name == _SERIALIZATION_ID
+            forms[name] = form if left_out else [*form, hash_bytes(self.content(name)).hex()]
+        encoded = encode(forms)
+        self.digest = Digest(hash_bytes(encoded).hex(), len(encoded))
+
+    def _read_records(self) -> dict[str, dict[str, Any]]:
+        """Return torch's records of weights and constants by name."""
+        if "byteorder" in self._places and bytes(self.content("byteorder")).decode().strip() != sys.byteorder:
+            raise ValueError("another byte order")
+        records: dict[str, dict[str, Any]] = {}
+        for folder in ("constants", "weights"):
+            config = json.loads(bytes(self.content(f"data/{folder}/model_{folder}_config.json")))
+            records |= {name: {**record, "folder": folder} for name, record in config["config"].items()}
+        return records
+
+    @property
+    def names(self) -> set[str]:
+        """The names of its weights and constants."""
+        return set(self._records)
+
+    def content(self, name: str) -> memoryview:
+        """Return the bytes of a member."""
+        place = self._places[name]
+        return self._data[place.start : place.start + place.size_bytes]
+
+    def arrays(self, names: set[str]) -> dict[str, HostArray]:
+        """Return weights and constants by name, after comparing their members with their checksums.
+
+        Raises:
+            ExportError: a member is damaged.
+            ValueError: one is pickled, or not on the CPU; LookupError and TypeError are possible too.
+        """
+        found = {}
+        intact: set[str] = set()
+        for name in sorted(names):
+            record = self._records[name]
+            folder = f"data/{record['folder']}/"
+            member = f"{folder}{record['path_name']}"
+            if record["tensor_meta"]["device"]["type"] != "cpu":
+                raise ValueError(f"weight {name} is not on the CPU")
+            if member not in intact and zlib.crc32(self.content(member)) != self._places[member].crc:
+                why = f"it is damaged (its member {member} does not have its checksum)"
+                raise ExportError(str(self._path), f"{why}; save it again with torch.export.save")
+            intact.add(member)
+            found[name] = read_array(name, record, folder, self.content)
+        return found
+
+
+def alias_key(digest: Digest, settings: Settings, target: Target) -> CacheKey:
+    """Return the key of the alias of a file with this digest.
+
+    Raises:
+        IncompatibleEngineError: the version of torch is unknown.
+    """
+    versions = torch_versions()
+    return CacheKey.of(
+        KIND,
+        {
+            "alias": "file",
+            "format": _FORMAT,
+            "file": digest,
+            "settings": settings.document(),
+            "target": target.document(),
+            "torch": [versions["torch"], versions["torch_git"], versions["cuda"]],
+            "code": code_digest(),
+            "environment": torch_environment(os.environ),
+        },
+    )
+
+
+def why_not(options: CompileOptions) -> str:
+    """Return why a compilation with these options has no alias of this kind; empty if it can have one."""
+    settings = options.settings
+    if options.backend not in _BACKENDS:
+        return f"the backend {options.backend} needs it"
+    if settings.divides or settings.torch_executed_modules:
+        return "the settings leave parts to it"
+    if settings.threads != Settings().threads:
+        return "settings.threads needs it"
+    from importlib.metadata import entry_points  # 20 ms
+
+    return "passes of other distributions need it" if entry_points(group="trtcache.passes") else ""
+
+
+def remember(source: ProgramFile, module: CompiledModule, options: CompileOptions, cache: Cache) -> None:
+    """Store the alias of a compiled file for processes without torch, where it can have one."""
+    from trtcache.bundle.defaults import write_signature
+    from trtcache.bundle.signature import write_structure
+    from trtcache.keys.key import process_state
+
+    origin = module.origin
+    entry = origin.entries.get(0) if origin is not None and origin.division.is_whole else None
+    if entry is None or entry.key.kind != "aot_inductor" or str(source.device) != "cpu" or why_not(options):
+        return
+    parts: Any = entry.key.document["parts"]
+    if parts.keys() & {"uncacheable", "operators", "frozen"}:
+        return
+    # The state in which the key was made: a build may have changed it since.
+    if parts["ambient"] != canonical({**AMBIENT, "environment": environment(os.environ)}):
+        return
+    if canonical(process_state()) != canonical(STATE):
+        return
+    key = alias_key(source.digest, options.settings, resolve_target(options.target, device="cpu"))
+    if cache.store is None or cache.layers.holder(key.digest) is not None:
+        return
+    executable, call, _ = module.stored_form()
+    interface = executable.interface
+    try:
+        document: dict[str, Any] = {
+            "key": entry.key.document,
+            "interface": interface_document(interface, executable.constants),
+            "weight_map": weight_map(interface.weights),
+            "slots": [list(slot.names) for slot in interface.slots],
+            "known": sorted(executable.known),
+            "sources": {
+                name: {"digest": one.digest, "dtype": one.dtype, "shape": list(one.shape)}
+                for name, one in executable.sources.items()
+            },
+            "arguments": write_structure(call.in_spec),
+            "output": write_structure(call.out_spec),
+            "signature": write_signature(call.signature),
+        }
+    except ValueError as error:
+        log.info("%s has no alias for processes without torch: %s", source.label, error)
+        return
+    cache.keep(key, {_MEMBER: json_bytes(document)}, build_s=module.report.spared_s, name=module.report.name)
+
+
+def find_program(path: Path, options: CompileOptions, cache: Cache, *, name: str | None) -> Program:
+    """Return the program of a file from the cache, without torch.
+
+    Raises:
+        TorchNeeded: there is no alias or no engine for it, or only torch can load it; the message says which.
+        ExportError: a weight is damaged.
+    """
+    if why := why_not(options):
+        raise TorchNeeded(why)
+    start = time.perf_counter()
+    try:
+        file = MappedProgramFile(path)
+        opened_s = time.perf_counter() - start
+        target = resolve_target(options.target, device="cpu")
+        kept = cache.peek(alias_key(file.digest, options.settings, target), counted=False)
+        if kept is None:
+            raise TorchNeeded("the cache has no alias of this file for processes without it")
+        document = json.loads(bytes(kept.read(_MEMBER)))
+        key = CacheKey.of_document(document["key"])
+        parts: Any = key.document["parts"]
+        if key.kind != "aot_inductor" or parts["target"] != canonical(target.document()):
+            raise ValueError("the alias leads to an engine for another target")
+        entry = cache.peek(key)
+        if entry is None:
+            raise TorchNeeded("its engine is not in the cache")
+        alias_s = time.perf_counter() - start - opened_s
+        interface = parse_interface(document["interface"], document["weight_map"], document["slots"])
+        state = file.arrays({one for slot in interface.slots for one in slot.names})
+        program = assemble(document, interface, entry, state, str(path), None)
+    except (IncompatibleEngineError, UnknownContainerError, WeightMapError) as error:
+        raise TorchNeeded(str(error)) from error
+    except BROKEN as error:
+        raise TorchNeeded(f"its alias or the file cannot be read without it ({error!r:.200})") from error
+    program.report = Report(
+        name or path.stem,
+        "aot_inductor",
+        target.label,
+        [partition_report(entry, interface, program.load_s, str(path))],
+        route="memo",
+        file_s=opened_s,
+        memo_s=alias_s,
+        spared_s=kept.build_s,
+        guards=program.guards,
+        torch="not used",
+    )
+    return program

@@ -1,0 +1,66 @@
+"""The digests of the code that key aliases depend on: this package's, and that of other distributions' backends."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtcache.digests import Digest, file_bytes, hash_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+_OTHER = frozenset({"bundle", "integrations", "runtime", "store"})
+"""Packages that no cache key depends on. All others are digested, so that a new one cannot be forgotten."""
+
+
+@functools.cache
+def code_digest() -> Digest:
+    """Return the digest of this package's code without ``_OTHER``: after a change to it no older alias is used."""
+    root = str(Path(__file__).parents[1])
+    parts: list[bytes] = []
+    for path in sorted(_code_files(root, _OTHER)):
+        name, content = path.removeprefix(root).encode(), file_bytes(path)
+        parts += (b"%d:%b%d:" % (len(name), name, len(content)), content)
+    framed = b"".join(parts)
+    return Digest(hash_bytes(framed).hex(), len(framed))
+
+
+@functools.cache
+def backend_code(backend_class: type) -> Mapping[str, Digest]:
+    """Return the digest of the packages of another distribution's backend: they decide which nodes are in its engines.
+
+    Raises:
+        ValueError: a package has no files, so that a change to it cannot be noticed.
+    """
+    parts: list[bytes] = []
+    for parent in backend_class.__mro__[:-1]:
+        # The outermost package with a file: what is above it is shared by several distributions.
+        names = parent.__module__.split(".")
+        prefixes = (".".join(names[:count]) for count in range(1, len(names) + 1))
+        module = next(
+            (sys.modules[name] for name in prefixes if getattr(sys.modules.get(name), "__file__", None)), None
+        )
+        if module is None or module.__file__ is None:
+            raise ValueError(f"backend {backend_class.__name__} is defined in {parent.__module__}, which has no file")
+        if module.__name__ in ("trtcache", "abc"):
+            continue
+        root = Path(module.__file__)
+        for path in sorted(_code_files(str(root.parent))) if hasattr(module, "__path__") else [str(root)]:
+            name, content = os.path.relpath(path, root.parent).encode(), file_bytes(path)
+            parts += (b"%d:%b%d:" % (len(name), name, len(content)), content)
+    framed = b"".join(parts)
+    return {"backend_code": Digest(hash_bytes(framed).hex(), len(framed))} if parts else {}
+
+
+def _code_files(folder: str, left_out: Collection[str] = ()) -> Iterator[str]:
+    with os.scandir(folder) as found:
+        for entry in found:
+            if entry.is_dir():
+                if entry.name not in left_out and entry.name != "__pycache__":
+                    yield from _code_files(entry.path)
+            elif entry.name.endswith(".py"):
+                yield entry.path

@@ -1,0 +1,193 @@
+"""The public ``compile`` function, which imports torch only where a hit needs it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from trtcache.backends.aot_inductor.libtorch import preload
+from trtcache.errors import TorchForbiddenError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+
+    from trtcache.cache import Cache
+    from trtcache.runtime import CompiledModule
+    from trtcache.runtime.program import Program
+    from trtcache.settings import Settings
+
+if "torch" in sys.modules:  # the first call then imports nothing
+    pass
+
+log = logging.getLogger(__name__)
+
+
+@overload
+def compile(  # noqa: A001  # named like torch.compile
+    model: torch.nn.Module | torch.export.ExportedProgram,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    backend: str = "auto",
+    settings: Settings | Mapping[str, object] | None = None,
+    target: str | None = None,
+    cache: Cache | str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    keep_program: bool = False,
+    direct: str | None = None,
+    on_guard: str = "error",
+) -> CompiledModule: ...
+
+
+@overload
+def compile(  # noqa: A001  # named like torch.compile
+    model: str | os.PathLike[str],
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    backend: str = "auto",
+    settings: Settings | Mapping[str, object] | None = None,
+    target: str | None = None,
+    cache: Cache | str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    keep_program: bool = False,
+    direct: str | None = None,
+    on_guard: str = "error",
+) -> CompiledModule | Program: ...
+
+
+def compile(  # noqa: A001  # named like torch.compile
+    model: Any,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    backend: str = "auto",
+    settings: Settings | Mapping[str, object] | None = None,
+    target: str | None = None,
+    cache: Cache | str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    keep_program: bool = False,
+    direct: str | None = None,
+    on_guard: str = "error",
+) -> CompiledModule | Program:
+    """Compile a model for inference, or load its engine from the cache and set this model's weights.
+
+    Args:
+        model: a module; an ``ExportedProgram`` (with its own example inputs); the path of a ``.pt2`` file that
+            ``torch.export.save`` wrote, or of an ``.onnx`` file, for TensorRT and TensorRT-RTX; or a TorchScript
+            module or file with example inputs, whose sizes it is compiled for. A ``.pt2`` or ``.onnx`` file that is
+            unchanged since it was last compiled, or a module that direct mode recognizes, is neither exported nor
+            lowered. The weights of a file are mapped: replace the file by renaming, never in place.
+        args: example positional arguments. The engine is built for their shapes, dtypes and layouts. A program has
+            its own and takes none, nor ``kwargs`` or ``dynamic_shapes``. For an ONNX file they give the dynamic
+            sizes, in the order of its inputs; pass None for an input whose sizes are known.
+        kwargs: example keyword arguments.
+        dynamic_shapes: the sizes that may vary, as ``torch.export.export`` takes them.
+        backend: the name of a backend, or ``auto``.
+        settings: ``Settings`` or a mapping of its fields.
+        target: the device that the engine will run on; this machine by default.
+        cache: a ``Cache``, a cache directory, or None for the cache that the ``TRTCACHE_*`` variables configure.
+        name: the name that ``trtcache ls`` shows; the model's class or the file's name by default.
+        keep_program: keep the program beside its engines, without weights, for ``trtcache rebuild`` after an upgrade.
+        direct: ``on``, ``verify`` or ``off`` (``docs/direct-mode.md``); the value of ``TRTCACHE_DIRECT`` by default.
+        on_guard: how to handle a call with sizes for which the model takes another branch than for the example inputs
+            (``docs/guards.md``): ``error`` raises GuardError, ``eager`` runs the call in torch, ``compile`` compiles
+            the other branch as a further program, up to 8. With the last two the compiled module keeps the model.
+
+    Returns:
+        A callable with the model's signature and output structure: a ``CompiledModule``; or for the hit of a ``.pt2``
+        file in a process that has not imported torch a ``Program``, which needs none (``docs/without-torch.md``).
+        ``.report`` has what was done, and ``.report.why`` why there was no hit. Operators that no engine supports stay
+        in torch (``.report.left``).
+
+    Raises:
+        ExportError: the model cannot be exported, or the file cannot be read or is not an exported program.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+        SettingsError: a setting or the target is unknown, or example inputs were passed for a program that has its own.
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
+        BuildError: the build failed.
+        BuildCancelledError: a progress callback cancelled the build, or the wait for another process's.
+        BusyError: another process is building the engine, ``on_busy`` is ``eager``, and torch cannot run the program.
+        PartitionError: the settings require one engine, and an operator would stay in torch.
+        TorchForbiddenError: torch is not imported and needed, and ``TRTCACHE_NO_TORCH=1``.
+        StoreError: ``cache`` names a directory that cannot be a cache. The default cache failing is only a warning.
+    """
+    why = ""
+    if "torch" not in sys.modules:
+        is_plain = not (args or kwargs or dynamic_shapes or keep_program) and on_guard == "error"
+        if isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".pt2" and is_plain:
+            found = _find(Path(model), backend, settings, target, cache, name)
+            if not isinstance(found, str):
+                return found
+            why = found
+        _require_torch_allowed(model, why or "only a hit of a .pt2 file does without it")
+    from trtcache.api import compile as compile_with_torch
+
+    module = compile_with_torch(
+        model,
+        args,
+        kwargs,
+        dynamic_shapes=dynamic_shapes,
+        backend=backend,
+        settings=settings,
+        target=target,
+        cache=cache,
+        name=name,
+        keep_program=keep_program,
+        direct=direct,
+        on_guard=on_guard,
+    )
+    module.report.torch = why
+    return module
+
+
+def _find(
+    path: Path,
+    backend: str,
+    settings: Settings | Mapping[str, object] | None,
+    target: str | None,
+    cache: Cache | str | os.PathLike[str] | None,
+    name: str | None,
+) -> Program | str:
+    """Return the program of a file from the cache, or why it needs torch."""
+    start = time.perf_counter()
+    loading = preload()
+    try:
+        from trtcache.bundle.file_alias import find_program
+        from trtcache.bundle.load_program import TorchNeeded
+        from trtcache.cache import Cache as OpenedCache
+        from trtcache.frontends.source import CompileOptions
+
+        opened = cache if isinstance(cache, OpenedCache) else OpenedCache(cache)
+        try:
+            program = find_program(path, CompileOptions.of(backend, settings, target), opened, name=name)
+        except TorchNeeded as error:
+            log.info("%s needs torch: %s", path, error)
+            return str(error)
+    finally:
+        loading.join()  # a process that forks meanwhile would inherit a lock
+    program.report.compile_s = time.perf_counter() - start
+    log.info("%s", program.report)
+    return program
+
+
+def _require_torch_allowed(model: object, why: str) -> None:
+    """Check that torch may be imported.
+
+    Raises:
+        TorchForbiddenError: it may not.
+    """
+    from trtcache.config.environment import Config
+
+    if Config.from_environ(os.environ).no_torch:
+        name = str(model) if isinstance(model, (str, os.PathLike)) else f"a {type(model).__name__}"
+        raise TorchForbiddenError(name, why)
