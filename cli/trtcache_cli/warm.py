@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -162,7 +164,8 @@ def _run_on(scheduler: str, session: Session, matrix: Matrix, cells: Sequence[Ce
             raise click.UsageError("Ray runs what its CPUs allow: set num_cpus in [defaults.ray] instead of -j")
         jobs = RayJobs(matrix, cache_dir=session.cache_dir, environ=environ)
     try:
-        return run_jobs(jobs, cells)
+        with redirect_stdout(sys.stderr):  # Ray prints there that a node has died
+            return run_jobs(jobs, cells)
     finally:
         jobs.close()
 

@@ -360,7 +360,9 @@ def test_the_matrix_for_github_is_valid(make_user: Callable[..., User]) -> None:
         done = subprocess.run(
             [node, "-e", LINT, str(package)], input=workflow, capture_output=True, text=True, check=True
         )
-        return [found["message"] for found in json.loads(done.stdout)]
+        messages = [found["message"] for found in json.loads(done.stdout)]
+        # The package on npm is of 2022, before GitHub had the context `vars`.
+        return [message for message in messages if not message.startswith('undefined variable "vars"')]
 
     user = make_user()
     matrix = user.shell("trtcache warm matrix.toml --emit github").strip()
