@@ -20,6 +20,7 @@ from trtcache.backends import registry
 from trtcache.digests import CacheKey, Digest
 from trtcache.errors import BuildForbiddenError
 from trtcache.frontends.pt2 import ProgramFile
+from trtcache.keys import code
 from trtcache.keys import key as key_alias
 from trtcache.lowering.capture import quiet
 from trtcache.lowering.passes import installed_passes
@@ -385,14 +386,14 @@ def test_torch_and_this_package_are_in_the_key_of_an_alias(monkeypatch: pytest.M
 def test_the_code_digest_covers_all_code_that_keys_depend_on() -> None:
     """It is over all files of this package but those of listed packages, which exist."""
     root = Path(trtcache.__file__).parent
-    assert all((root / name).is_dir() for name in key_alias._OTHER)
-    names = {Path(path).relative_to(root).parts[0] for path in key_alias._code_files(str(root), key_alias._OTHER)}
+    assert all((root / name).is_dir() for name in code._OTHER)
+    names = {Path(path).relative_to(root).parts[0] for path in code._code_files(str(root), code._OTHER)}
     assert {"lowering", "keys", "partition", "backends", "weights", "frontends", "compiler", "digests.py"} <= names
-    assert not names & key_alias._OTHER
-    key_alias.code_digest.cache_clear()
-    first = key_alias.code_digest()
-    key_alias.code_digest.cache_clear()
-    assert key_alias.code_digest() == first
+    assert not names & code._OTHER
+    code.code_digest.cache_clear()
+    first = code.code_digest()
+    code.code_digest.cache_clear()
+    assert code.code_digest() == first
 
 
 @pytest.fixture
