@@ -142,7 +142,9 @@ def test_the_state_of_a_new_process_is_the_known_one(run_python: RunPython) -> N
         """
         from trtcache.backends.aot_inductor.backend import ambient
         from trtcache.bundle.file_alias import AMBIENT, STATE
-                from trtcache.keys.key import process_state
+        from trtcache.digests import canonical
+        from trtcache.keys.key import process_state
+
         found = {name: value for name, value in ambient().items() if name != "environment"}
         assert canonical(found) == canonical(AMBIENT), found
         assert canonical(process_state()) == canonical(STATE), process_state()

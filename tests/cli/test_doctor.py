@@ -197,7 +197,7 @@ def test_a_tiny_package_is_built_loaded_and_run(program: Callable[..., Result]) 
             "ZeroDivisionError: division by zero",
             "ZeroDivisionError: division by zero",
         ),
-        ("key.file_bytes = fail", "has no key alias: our own code is gone", "it needs key aliases"),
+        ("key_code.file_bytes = fail", "has no key alias: our own code is gone", "it needs key aliases"),
         ("walk.Walk.model = fail", "", "our own code is gone"),
     ],
 )
@@ -206,7 +206,7 @@ def test_fast_paths_that_do_not_work_are_reported(code: str, aliases: str, direc
     pytest.importorskip("torch")
     lines = (
         "import json, sys",
-        "from trtcache.keys import key",
+        "from trtcache.keys import code as key_code, key",
         "from trtcache.frontends.direct import walk",
         "def fail(*_): raise OSError('our own code is gone')",
         code,
