@@ -101,7 +101,7 @@ def build(
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     if output is not None and output.exists() and file.exists() and output.samefile(file):
         raise click.BadParameter("it is the program, which has the weights; choose another file", param_hint="--output")
-    if not file.exists() and ":" not in file.name:
+    if not (file.exists() or shapes or ":" in file.name):
         raise ExportError(str(file), "the file does not exist")  # before torch is imported
     from trtcache.cache import Cache
     from trtcache.compiler import build as building  # imports torch
