@@ -50,45 +50,7 @@ def compile(  # noqa: A001  # named like torch.compile
     direct: str | None = None,
     on_guard: str = "error",
 ) -> CompiledModule:
-    """Compile a model for inference, or load its engine from the cache and set this model's weights.
-
-    Args:
-        model: a module; an ``ExportedProgram`` (with its own example inputs); the path of a ``.pt2`` file that
-            ``torch.export.save`` wrote, or of an ``.onnx`` file, for TensorRT and TensorRT-RTX; or a TorchScript
-            module or file with example inputs, whose sizes it is compiled for. A ``.pt2`` or ``.onnx`` file that is
-            unchanged since it was last compiled, or a module that direct mode recognizes, is neither exported nor
-            lowered. The weights of a file are mapped: replace the file by renaming, never in place.
-        args: example positional arguments. The engine is built for their shapes, dtypes and layouts. A program has
-            its own and takes none, nor ``kwargs`` or ``dynamic_shapes``. For an ONNX file they give the dynamic
-            sizes, in the order of its inputs; pass None for an input whose sizes are known.
-        kwargs: example keyword arguments.
-        dynamic_shapes: the sizes that may vary, as ``torch.export.export`` takes them.
-        backend: the name of a backend, or ``auto``.
-        settings: ``Settings`` or a mapping of its fields.
-        target: the device that the engine will run on; this machine by default.
-        cache: a ``Cache``, a cache directory, or None for the cache that the ``TRTCACHE_*`` variables configure.
-        name: the name that ``trtcache ls`` shows; the model's class or the file's name by default.
-        keep_program: keep the program beside its engines, without weights, for ``trtcache rebuild`` after an upgrade.
-        direct: ``on``, ``verify`` or ``off`` (``docs/direct-mode.md``); the value of ``TRTCACHE_DIRECT`` by default.
-        on_guard: how to handle a call with sizes for which the model takes another branch than for the example inputs
-            (``docs/guards.md``): ``error`` raises GuardError, ``eager`` runs the call in torch, ``compile`` compiles
-            the other branch as a further program, up to 8. With the last two the compiled module keeps the model.
-
-    Returns:
-        A callable with the model's signature and output structure. ``.report`` has what was done, and ``.report.why``
-        why there was no hit. Operators that no engine supports stay in torch (``.report.left``).
-
-    Raises:
-        ExportError: the model cannot be exported, or the file cannot be read or is not an exported program.
-        BackendUnavailableError: the backend is unknown or cannot run here.
-        SettingsError: a setting or the target is unknown, or example inputs were passed for a program that has its own.
-        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
-        BuildError: the build failed.
-        BuildCancelledError: a progress callback cancelled the build, or the wait for another process's.
-        BusyError: another process is building the engine, ``on_busy`` is ``eager``, and torch cannot run the program.
-        PartitionError: the settings require one engine, and an operator would stay in torch.
-        StoreError: ``cache`` names a directory that cannot be a cache. The default cache failing is only a warning.
-    """
+    """Compile a model with torch. Arguments and errors are those of ``trtcache.public.compile``."""
     start = time.perf_counter()
     opened, options = cache if isinstance(cache, Cache) else Cache(cache), CompileOptions.of(backend, settings, target)
     policy = parse_on_guard(on_guard)

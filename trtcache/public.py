@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from trtcache.runtime.program import Program
     from trtcache.settings import Settings
 
-if "torch" in sys.modules:  # the first call then imports nothing
-    pass
-
 log = logging.getLogger(__name__)
 
 

@@ -212,7 +212,7 @@ def test_an_exception_of_a_build_is_a_build_error(offer: Callable[..., str], tmp
 
 
 def test_a_build_that_returns_no_artifact_is_an_error(offer: Callable[..., str], tmp_path: Path) -> None:
-    """A forgotten ``return`` is told as such."""
+    """The error of a forgotten ``return`` says so."""
     offer(type("Forgets", (Plugin,), {"build": lambda *_: None}))
     with pytest.raises(BuildError, match="its build returned None, not an Artifact"):
         trtcache.compile(Affine(), (X,), backend="plugin", cache=tmp_path / "cache")

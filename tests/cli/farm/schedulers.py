@@ -33,7 +33,7 @@ PYTHONPATH = os.pathsep.join(
 """Where processes find this project, and the backend ``writer``."""
 
 _MARK = "TRTCACHE_FARM_NODE"
-"""A variable in the environment of a node's processes, by which they are found."""
+"""The environment variable that marks the processes of a node."""
 
 
 @dataclass
