@@ -69,7 +69,7 @@ def measure(folder: Path, effort: Effort) -> Samples:
 
 
 def _install_backend(folder: Path) -> dict[str, str]:
-    """Install the backend as another distribution would; return the environment variables with which a process finds it."""
+    """Install the backend as another distribution would; return the environment with which a process finds it."""
     info = folder / "site" / "instant-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Name: instant\nVersion: 1.0\n")
