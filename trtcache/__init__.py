@@ -68,30 +68,15 @@ def __getattr__(name: str) -> object:
         from trtcache.config.imports import timed_imports
 
         if name in _WITH_TORCH:
-            _require_torch_allowed(name)
+            from trtcache.config.environment import require_torch_allowed
+
+            require_torch_allowed(f"trtcache.{name}", "trtcache.load and trtcache.compile of files do without it")
         with paused_collector(), timed_imports():
             value = getattr(import_module(_EXPORTS[name]), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
-
-
-def _require_torch_allowed(name: str) -> None:
-    """Check that torch is imported or may be.
-
-    Raises:
-        TorchForbiddenError: ``TRTCACHE_NO_TORCH=1``, and it is not imported.
-    """
-    import os
-    import sys
-
-    if "torch" not in sys.modules:
-        from trtcache.config.environment import Config
-        from trtcache.errors import TorchForbiddenError
-
-        if Config.from_environ(os.environ).no_torch:
-            raise TorchForbiddenError(f"trtcache.{name}", "trtcache.load and trtcache.compile of files do without it")
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from trtcache.backends.aot_inductor.libtorch import preload
-from trtcache.errors import TorchForbiddenError
+from trtcache.config.environment import require_torch_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +126,8 @@ def compile(  # noqa: A001  # named like torch.compile
             if not isinstance(found, str):
                 return found
             why = found
-        _require_torch_allowed(model, why or "only a hit of a .pt2 file does without it")
+        what = str(model) if isinstance(model, (str, os.PathLike)) else f"a {type(model).__name__}"
+        require_torch_allowed(what, why or "only a hit of a .pt2 file does without it")
     from trtcache.api import compile as compile_with_torch
 
     module = compile_with_torch(
@@ -175,16 +176,3 @@ def _find(
     program.report.compile_s = time.perf_counter() - start
     log.info("%s", program.report)
     return program
-
-
-def _require_torch_allowed(model: object, why: str) -> None:
-    """Check that torch may be imported.
-
-    Raises:
-        TorchForbiddenError: it may not.
-    """
-    from trtcache.config.environment import Config
-
-    if Config.from_environ(os.environ).no_torch:
-        name = str(model) if isinstance(model, (str, os.PathLike)) else f"a {type(model).__name__}"
-        raise TorchForbiddenError(name, why)

@@ -16,7 +16,10 @@ from trtcache_cli.matrix import read_matrix
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.warm_emit import FORMATS, emit, parse_ranges
+from trtcache_cli.warm_plan import HIT as PLANNED_HIT
+from trtcache_cli.warm_plan import IMPOSSIBLE, STATES, Planner, total_s
 from trtcache_cli.warm_run import (
+    BUILT,
     FAILED,
     HIT,
     Outcome,
@@ -112,7 +115,7 @@ def warm(
         return 0
     if form is not None:
         return _emit(form, matrix, _for_scheduler(planned, image), jobs)
-    is_hit = [each for each in planned if each.state == "hit" and not each.is_left]
+    is_hit = [each for each in planned if each.state == PLANNED_HIT and not each.is_left]
     outcomes = [Outcome(each.cell, HIT, keys=(each.key or "",)) for each in is_hit]
     if scheduler is not None:
         outcomes += _run_on(scheduler, session, matrix, _for_scheduler(planned, image), jobs)
@@ -133,7 +136,7 @@ def _for_scheduler(planned: Sequence[PlannedCell], image: str) -> list[Cell]:
     for each in unreadable[:1]:
         more = f"; {len(unreadable) - 1} more cells have errors: --plan" if len(unreadable) > 1 else ""
         raise SettingsError(f"cell {each.cell.number}, {each.cell}", f"{each.reason}{more}")
-    left = [each.cell for each in planned if each.is_left or each.state == "impossible"]
+    left = [each.cell for each in planned if each.is_left or each.state == IMPOSSIBLE]
     return [cell for cell in left if not image or cell.image == image]
 
 
@@ -178,7 +181,7 @@ def _run_here(session: Session, planned: Sequence[PlannedCell], image: str, jobs
         note(f"{len(others)} cells belong to other images and are not built here: --emit, or --image IMAGE there")
     cells = [cell for cell in left if cell.image in ("", image)]
     environ = claiming_environ(os.environ)
-    outcomes = [Outcome(each.cell, FAILED, each.reason) for each in planned if each.state == "impossible"]
+    outcomes = [Outcome(each.cell, FAILED, each.reason) for each in planned if each.state == IMPOSSIBLE]
     return outcomes + run_cells(cells, jobs, cache_dir=session.cache_dir, environ=environ)
 
 
@@ -244,16 +247,13 @@ def _cell_of(cells: Sequence[Cell], number: int, option: str) -> Cell:
 
 def _plan(session: Session, cells: Sequence[Cell], *, image: str, exact: bool) -> tuple[list[PlannedCell], Cache]:
     from trtcache.cache import Cache
-    from trtcache_cli.warm_plan import Planner
 
     cache = Cache(config=session.config())
     return Planner(cache, exact).plan(cells, image=image), cache
 
 
 def _print_plan(session: Session, planned: Sequence[PlannedCell]) -> None:
-    from trtcache_cli.warm_plan import total_s
-
-    counts = {state: sum(each.state == state for each in planned) for state in _STATES}
+    counts = {state: sum(each.state == state for each in planned) for state in STATES}
     if session.as_json:
         document = {"cells": [each.document() for each in planned], **counts, "expected_s": total_s(planned)}
         print_json(document)
@@ -276,16 +276,13 @@ def _print_plan(session: Session, planned: Sequence[PlannedCell]) -> None:
     note(f"{counts_text}; about {format_duration(total_s(planned))} of builds")
 
 
-_STATES = ("hit", "build", "unknown", "impossible")
-
-
 def _report(session: Session, outcomes: Sequence[Outcome]) -> int:
-    counts = {name: sum(outcome.outcome == name for outcome in outcomes) for name in ("built", "hit", "failed")}
+    counts = {name: sum(outcome.outcome == name for outcome in outcomes) for name in (BUILT, HIT, FAILED)}
     if session.as_json:
         print_json({"cells": [outcome.document() for outcome in outcomes], **counts})
     else:
         for outcome in outcomes:
-            if outcome.outcome == "failed" and outcome.seconds == 0:  # the others were shown as they ended
+            if outcome.outcome == FAILED and outcome.seconds == 0:  # the others were shown as they ended
                 note(f"cell {outcome}")
         click.echo(", ".join(f"{count} {name}" for name, count in counts.items()))
-    return 1 if counts["failed"] else 0
+    return 1 if counts[FAILED] else 0

@@ -27,6 +27,7 @@ HIT: Final = "hit"
 BUILD: Final = "build"
 UNKNOWN: Final = "unknown"
 IMPOSSIBLE: Final = "impossible"
+STATES: Final = (HIT, BUILD, UNKNOWN, IMPOSSIBLE)
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from trtcache.errors import (
     SettingsError,
     TamperedProgramError,
 )
+from trtcache.runtime.report import PartitionReport
 from trtcache.store.entry import Entry
 
 if TYPE_CHECKING:
@@ -43,6 +44,13 @@ class EngineReader:
         self._archive, self._targets, self._cache = archive, targets, cache
         self._path = str(archive.path)
         self._texts: list[str] | None = None
+
+    def keep(self, entry: Entry) -> None:
+        """Store an engine if the caller named a cache and it is not there; the cache itself warns if it cannot."""
+        parts = entry.key.document.get("parts")
+        cacheable = isinstance(parts, dict) and "uncacheable" not in parts
+        if self._cache is not None and cacheable and self._cache.peek(entry.key, counted=False) is None:
+            self._cache.keep(entry.key, entry.contents, build_s=entry.build_s, name=entry.name)
 
     def entry(self, record: Any) -> Entry:
         """Return a stored engine with its other members.
@@ -256,3 +264,25 @@ def document(payload: EnginePayload, members: Mapping[str, str], node: int) -> d
         "provenance": {name: text for name, text in entry.provenance.items() if name != "host"},
         "members": dict(members),
     }
+
+
+def report_engine(entry: Entry, way: str, *, weights: int, load_s: float, path: str) -> PartitionReport:
+    """Return the report on a loaded engine of a program file.
+
+    Args:
+        entry: its entry.
+        way: how the file has it; ``store``: by its key in a store.
+        weights: the number of its weights.
+        load_s: seconds that loading took.
+        path: the program file.
+    """
+    return PartitionReport(
+        key=entry.key,
+        outcome="hit" if way == "store" else "carried",
+        reason="",
+        weights=weights,
+        fetch_s=entry.load_s,
+        load_s=load_s,
+        build_s=entry.build_s,
+        path=str(entry.path) if entry.path else path,
+    )

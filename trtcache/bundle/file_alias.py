@@ -21,7 +21,8 @@ from trtcache.backends.aot_inductor.libtorch import torch_versions
 from trtcache.backends.aot_inductor.variables import environment, torch_environment
 from trtcache.backends.protocol import interface_document
 from trtcache.bundle.archive import BROKEN, content_of, directory
-from trtcache.bundle.load_program import TorchNeeded, assemble, partition_report, read_array
+from trtcache.bundle.engines import report_engine
+from trtcache.bundle.load_program import TorchNeeded, assemble, read_array
 from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, json_bytes
 from trtcache.errors import ExportError, IncompatibleEngineError, ProgramFileError, WeightMapError
 from trtcache.keys.code import code_digest
@@ -265,7 +266,7 @@ def find_program(path: Path, options: CompileOptions, cache: Cache, *, name: str
         name or path.stem,
         "aot_inductor",
         target.label,
-        [partition_report(entry, interface, program.load_s, str(path))],
+        [report_engine(entry, "store", weights=len(interface.weights), load_s=program.load_s, path=str(path))],
         route="memo",
         file_s=opened_s,
         memo_s=alias_s,

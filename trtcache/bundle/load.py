@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from trtcache.backends.aot_inductor.libtorch import preload
 from trtcache.bundle.archive import LOCAL_FILE, ProgramArchive
-from trtcache.config.environment import Config, start_logging
+from trtcache.config.environment import Config, require_torch_allowed, start_logging
 from trtcache.config.signing_keys import parse_keys
-from trtcache.errors import SettingsError, TorchForbiddenError
+from trtcache.errors import SettingsError
 from trtcache.runtime.guards import parse_on_guard
 from trtcache.runtime.program import parse_outputs
 
@@ -94,16 +94,14 @@ def _load(
         raise SettingsError("trust", f"{trust!r} is neither None, {LOCAL_FILE!r} nor public keys as NAME:HEX")
     archive = ProgramArchive(path, keys=keys, local=trust == LOCAL_FILE)
     opened = time.perf_counter()
-    loaded = _choose(archive, store, outputs, no_torch=config.no_torch)
+    loaded = _choose(archive, store, outputs)
     loaded.report.file_s = opened - start
     loaded.report.compile_s = time.perf_counter() - start
     log.info("%s", loaded.report)
     return loaded
 
 
-def _choose(
-    archive: ProgramArchive, cache: Cache | None, outputs: str | None, *, no_torch: bool
-) -> CompiledModule | Program:
+def _choose(archive: ProgramArchive, cache: Cache | None, outputs: str | None) -> CompiledModule | Program:
     """Load a program without torch if its engines need none and torch is not imported, or outputs were chosen."""
     why = ""
     if outputs is not None or "torch" not in sys.modules:
@@ -114,8 +112,7 @@ def _choose(
         except TorchNeeded as error:
             why = str(error)
             log.info("%s needs torch: %s", archive.path, why)
-        if no_torch and "torch" not in sys.modules:
-            raise TorchForbiddenError(str(archive.path), why)
+        require_torch_allowed(str(archive.path), why)
         if outputs not in {None, "torch"}:
             raise SettingsError("outputs", f"{outputs!r}: this program needs torch ({why}), whose outputs are tensors")
     from trtcache.bundle.load_module import load_module

@@ -12,16 +12,15 @@ from trtcache.backends import registry
 from trtcache.backends.calls import load_engine
 from trtcache.backends.protocol import CONSTANTS, INTERFACE, WEIGHT_MAP
 from trtcache.bundle.archive import BROKEN, PROGRAM, parse
-from trtcache.bundle.engines import EngineReader
+from trtcache.bundle.engines import EngineReader, report_engine
 from trtcache.bundle.partitions import MissingOperator, read_partitions
 from trtcache.bundle.signature import read_signature, read_structure
 from trtcache.bundle.target_choice import TargetOption, choose
 from trtcache.errors import NoFittingEngineError, ProgramContentError, RefitError, WeightMapError
 from trtcache.frontends.torch_archive import read_tensors
-from trtcache.lowering.interface import Content
 from trtcache.partition.partitions import PartitionedProgram
 from trtcache.runtime import CompiledModule, PartitionReport, Report
-from trtcache.runtime.executable import Executable, in_order, parse_interface, read_constants
+from trtcache.runtime.executable import Executable, in_order, parse_interface, parse_sources, read_constants
 from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
 from trtcache.runtime.provenance import Provenance
 from trtcache.runtime.signature import CallSignature
@@ -64,7 +63,7 @@ class _ProgramReader:
     """A program file that is being loaded."""
 
     def __init__(self, archive: ProgramArchive, cache: Cache | None) -> None:
-        self._archive, self._cache = archive, cache
+        self._archive = archive
         self._path = str(archive.path)
         self._document = parse(archive.read(PROGRAM))
         self._engines = EngineReader(archive, self._document["targets"], cache)
@@ -97,13 +96,15 @@ class _ProgramReader:
             slots = {number: one["slots"] for number, one in records if one["kind"] == "engine"}
             found = {number: self._part(entries[number], names) for number, names in slots.items()}
             parts = read_partitions(document["division"], found)
-        sources = {
-            str(name): Content(str(one["digest"]), str(one["dtype"]), tuple(one["shape"]))
-            for name, one in document["sources"].items()
-        }
         interface = parse_interface(document["interface"], document["weight_map"], document["slots"])
         constants = found[0].constants if parts.is_whole else self._constants()
-        executable = Executable(interface, self._device, constants, frozenset(map(str, document["known"])), sources)
+        executable = Executable(
+            interface,
+            self._device,
+            constants,
+            frozenset(map(str, document["known"])),
+            parse_sources(document["sources"]),
+        )
         weights = self._weights(executable)
         call = CallSignature(
             read_structure(document["arguments"]),
@@ -132,7 +133,8 @@ class _ProgramReader:
             str(document["name"]), option.backend, option.label, reports, route="program", left=parts.left
         )
         module.report.guards = module.guards
-        self._keep(entries)
+        for entry in entries.values():
+            self._engines.keep(entry)
         return module
 
     def _load_engines(
@@ -156,18 +158,8 @@ class _ProgramReader:
                 constants=found[number].constants,
                 weights=own,
             )
-            reports.append(
-                PartitionReport(
-                    key=entry.key,
-                    outcome="hit" if record["way"] == "store" else "carried",
-                    reason="",
-                    weights=len(self._document["interface"]["weights"]),
-                    fetch_s=entry.load_s,
-                    load_s=time.perf_counter() - start,
-                    build_s=entry.build_s,
-                    path=str(entry.path) if entry.path else self._path,
-                )
-            )
+            count, load_s = len(self._document["interface"]["weights"]), time.perf_counter() - start
+            reports.append(report_engine(entry, record["way"], weights=count, load_s=load_s, path=self._path))
         return engines, reports
 
     def _constants(self) -> Mapping[str, torch.Tensor]:
@@ -209,13 +201,3 @@ class _ProgramReader:
         if list(constants) != in_order(constants):
             raise ValueError("constants out of order")
         return Executable(interface, self._device, constants, frozenset(), {})
-
-    def _keep(self, entries: Mapping[int, Entry]) -> None:
-        """Store engines if the caller named a cache; the cache itself warns if it cannot."""
-        if self._cache is None:
-            return
-        for entry in entries.values():
-            parts = entry.key.document.get("parts")
-            cacheable = isinstance(parts, dict) and "uncacheable" not in parts
-            if cacheable and self._cache.peek(entry.key, counted=False) is None:
-                self._cache.keep(entry.key, entry.contents, build_s=entry.build_s, name=entry.name)

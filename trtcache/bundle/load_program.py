@@ -18,8 +18,9 @@ from trtcache.backends.aot_inductor.loader import Assumptions
 from trtcache.backends.protocol import CONSTANTS, ENGINE, INTERFACE
 from trtcache.bundle.archive import BROKEN, PROGRAM, parse
 from trtcache.bundle.defaults import read_signature
-from trtcache.bundle.engines import EngineReader
+from trtcache.bundle.engines import EngineReader, report_engine
 from trtcache.bundle.target_choice import TargetOption, choose
+from trtcache.config.environment import require_torch_allowed
 from trtcache.config.threads import cores
 from trtcache.digests import Digest
 from trtcache.errors import (
@@ -27,14 +28,13 @@ from trtcache.errors import (
     IncompatibleEngineError,
     ProgramContentError,
     RefitError,
-    TorchForbiddenError,
     WeightMapError,
     WeightsFileError,
 )
 from trtcache.lowering.interface import Content
-from trtcache.runtime.executable import in_order, parse_interface
+from trtcache.runtime.executable import in_order, parse_interface, parse_sources
 from trtcache.runtime.program import PlainSignature, Program, ProgramWeights
-from trtcache.runtime.report import PartitionReport, Report
+from trtcache.runtime.report import Report
 from trtcache.runtime.structure import UnknownContainerError, read_nodes
 from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, bytes_of, contiguous
 from trtcache.weights.safetensors import LENGTH_BYTES, array_at, array_in, is_without_torch, read_arrays
@@ -108,7 +108,7 @@ class _PlainReader:
     """A program file that is being loaded without torch."""
 
     def __init__(self, archive: ProgramArchive, cache: Cache | None) -> None:
-        self._archive, self._cache = archive, cache
+        self._archive = archive
         self._document = parse(archive.read(PROGRAM))
         self._require_plain()
         targets = self._document["targets"]
@@ -150,12 +150,12 @@ class _PlainReader:
         interface = parse_interface(document["interface"], document["weight_map"], document["slots"])
         program = assemble(document, interface, entry, self._state(interface), str(self._archive.path), outputs)
         name, option = str(document["name"]), self._chosen
-        partition = partition_report(entry, interface, program.load_s, str(self._archive.path))
-        partition.outcome = "hit" if self._record["way"] == "store" else "carried"
+        count, path = len(interface.weights), str(self._archive.path)
+        partition = report_engine(entry, self._record["way"], weights=count, load_s=program.load_s, path=path)
         program.report = Report(
             name, option.backend, option.label, [partition], route="program", torch="not used", guards=program.guards
         )
-        self._keep(entry)
+        self._engines.keep(entry)
         return program
 
     def _state(self, interface: Interface) -> dict[str, HostArray]:
@@ -169,13 +169,6 @@ class _PlainReader:
         document = parse(self._archive.read(f"{folder}model_{folder.split('/')[1]}_config.json"))
         chosen = {name: record for name, record in document["config"].items() if name in names}
         return {name: read_array(name, record, folder, self._archive.read) for name, record in chosen.items()}
-
-    def _keep(self, entry: Entry) -> None:
-        """Store the engine if the caller named a cache."""
-        parts = entry.key.document.get("parts")
-        cacheable = isinstance(parts, dict) and "uncacheable" not in parts
-        if self._cache is not None and cacheable and self._cache.peek(entry.key, counted=False) is None:
-            self._cache.keep(entry.key, entry.contents, build_s=entry.build_s, name=entry.name)
 
 
 def assemble(
@@ -219,27 +212,10 @@ def assemble(
     is_mutated = any(slot.mutated for slot in interface.slots)
     package = library_of(entry.read(ENGINE))
     engine = HostEngine(package, constants, weights, calls=1 if is_mutated else cores(), assumptions=assumptions)
-    sources = {
-        str(name): Content(str(one["digest"]), str(one["dtype"]), tuple(one["shape"]))
-        for name, one in document["sources"].items()
-    }
+    sources = parse_sources(document["sources"])
     renewal = _Renewal(engine, weights, interface, known, sources, library)
     live = ProgramWeights(engine, library, renewal, is_mutated=is_mutated)
     return Program(interface, call, live, load_s=time.perf_counter() - start, outputs=outputs)
-
-
-def partition_report(entry: Entry, interface: Interface, load_s: float, path: str) -> PartitionReport:
-    """Return the report on an engine from a store."""
-    return PartitionReport(
-        key=entry.key,
-        outcome="hit",
-        reason="",
-        weights=len(interface.weights),
-        fetch_s=entry.load_s,
-        load_s=load_s,
-        build_s=entry.build_s,
-        path=str(entry.path) if entry.path else path,
-    )
 
 
 def read_array(name: str, record: Mapping[str, Any], folder: str, content_of: Callable[[str], memoryview]) -> HostArray:
@@ -407,15 +383,3 @@ def _attribute(module: object, name: str) -> Any:
         value = getattr(value, part, None)
     torch = sys.modules["torch"]
     return value if isinstance(value, torch.Tensor) else None
-
-
-def require_torch_allowed(name: str, why: str) -> None:
-    """Check that torch is imported or may be.
-
-    Raises:
-        TorchForbiddenError: ``TRTCACHE_NO_TORCH=1``, and it is not imported.
-    """
-    from trtcache.config.environment import Config
-
-    if "torch" not in sys.modules and Config.from_environ(os.environ).no_torch:
-        raise TorchForbiddenError(name, why)

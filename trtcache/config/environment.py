@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import stat
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from trtcache.config.remotes import VARIABLE as REMOTE_VARIABLE
 from trtcache.config.remotes import RemoteSettings, refuse_url
 from trtcache.config.signing_keys import Trust, parse_keys, parse_mode
 from trtcache.config.units import parse_size
-from trtcache.errors import SettingsError, did_you_mean
+from trtcache.errors import SettingsError, TorchForbiddenError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -333,3 +334,13 @@ def is_installed(package: str) -> bool:
 
     spec = find_spec(package)
     return spec is not None and spec.origin is not None
+
+
+def require_torch_allowed(name: str, why: str) -> None:
+    """Check that torch is imported or may be. ``why`` says why ``name`` needs it.
+
+    Raises:
+        TorchForbiddenError: ``TRTCACHE_NO_TORCH=1``, and it is not imported.
+    """
+    if "torch" not in sys.modules and Config.from_environ(os.environ).no_torch:
+        raise TorchForbiddenError(name, why)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from trtcache.digests import Digest, file_bytes, hash_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 _OTHER = frozenset({"bundle", "integrations", "runtime", "store"})
 """Packages that no cache key depends on. All others are digested, so that a new one cannot be forgotten."""
@@ -21,12 +21,7 @@ _OTHER = frozenset({"bundle", "integrations", "runtime", "store"})
 def code_digest() -> Digest:
     """Return the digest of this package's code without ``_OTHER``: after a change to it no older alias is used."""
     root = str(Path(__file__).parents[1])
-    parts: list[bytes] = []
-    for path in sorted(_code_files(root, _OTHER)):
-        name, content = path.removeprefix(root).encode(), file_bytes(path)
-        parts += (b"%d:%b%d:" % (len(name), name, len(content)), content)
-    framed = b"".join(parts)
-    return Digest(hash_bytes(framed).hex(), len(framed))
+    return _digest_of((path.removeprefix(root), path) for path in sorted(_code_files(root, _OTHER)))
 
 
 @functools.cache
@@ -36,7 +31,7 @@ def backend_code(backend_class: type) -> Mapping[str, Digest]:
     Raises:
         ValueError: a package has no files, so that a change to it cannot be noticed.
     """
-    parts: list[bytes] = []
+    files: list[tuple[str, str]] = []
     for parent in backend_class.__mro__[:-1]:
         # The outermost package with a file: what is above it is shared by several distributions.
         names = parent.__module__.split(".")
@@ -49,11 +44,19 @@ def backend_code(backend_class: type) -> Mapping[str, Digest]:
         if module.__name__ in ("trtcache", "abc"):
             continue
         root = Path(module.__file__)
-        for path in sorted(_code_files(str(root.parent))) if hasattr(module, "__path__") else [str(root)]:
-            name, content = os.path.relpath(path, root.parent).encode(), file_bytes(path)
-            parts += (b"%d:%b%d:" % (len(name), name, len(content)), content)
+        paths = sorted(_code_files(str(root.parent))) if hasattr(module, "__path__") else [str(root)]
+        files += [(os.path.relpath(path, root.parent), path) for path in paths]
+    return {"backend_code": _digest_of(files)} if files else {}
+
+
+def _digest_of(files: Iterable[tuple[str, str]]) -> Digest:
+    """Return the digest of files with these names, in this order."""
+    parts: list[bytes] = []
+    for name, path in files:
+        encoded, content = name.encode(), file_bytes(path)
+        parts += (b"%d:%b%d:" % (len(encoded), encoded, len(content)), content)
     framed = b"".join(parts)
-    return {"backend_code": Digest(hash_bytes(framed).hex(), len(framed))} if parts else {}
+    return Digest(hash_bytes(framed).hex(), len(framed))
 
 
 def _code_files(folder: str, left_out: Collection[str] = ()) -> Iterator[str]:

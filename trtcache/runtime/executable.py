@@ -143,6 +143,13 @@ def parse_interface(
     )
 
 
+def parse_sources(written: Mapping[str, Any]) -> dict[str, Content]:
+    """Return the contents of a model's own constants by name, from a document."""
+    return {
+        str(name): Content(str(one["digest"]), str(one["dtype"]), tuple(one["shape"])) for name, one in written.items()
+    }
+
+
 def _tensor_input(written: Mapping[str, Any]) -> TensorInput:
     shape, stride = tuple(written["shape"]), tuple(written["stride"])
     return TensorInput(

@@ -252,6 +252,23 @@ def finish(device: torch.device) -> None:
         torch.cuda.current_stream(device).synchronize()
 
 
+def select_slots(
+    weights: Iterable[EngineWeight], state: Mapping[str, object], *, keep: bool
+) -> tuple[frozenset[str], dict[int, Slot]]:
+    """Return the names of the weights that keep their values, and the slots of the others by number, in order.
+
+    With ``keep``, weights keep theirs if all of their slots are transient and not named in ``state``.
+    """
+    weights = tuple(weights)
+    kept = frozenset(
+        weight.name
+        for weight in weights
+        if keep and all(slot.transient and state.keys().isdisjoint(slot.names) for slot in weight.slots)
+    )
+    slots = {slot.index: slot for weight in weights if weight.name not in kept for slot in weight.slots}
+    return kept, dict(sorted(slots.items()))
+
+
 def check(
     weights: Iterable[EngineWeight],
     state: Mapping[str, torch.Tensor],
@@ -272,19 +289,12 @@ def check(
     import torch
 
     weights = tuple(weights)
-    slots = {slot.index: slot for weight in weights for slot in weight.slots}
-    kept = frozenset(
-        weight.name
-        for weight in weights
-        if keep and all(slot.transient and state.keys().isdisjoint(slot.names) for slot in weight.slots)
-    )
-    needed = sorted({slot.index for weight in weights if weight.name not in kept for slot in weight.slots})
+    kept, needed = select_slots(weights, state, keep=keep)
     missing: list[str] = []
     mismatched: list[str] = []
     tensors: dict[str | int, torch.Tensor] = {}
     places: dict[str | int, torch.device] = {}
-    for index in needed:
-        slot = slots[index]
+    for index, slot in needed.items():
         places[index] = device if slot.device == device.type else torch.device(slot.device)
         given = [(name, state[name]) for name in slot.names if name in state]
         if not given:

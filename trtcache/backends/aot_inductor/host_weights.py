@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from trtcache.errors import IncompatibleEngineError, RefitError
 from trtcache.weights.arrays import HostArray, contiguous, same_bytes
 from trtcache.weights.recipes import Operation, WeightRef
+from trtcache.weights.slots import select_slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -66,18 +67,11 @@ def check_arrays(
         RefitError: a slot has no array, or one of another shape or dtype, or tied names differ, or ``state`` has names
             that the compiled model does not have. It lists them all; nothing has been changed.
     """
-    slots = {slot.index: slot for weight in weights for slot in weight.slots}
-    kept = frozenset(
-        weight.name
-        for weight in weights
-        if keep and all(slot.transient and state.keys().isdisjoint(slot.names) for slot in weight.slots)
-    )
-    needed = sorted({slot.index for weight in weights if weight.name not in kept for slot in weight.slots})
+    kept, needed = select_slots(weights, state, keep=keep)
     missing: list[str] = []
     mismatched: list[str] = []
     given: dict[int, HostArray] = {}
-    for index in needed:
-        slot = slots[index]
+    for index, slot in needed.items():
         named = [(name, state[name]) for name in slot.names if name in state]
         if not named:
             missing.append(slot.names[0] if slot.names else f"slot {slot.index}")
