@@ -120,9 +120,12 @@ def json_bytes(document: object) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-def hash_bytes(data: bytes | memoryview) -> bytes:
-    """Return the 32-byte BLAKE3 digest of ``data``."""
-    return blake3(data, max_threads=_threads(len(data))).digest()
+def hash_bytes(*parts: bytes | memoryview) -> bytes:
+    """Return the 32-byte BLAKE3 digest of the parts, one after the other, without joining them."""
+    hasher = blake3(max_threads=_threads(max(map(len, parts), default=0)))
+    for part in parts:
+        hasher.update(part)
+    return hasher.digest()
 
 
 def _threads(size_bytes: int) -> int:

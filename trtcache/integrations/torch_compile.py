@@ -234,6 +234,11 @@ class CompiledGraph:
     no input's size. Calls without an engine run in eager torch, with one warning that has the reason.
     """
 
+    # Dynamo wraps what a backend returns in torch._dynamo.disable, which annotates calls in a global of torch.fx while
+    # any thread exports, and not a function of this name. With the annotation, a call beside another thread's export
+    # raised KeyError: 'custom' (torch 2.13).
+    __name__ = "__torch_dispatch__"
+
     def __init__(
         self,
         graph_module: fx.GraphModule,

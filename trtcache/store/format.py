@@ -195,7 +195,7 @@ def encode_front(header: EntryHeader, header_bytes: int, sign: Sign | None = Non
     body = encode_header(header).ljust(header_bytes)
     signatures = sign(FORMAT, body) if sign else b""
     first = _FIELDS.pack(MAGIC, FORMAT, len(body), len(signatures), 0, header.file_bytes)
-    return first + hash_bytes(first + body + signatures) + body + signatures
+    return first + hash_bytes(first, body, signatures) + body + signatures
 
 
 def parse_prelude(raw: bytes, file_bytes: int, path: str) -> Prelude:
@@ -227,7 +227,8 @@ def parse_header(raw: bytes, prelude: Prelude, path: str, admit: Admit | None = 
         FormatVersionError: it is intact and of another format.
         UntrustedEntryError: ``admit`` rejects it.
     """
-    if hash_bytes(raw[: _FIELDS.size] + raw[PRELUDE_BYTES:]) != prelude.digest:
+    whole = memoryview(raw)
+    if hash_bytes(whole[: _FIELDS.size], whole[PRELUDE_BYTES:]) != prelude.digest:
         raise CorruptBlobError(path, "header", "its digest does not match")
     if prelude.version != FORMAT:
         raise FormatVersionError(path, prelude.version, FORMAT)

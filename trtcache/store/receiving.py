@@ -54,7 +54,7 @@ class IncomingFile:
                 if not chunk:
                     raise CorruptBlobError(where, "size", f"it ends at {len(begin)}")
                 begin.extend(chunk)
-            return bytes(begin[:count])
+            return bytes(memoryview(begin)[:count])  # a slice of begin would be a second copy
 
         prelude = parse_prelude(require(min(PRELUDE_BYTES, size_bytes)), size_bytes, where)
         header = parse_header(require(prelude.members_from), prelude, where, admit)

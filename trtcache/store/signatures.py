@@ -47,7 +47,7 @@ class Verdict:
 
 def statement(version: int, header: bytes, context: bytes = _CONTEXT) -> bytes:
     """Return the message to sign for a header; ``context`` separates the kinds of files."""
-    return context + hash_bytes(struct.pack("<I", version) + header)
+    return context + hash_bytes(struct.pack("<I", version), header)
 
 
 def sign(key: SecretKey, version: int, header: bytes, context: bytes = _CONTEXT) -> bytes:

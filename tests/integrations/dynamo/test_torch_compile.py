@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from trtcache.integrations import torch_compile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tests.integrations.dynamo.conftest import CompileModel, Made
@@ -257,6 +259,26 @@ def test_threads_make_engines_at_once(compile_model: CompileModel, made: Made) -
     with ThreadPoolExecutor(4) as threads:
         assert {why for found in threads.map(run, range(4)) for why in found} == {None}
     made()
+
+
+def test_a_call_beside_the_export_of_another_thread_annotates_nothing(
+    compile_model: CompileModel, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch annotates calls while any thread exports, in a global; it keeps to short functions of its own."""
+    annotated = []
+
+    def annotate(annotation: dict[str, object]) -> AbstractContextManager[None]:
+        annotated.append(annotation["_torchdynamo_disable_method"])
+        return nullcontext()
+
+    compiled, x = compile_model(nn.Linear(4, 4)), _x()
+    with torch.no_grad():
+        before = compiled(x)
+        monkeypatch.setattr(torch.fx.traceback, "annotate", annotate)
+        monkeypatch.setattr(torch.compiler, "_is_exporting_flag", True)
+        assert torch.equal(compiled(x), before)
+    assert made() == [(1, 1)]
+    assert set(annotated) <= {"record_pregraph_bytecode_enter", "record_pregraph_bytecode_exit"}
 
 
 def test_autocast_is_part_of_the_program(compile_model: CompileModel, made: Made) -> None:
