@@ -22,6 +22,7 @@ class Instant(Backend):
     """Writes a file. It is found and not run."""
 
     name: ClassVar[str] = "instant"
+    version: ClassVar[int] = 1
     capabilities: ClassVar[Capabilities] = Capabilities(devices=frozenset({"cpu"}), keep=frozenset(), refit=False)
 
     def unavailable(self, device: str) -> str | None:

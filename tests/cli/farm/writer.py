@@ -25,6 +25,7 @@ class Writer(Backend):
     """Writes a file. It is found and not run."""
 
     name: ClassVar[str] = "writer"
+    version: ClassVar[int] = 1
     capabilities: ClassVar[Capabilities] = Capabilities(devices=frozenset({"cpu"}), keep=frozenset(), refit=False)
 
     def unavailable(self, device: str) -> str | None:
