@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -101,8 +102,9 @@ def compile(  # noqa: A001  # named like torch.compile
             the other branch as a further program, up to 8. With the last two the compiled module keeps the model.
 
     Returns:
-        A callable with the model's signature and output structure: a ``CompiledModule``; or for the hit of a ``.pt2``
-        file in a process that has not imported torch a ``Program``, which needs none (``docs/without-torch.md``).
+        A callable with the model's signature and output structure: a ``CompiledModule``; or for a ``.pt2`` file in a
+        process that has not imported torch a ``Program``, which needs none once the engine is in the cache
+        (``docs/without-torch.md``).
         ``.report`` has what was done, and ``.report.why`` why there was no hit. Operators that no engine supports stay
         in torch (``.report.left``).
 
@@ -118,11 +120,12 @@ def compile(  # noqa: A001  # named like torch.compile
         TorchForbiddenError: torch is not imported and needed, and ``TRTCACHE_NO_TORCH=1``.
         StoreError: ``cache`` names a directory that cannot be a cache. The default cache failing is only a warning.
     """
-    why = ""
+    why, find = "", None
     if "torch" not in sys.modules:
         is_plain = not (args or kwargs or dynamic_shapes or keep_program) and on_guard == "error"
         if isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".pt2" and is_plain:
-            found = _find(Path(model), backend, settings, target, cache, name)
+            find = partial(_find, Path(model), backend, settings, target, cache, name)
+            found = find()
             if not isinstance(found, str):
                 return found
             why = found
@@ -145,7 +148,12 @@ def compile(  # noqa: A001  # named like torch.compile
         on_guard=on_guard,
     )
     module.report.torch = why
-    return module
+    # Return what a hit will: a caller who passes arrays of NumPy must not get tensors the first time.
+    program = find(counted=False) if find else ""
+    if isinstance(program, str):
+        return module
+    program.report = module.report
+    return program
 
 
 def _find(
@@ -155,8 +163,10 @@ def _find(
     target: str | None,
     cache: Cache | str | os.PathLike[str] | None,
     name: str | None,
+    *,
+    counted: bool = True,
 ) -> Program | str:
-    """Return the program of a file from the cache, or why it needs torch."""
+    """Return the program of a file from the cache, or why it needs torch; ``counted`` in the cache's statistics."""
     start = time.perf_counter()
     loading = preload()
     try:
@@ -167,12 +177,14 @@ def _find(
 
         opened = cache if isinstance(cache, OpenedCache) else OpenedCache(cache)
         try:
-            program = find_program(path, CompileOptions.of(backend, settings, target), opened, name=name)
+            options = CompileOptions.of(backend, settings, target)
+            program = find_program(path, options, opened, name=name, counted=counted)
         except TorchNeeded as error:
             log.info("%s needs torch: %s", path, error)
             return str(error)
     finally:
         loading.join()  # a process that forks meanwhile would inherit a lock
     program.report.compile_s = time.perf_counter() - start
-    log.info("%s", program.report)
+    if counted:
+        log.info("%s", program.report)
     return program

@@ -21,6 +21,8 @@ from trtcache.bundle.load_program import TorchNeeded
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.frontends.source import CompileOptions
 from trtcache.settings import Settings
+from trtcache.store.catalog import counters
+from trtcache.store.disk import DiskStore
 from trtcache.target import resolve_target
 
 if TYPE_CHECKING:
@@ -93,6 +95,35 @@ def test_a_known_program_hits_with_the_weights_of_its_file(folder: Path, engines
         np.load(folder / f"{name}.npy").tobytes()
         == module(torch.from_numpy(np.load(folder / "x.npy"))).numpy().tobytes()
     )
+
+
+FIRST = """
+import sys
+import numpy as np
+import trtcache
+
+file, cache, x = sys.argv[1:]
+settings = {"inductor": {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": False}}
+program = trtcache.compile(file, settings=settings, cache=cache)
+print(type(program).__name__, type(program(np.load(x))).__name__, program.report.partitions[0].outcome)
+"""
+
+
+def test_a_first_compile_returns_what_a_hit_does(folder: Path, tmp_path: Path) -> None:
+    """A process that has not imported torch gets a program that takes arrays, whether the engine was built or not."""
+    made = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", FIRST, folder / "known.pt2", tmp_path / "cache", folder / "x.npy"],
+            capture_output=True,
+            text=True,
+            cwd=PROJECT,
+            check=True,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert made == ["Program ndarray built\n", "Program ndarray hit\n"]
+    told = counters(DiskStore.open(tmp_path / "cache"))
+    assert sum(tally.count for (_, event, *_), tally in told.items() if event == "hit") == 1
 
 
 def test_another_program_or_environment_needs_torch(folder: Path, engines: Path, tmp_path: Path) -> None:

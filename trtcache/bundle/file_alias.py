@@ -229,7 +229,9 @@ def remember(source: ProgramFile, module: CompiledModule, options: CompileOption
     cache.keep(key, {_MEMBER: json_bytes(document)}, build_s=module.report.spared_s, name=module.report.name)
 
 
-def find_program(path: Path, options: CompileOptions, cache: Cache, *, name: str | None) -> Program:
+def find_program(
+    path: Path, options: CompileOptions, cache: Cache, *, name: str | None, counted: bool = True
+) -> Program:
     """Return the program of a file from the cache, without torch.
 
     Raises:
@@ -251,7 +253,7 @@ def find_program(path: Path, options: CompileOptions, cache: Cache, *, name: str
         parts: Any = key.document["parts"]
         if key.kind != "aot_inductor" or parts["target"] != canonical(target.document()):
             raise ValueError("the alias leads to an engine for another target")
-        entry = cache.peek(key)
+        entry = cache.peek(key, counted=counted)
         if entry is None:
             raise TorchNeeded("its engine is not in the cache")
         alias_s = time.perf_counter() - start - opened_s
