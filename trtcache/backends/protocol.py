@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from trtcache.digests import canonical, json_bytes
-from trtcache.errors import SettingsError
 from trtcache.weights.slots import geometry, weight_map
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import fx
 
+    from trtcache.config.backend_settings import BackendSettings
     from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
@@ -175,11 +175,14 @@ class Backend(ABC):
         version: the version of its own code, in each key. Increment it if a rebuilt artifact would behave differently
             from a stored one.
         capabilities: its abilities.
+        settings_class: the class of its own settings, whose ``section`` is the backend's name; None if it has none.
+            ``settings.section(settings_class)`` returns them.
     """
 
     name: ClassVar[str]
     version: ClassVar[int | str]
     capabilities: ClassVar[Capabilities]
+    settings_class: ClassVar[type[BackendSettings] | None] = None
 
     @abstractmethod
     def unavailable(self, device: str) -> str | None:
@@ -194,18 +197,16 @@ class Backend(ABC):
         """Return the versions of other software that decide whether an artifact fits this process."""
 
     def versions(self, device: str) -> dict[str, object]:
-        """Return the toolchain with the version of this backend, as part of the key."""
-        return {**self.toolchain(device), "builder": self.version}
+        """Return the toolchain, the version of this backend and the defaults of its settings, as part of the key."""
+        defaults = self.settings_class.defaults() if self.settings_class else {}
+        return {**self.toolchain(device), "builder": self.version, **({"settings": defaults} if defaults else {})}
 
     @abstractmethod
     def ambient(self) -> Mapping[str, object]:
         """Return process-wide settings, outside ``Settings``, that affect builds, as part of the key."""
 
-    def check(self, settings: Settings) -> None:
-        """Raise SettingsError for an unsupported setting; by default TensorRT's settings are unsupported."""
-        if given := settings.tensorrt.explicit:
-            names = ", ".join(f"settings.tensorrt[{name!r}]" for name in given)
-            raise SettingsError(names, f"backend {self.name!r} has no such settings")
+    def check(self, settings: Settings) -> None:  # noqa: B027  # a default
+        """Raise SettingsError for a combination of settings that is unsupported; by default all are supported."""
 
     def why_not(self, node: fx.Node) -> str | None:  # noqa: ARG002  # a default
         """Return why an engine cannot contain a node of a lowered program, or None; by default it can contain all."""
@@ -214,6 +215,17 @@ class Backend(ABC):
     def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:  # noqa: ARG002  # a default
         """Return the slots whose values an artifact contains. Their fingerprints are part of the key."""
         return ()
+
+    def freeze(self, settings: Settings) -> Settings | None:  # noqa: ARG002  # a default
+        """Return the settings for an engine with embedded weights; None if ``settings`` exclude it.
+
+        Called if ``capabilities.bakes_weights`` and a build of an engine that takes any weights failed.
+        """
+        return None
+
+    def takes_similar(self, settings: Settings) -> bool:  # noqa: ARG002  # a default
+        """Return whether a stored engine for another GPU of the same compute capability may be used."""
+        return False
 
     @abstractmethod
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:

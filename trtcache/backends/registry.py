@@ -1,49 +1,20 @@
-"""Backends by name: built-in ones from a table, others from the entry point ``trtcache.backends``."""
+"""The choice of a backend, and the check of other distributions' backends."""
 
 from __future__ import annotations
 
 import logging
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from trtcache.errors import BackendUnavailableError, did_you_mean
+from trtcache.config import backend_names
+from trtcache.errors import BackendUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from importlib.metadata import EntryPoint
-
     from trtcache.backends.protocol import Backend
 
 log = logging.getLogger(__name__)
 
-_OURS: Mapping[str, str] = {
-    "aot_inductor": "trtcache.backends.aot_inductor.backend:AotInductor",
-    "tensorrt": "trtcache.backends.tensorrt.backend:TensorRT",
-    "tensorrt_rtx": "trtcache.backends.tensorrt.backend:TensorRTRtx",
-}
-
 _AUTOMATIC = ("aot_inductor",)
 """Backends tried by ``backend="auto"``, in order."""
-
-
-@cache
-def backend_table() -> Mapping[str, str]:
-    """Return every backend's ``module:attribute`` by name."""
-    from importlib.metadata import entry_points  # 20 ms, which a built-in backend does not need
-
-    return _merge(_OURS, entry_points(group="trtcache.backends"))
-
-
-def _merge(ours: Mapping[str, str], theirs: Iterable[EntryPoint]) -> dict[str, str]:
-    table = dict(ours)
-    owners = dict.fromkeys(ours, "trtcache")
-    for point in theirs:
-        owner = point.dist.name if point.dist else point.value
-        if point.name in table:
-            raise BackendUnavailableError(point.name, f"offered by both {owners[point.name]} and {owner}; remove one")
-        table[point.name], owners[point.name] = point.value, owner
-    return table
 
 
 def find(name: str, device: str) -> Backend:
@@ -68,20 +39,14 @@ def find(name: str, device: str) -> Backend:
 
 
 def _usable(name: str, device: str) -> Backend:
-    table = _OURS if name in _OURS else backend_table()  # reading entry points takes milliseconds
-    if name not in table:
-        raise BackendUnavailableError(name, did_you_mean(name, ["auto", *table]))
-    module, _, attribute = table[name].partition(":")
+    backend_class = backend_names.load_backend_class(name)
     try:
-        backend_class = getattr(import_module(module), attribute)
-        if name not in _OURS:
+        if name not in backend_names.BUILT_IN:
             require_contract(name, backend_class)
         backend: Backend = backend_class()
         why = why_unavailable(backend, device)
     except BackendUnavailableError:
         raise
-    except ImportError as error:
-        raise BackendUnavailableError(name, f"cannot be imported: {error}") from error
     except Exception as error:  # another distribution's code
         raise BackendUnavailableError(name, f"it fails with {type(error).__name__}: {error}") from error
     if why:
@@ -108,6 +73,7 @@ def require_contract(name: str, backend_class: type) -> None:
     from difflib import get_close_matches  # 2 ms, needed for other distributions' backends only
 
     from trtcache.backends.protocol import Backend, Capabilities
+    from trtcache.config.backend_settings import BackendSettings
 
     if not (isinstance(backend_class, type) and issubclass(backend_class, Backend)):
         raise BackendUnavailableError(name, f"{backend_class!r} is not a class that derives from trtcache's Backend")
@@ -119,6 +85,11 @@ def require_contract(name: str, backend_class: type) -> None:
             wrong.append(f"attribute {attribute} is missing or has a wrong type")
     if getattr(backend_class, "name", name) != name:
         wrong.append(f"attribute name is {backend_class.name!r}, and its entry point is {name!r}")
+    own_settings = getattr(backend_class, "settings_class", None)
+    if own_settings is not None and not (isinstance(own_settings, type) and issubclass(own_settings, BackendSettings)):
+        wrong.append("attribute settings_class is not a class that derives from BackendSettings")
+    elif own_settings is not None and getattr(own_settings, "section", "") != name:
+        wrong.append(f"attribute section of {own_settings.__name__} has to be {name!r}")
     hooks = {hook for hook in vars(Backend) if not hook.startswith("_")} | set(Backend.__annotations__)
     own = {method for parent in backend_class.__mro__ for method in vars(parent)} - hooks - set(dir(object))
     for method in sorted(method for method in own if not method.startswith("_")):

@@ -302,6 +302,6 @@ def test_a_failed_build_is_an_error(compile_model: CompileModel, monkeypatch: py
 def test_modes_are_settings() -> None:
     """A mode is the options of Inductor that it stands for; one that a package cannot have is an error."""
     assert Options.of(None, "default") == Options.of({}, None)
-    assert Options.of(None, "max-autotune-no-cudagraphs").settings.inductor["max_autotune"] is True
+    assert Options.of(None, "max-autotune-no-cudagraphs").settings.inductor.options["max_autotune"] is True
     with pytest.raises(SettingsError, match=r"'reduce-overhead': unknown; known: default, max-autotune-no-cudagraphs"):
         Options.of(None, "reduce-overhead")

@@ -19,6 +19,7 @@ from trtcache.backends.aot_inductor.libtorch import SAME_VERSIONS
 from trtcache.backends.aot_inductor.loader import Assumptions, Package, PackageEngine
 from trtcache.backends.aot_inductor.variables import environment as environment
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
+from trtcache.config.inductor_settings import InductorSettings
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class AotInductor(Backend):
 
     name: ClassVar[str] = "aot_inductor"
     version: ClassVar[int] = 2
+    settings_class = InductorSettings
     capabilities: ClassVar[Capabilities] = Capabilities(
         devices=frozenset({"cpu", "cuda"}),
         # Decomposed, a 6-layer BERT has 240 more nodes and builds in 34 s instead of 13 s (2 cores, torch 2.13).

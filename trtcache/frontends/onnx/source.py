@@ -14,6 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.backends import registry
+from trtcache.backends.calls import check_settings
 from trtcache.backends.protocol import CONSTANTS, ENGINE, GRAPH, INTERFACE, WEIGHT_MAP, interface_document
 from trtcache.digests import CacheKey, json_bytes
 from trtcache.errors import BackendUnavailableError, CanonicalizationError, ExportError, OnnxFileError, SettingsError
@@ -52,7 +53,6 @@ _OF_TORCH = frozenset({"torch", "onnx", "onnxscript"})
 _NOT_FOR_FILES = {
     "autocast": "precision is in the file: convert the model, or export it in that precision",
     "autocast_exclude": "precision is in the file: convert the model, or export it in that precision",
-    "inductor": "no backend that reads ONNX files uses Inductor",
     "torch_executed_modules": "a file has no modules, and all of it is one plan",
     "torch_executed_ops": "all of a file is one plan",
     "min_block_size": "all of a file is one plan",
@@ -137,7 +137,7 @@ class OnnxSource(Source):
             if value and value != getattr(_DEFAULTS, setting):
                 raise SettingsError(f"settings.{setting}", why)
         backend = cast("TensorRTBackend", found)
-        backend.check(options.settings)
+        check_settings(backend, options.settings)
         return backend
 
     def toolchain(self, backend: Backend) -> Mapping[str, Any]:
@@ -284,7 +284,7 @@ class OnnxRequest(EngineRequest):
 
     def build(self, folder: Path) -> Artifact:
         """Build the plan. This changes the parsed model, which is parsed again if it is needed again."""
-        from trtcache.backends.tensorrt.onnx import OnnxModel  # a hit does not need it
+        from trtcache.backends.onnx_export import OnnxModel  # a hit does not need it
 
         parsed = make_parser_model(self._file, self._graph.slots)
         inputs, outputs = self._ports.names
