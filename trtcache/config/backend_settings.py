@@ -34,7 +34,7 @@ class BackendSettings:
         where = f"settings.{cls.section}"
         try:
             if isinstance(given, Mapping):
-                given = cls._checked(given)
+                given = cls._check_values(given)
             return dataclass_from(cls, given, where)
         except TrtcacheError:
             raise
@@ -42,7 +42,7 @@ class BackendSettings:
             raise SettingsError(where, str(error)) from error
 
     @classmethod
-    def _checked(cls, given: Mapping[str, object]) -> dict[str, object]:
+    def _check_values(cls, given: Mapping[str, object]) -> dict[str, object]:
         """Return the values, with lists as tuples; raise SettingsError for one of another type than its field."""
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
         hints = get_type_hints(cls)
