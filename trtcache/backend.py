@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trtcache.backends.onnx_export import OnnxModel as OnnxModel
     from trtcache.backends.onnx_export import to_onnx as to_onnx
+    from trtcache.backends.onnx_model import OnnxModel as OnnxModel
     from trtcache.backends.onnx_operators import why_no_onnx as why_no_onnx
     from trtcache.backends.program_forms import to_exported_program as to_exported_program
     from trtcache.backends.program_forms import to_graph_module as to_graph_module
@@ -47,7 +47,7 @@ _EXPORTS = {
     "Gpu": "trtcache.target",
     "IncompatibleEngineError": "trtcache.errors",
     "LoweredProgram": "trtcache.lowering.program",
-    "OnnxModel": "trtcache.backends.onnx_export",
+    "OnnxModel": "trtcache.backends.onnx_model",
     "Parallel": "trtcache.backends.protocol",
     "Settings": "trtcache.settings",
     "SettingsError": "trtcache.errors",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from trtcache.backends.protocol import Artifact
-from trtcache.errors import BuildError, FixedWeightsError, IncompatibleEngineError, SettingsError, TrtcacheError
+from trtcache.errors import BuildError, FixedWeightsError, IncompatibleEngineError, TrtcacheError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,21 +25,6 @@ if TYPE_CHECKING:
 
 # What says nothing about an artifact: a full disk or memory, a GPU that fails.
 _OF_THE_MACHINE = (OSError, MemoryError, torch.OutOfMemoryError, torch.AcceleratorError)
-
-
-def check_settings(backend: Backend, settings: Settings) -> None:
-    """Check that a backend takes the settings.
-
-    Raises:
-        SettingsError: settings belong to another backend, or the backend refuses them.
-    """
-    kind = backend.settings_class
-    for name, section in settings.sections.items():
-        if kind is None or name != kind.section:
-            names = ", ".join(f"settings.{name}[{option!r}]" for option in section.explicit)
-            own = f"; its settings are settings.{kind.section}" if kind else ""
-            raise SettingsError(names, f"backend {backend.name!r} has no such settings{own}")
-    backend.check(settings)
 
 
 def build_artifact(

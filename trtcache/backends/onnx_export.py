@@ -11,11 +11,11 @@ import logging
 import re
 import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.backends.onnx_model import OnnxModel
 from trtcache.backends.program_forms import input_name, to_exported_program
 from trtcache.errors import BuildError, UnsupportedOperatorError
 from trtcache.lowering.capture import quiet
@@ -33,25 +33,6 @@ _CHATTY = ("torch.onnx", "onnxscript", "onnx_ir")
 # Error messages of torch/onnx/_internal/exporter/_core.py (torch 2.11 to 2.13).
 _NO_ONNX = re.compile(r"No ONNX function found for <OpOverload\(op='([^']+)'")
 _AT_NODE = re.compile(r"Error when translating node %(\w+)")
-
-
-@dataclass(frozen=True, slots=True)
-class OnnxModel:
-    """An ONNX model for a builder, exported or read from a file.
-
-    Attributes:
-        content: the serialized ``ModelProto``, without the data of the initializers in ``weights``.
-        weights: the tensors of these initializers, contiguous, on the CPU; the builder reads their memory.
-        inputs: names of the model's inputs.
-        outputs: names of its outputs.
-        places: the line of the user's model for each node, by name, if known.
-    """
-
-    content: bytes
-    weights: Mapping[str, torch.Tensor]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    places: Mapping[str, str]
 
 
 def to_onnx(program: LoweredProgram, backend: str, *, weights: Mapping[str, torch.Tensor] | None = None) -> OnnxModel:

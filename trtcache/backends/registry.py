@@ -3,55 +3,92 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from trtcache.config import backend_names
-from trtcache.errors import BackendUnavailableError
+from trtcache.errors import BackendUnavailableError, SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trtcache.backends.protocol import Backend
+    from trtcache.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_AUTOMATIC = ("aot_inductor",)
-"""Backends tried by ``backend="auto"``, in order."""
+_AUTOMATIC = {"torch": ("aot_inductor",), "onnx": ("tensorrt", "tensorrt_rtx")}
+"""Backends tried by ``backend="auto"``, in order, for each form of program."""
 
 
-def find(name: str, device: str) -> Backend:
+def find(name: str, device: str, *, form: str = "torch") -> Backend:
     """Return a backend by name, or for ``auto`` the first that can run on this device type.
+
+    Args:
+        name: the name of a backend, or ``auto``.
+        device: a device type.
+        form: the form of program that it has to accept: ``torch`` or ``onnx``.
 
     Raises:
         BackendUnavailableError: the name is unknown, or the backend cannot run here. A backend
             requested by name is never replaced by another.
     """
     if name != "auto":
+        accepts = load_backend(name).capabilities.accepts
+        if form not in accepts:
+            others = f"; ONNX files need {' or '.join(_AUTOMATIC['onnx'])}" if form == "onnx" else ""
+            raise BackendUnavailableError(name, f"it builds {' and '.join(sorted(accepts))} programs only{others}")
         return _usable(name, device)
     reasons = []
-    for candidate in _AUTOMATIC:
+    for candidate in _AUTOMATIC[form]:
         try:
             backend = _usable(candidate, device)
         except BackendUnavailableError as error:
             reasons.append(str(error))
             continue
-        log.info("backend auto: chose %s for %s", candidate, device)
+        log.info("backend auto: chose %s for %s on %s", candidate, form, device)
         return backend
-    raise BackendUnavailableError("auto", "; ".join(reasons))
+    needs = "an ONNX file needs one of these: " if form == "onnx" else ""
+    raise BackendUnavailableError("auto", needs + "; ".join(reasons))
+
+
+def import_default() -> None:
+    """Import the first backend for programs of torch, so that a first call does not."""
+    backend_names.load_backend_class(_AUTOMATIC["torch"][0])
+
+
+def load_backend(name: str) -> Backend:
+    """Return a backend by name, whether it can run here or not.
+
+    Raises:
+        BackendUnavailableError: the name is unknown, or its class cannot be imported or is not a backend.
+    """
+    backend_class = backend_names.load_backend_class(name)
+    if name not in backend_names.BUILT_IN:
+        require_contract(name, backend_class)
+    with _translate_errors(name):
+        backend: Backend = backend_class()
+    return backend
 
 
 def _usable(name: str, device: str) -> Backend:
-    backend_class = backend_names.load_backend_class(name)
-    try:
-        if name not in backend_names.BUILT_IN:
-            require_contract(name, backend_class)
-        backend: Backend = backend_class()
+    backend = load_backend(name)
+    with _translate_errors(name):
         why = why_unavailable(backend, device)
+    if why:
+        raise BackendUnavailableError(name, why)
+    return backend
+
+
+@contextmanager
+def _translate_errors(name: str) -> Iterator[None]:
+    """Raise BackendUnavailableError for an exception of a backend's own."""
+    try:
+        yield
     except BackendUnavailableError:
         raise
     except Exception as error:  # another distribution's code
         raise BackendUnavailableError(name, f"it fails with {type(error).__name__}: {error}") from error
-    if why:
-        raise BackendUnavailableError(name, why)
-    return backend
 
 
 def why_unavailable(backend: Backend, device: str) -> str | None:
@@ -60,6 +97,21 @@ def why_unavailable(backend: Backend, device: str) -> str | None:
         return why
     devices = sorted(backend.capabilities.devices)
     return None if device in devices else f"its engines run on {' and '.join(devices)}, not on {device}"
+
+
+def check_settings(backend: Backend, settings: Settings) -> None:
+    """Check that a backend takes the settings.
+
+    Raises:
+        SettingsError: settings belong to another backend, or the backend refuses them.
+    """
+    kind = backend.settings_class
+    for name, section in settings.sections.items():
+        if kind is None or name != kind.section:
+            names = ", ".join(f"settings.{name}[{option!r}]" for option in section.explicit)
+            own = f"; its settings are settings.{kind.section}" if kind else ""
+            raise SettingsError(names, f"backend {backend.name!r} has no such settings{own}")
+    backend.check(settings)
 
 
 def require_contract(name: str, backend_class: type) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trtcache.backends import registry
-from trtcache.backends.calls import check_settings
 from trtcache.errors import SettingsError
 from trtcache.settings import Settings
 
@@ -164,7 +163,7 @@ class Source(ABC):
             SettingsError: the backend does not take the settings.
         """
         backend = registry.find(options.backend, self.device_type)
-        check_settings(backend, options.settings)
+        registry.check_settings(backend, options.settings)
         return backend
 
     def given_parts(self, backend: Backend, settings: Settings, target: Target) -> dict[str, Any]:

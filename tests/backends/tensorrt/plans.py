@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import trtcache
-from trtcache.backends.onnx_export import OnnxModel, to_onnx
+from trtcache.backends.onnx_export import to_onnx
 from trtcache.backends.tensorrt.build import Network, parse
 from trtcache.backends.tensorrt.callbacks import get_logger
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
@@ -19,6 +19,7 @@ from trtcache.weights.slots import fit
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trtcache.backends.onnx_model import OnnxModel
     from trtcache.lowering import LoweredProgram
 
 RTX = "tensorrt_rtx"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from trtcache.backends.onnx_operators import why_no_onnx
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
-from trtcache.backends.tensorrt.engine import PlanEngine, load_plan
+from trtcache.backends.tensorrt import fitness
+from trtcache.backends.tensorrt.engine import PlanEngine, load_plan, plan_with
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, gpu_here, plan_target
 from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts
 from trtcache.config.tensorrt_settings import TensorRTSettings
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from trtcache.backends.onnx_export import OnnxModel
+    from trtcache.backends.fitness import Misfit, StoredTarget
+    from trtcache.backends.onnx_model import OnnxModel, Range
     from trtcache.backends.protocol import Engine
-    from trtcache.backends.tensorrt.build import Range
     from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
@@ -45,6 +46,7 @@ class TensorRTBackend(Backend):
         keep=frozenset({"aten.scaled_dot_product_attention"}),
         refit=True,
         bakes_weights=True,
+        accepts=frozenset({"torch", "onnx"}),
     )
 
     def unavailable(self, device: str) -> str | None:
@@ -141,6 +143,22 @@ class TensorRTBackend(Backend):
             why = f"a plan that {what} is built on a GPU; without one leave settings.tensorrt[{name!r}] out"
             raise NoDeviceError(self.name, target.label, why)
         return refit
+
+    def why_misfit(self, stored: StoredTarget) -> Misfit | None:
+        """Return why a plan cannot run here; TensorRT does not have to be able to build here."""
+        return fitness.why_misfit(self.flavour, stored)
+
+    def rank(self, target: Mapping[str, Any]) -> int:
+        """Return how well a plan fits."""
+        return fitness.rank(target)
+
+    def refit_artifact(
+        self, read: Callable[[str], bytes | memoryview], weights: Callable[[], Mapping[str, torch.Tensor]]
+    ) -> memoryview:
+        """Return a plan with other weights. Experimental: not yet run on a GPU."""
+        if not torch.cuda.is_available():
+            raise NoDeviceError(self.name, "a plan", "it is refitted on its GPU, and there is none here")
+        return plan_with(self.flavour, read(ENGINE), read(MEMBER), weights())
 
     def load(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.onnx_export import to_onnx
+from trtcache.backends.onnx_model import Range
 from trtcache.backends.program_forms import input_name
 from trtcache.backends.protocol import Artifact
 from trtcache.backends.tensorrt.callbacks import defer_interrupts, get_logger, monitor_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    from trtcache.backends.onnx_export import OnnxModel
+    from trtcache.backends.onnx_model import OnnxModel
     from trtcache.backends.tensorrt.callbacks import ErrorCollector
     from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.digests import Json
@@ -226,20 +227,6 @@ def _failure(flavour: Flavour, parser: Any, model: OnnxModel, errors: ErrorColle
     return UnsupportedOperatorError(
         flavour.name, refused.desc(), node=node, operator=refused.node_operator(), where=model.places.get(node, "")
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The shapes of one input that a plan supports: ``minimum`` (min), ``optimal`` (opt) and ``maximum`` (max)."""
-
-    name: str
-    minimum: Shape
-    optimal: Shape
-    maximum: Shape
-
-    def document(self) -> dict[str, Json]:
-        """Return the range as stored beside the plan."""
-        return {"name": self.name, "min": list(self.minimum), "opt": list(self.optimal), "max": list(self.maximum)}
 
 
 def ranges_of(program: LoweredProgram, kind: str) -> tuple[Range, ...]:
