@@ -145,8 +145,8 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
     (site / "interpreter-1.0.dist-info").mkdir()
     (site / "interpreter-1.0.dist-info" / "METADATA").write_text("Name: interpreter\nVersion: 1.0\n")
     (site / "interpreter-1.0.dist-info" / "entry_points.txt").write_text(
-        "[trtcache.backends]\ninterpreter = tests.backends.interpreter:Interpreter\n"
-        "freezer = tests.backends.interpreter:Freezer\n"
+        "[trtcache.backends]\ninterpreter = trtcache.testing.interpreter:Interpreter\n"
+        "freezer = tests.backends.freezer:Freezer\n"
     )
     sys.path.append(str(site))
     backend_names.backend_table.cache_clear()

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import trtcache
-from tests.backends.interpreter import Interpreter
 from tests.models import Affine
 from trtcache.config.backend_settings import BackendSettings
 from trtcache.errors import BackendUnavailableError, SettingsError
 from trtcache.settings import Settings
+from trtcache.testing.interpreter import Interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

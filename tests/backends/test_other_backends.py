@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import trtcache
-from tests.backends.interpreter import Interpreter
 from tests.comparing import difference
 from tests.direct.stored import Stored, install_stored
 from tests.documents import ROOT
@@ -24,6 +23,7 @@ from trtcache.errors import (
     IncompatibleEngineError,
     NoFittingEngineError,
 )
+from trtcache.testing.interpreter import Interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,11 +6,11 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from tests.backends.interpreter import Interpreter
 from trtcache.backends import registry
 from trtcache.backends.aot_inductor.backend import AotInductor
 from trtcache.config import backend_names
 from trtcache.errors import BackendUnavailableError
+from trtcache.testing.interpreter import Interpreter
 
 
 def point(name: str, value: str) -> EntryPoint:
@@ -21,7 +21,7 @@ def point(name: str, value: str) -> EntryPoint:
 def test_another_distributions_backend_is_found_by_its_entry_point(interpreter: str) -> None:
     """A backend that an installed distribution offers is as good as ours."""
     assert isinstance(registry.find(interpreter, "cpu"), Interpreter)
-    assert backend_names.backend_table()[interpreter] == "tests.backends.interpreter:Interpreter"
+    assert backend_names.backend_table()[interpreter] == "trtcache.testing.interpreter:Interpreter"
 
 
 def test_auto_takes_ours_whatever_is_installed(interpreter: str) -> None:

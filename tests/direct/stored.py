@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from tests.backends.interpreter import Interpreter
 from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.backends.protocol import Artifact, Engine
 from trtcache.errors import IncompatibleEngineError
+from trtcache.testing.interpreter import Interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

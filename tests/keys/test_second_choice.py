@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import trtcache
-from tests.backends.interpreter import Interpretation, Interpreter
 from tests.comparing import difference
 from tests.models import Affine
 from trtcache.digests import CacheKey
@@ -17,6 +16,7 @@ from trtcache.errors import IncompatibleEngineError, SettingsError
 from trtcache.keys.nearest import second_choice
 from trtcache.store.disk import DiskStore
 from trtcache.target import Gpu, Target
+from trtcache.testing.interpreter import Interpretation, Interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -340,7 +340,7 @@ def install_interpreter(site: Path) -> None:
     named.mkdir(parents=True)
     (named / "METADATA").write_text("Name: interpreter\nVersion: 1.0\n")
     (named / "entry_points.txt").write_text(
-        "[trtcache.backends]\ninterpreter = tests.backends.interpreter:Interpreter\n"
+        "[trtcache.backends]\ninterpreter = trtcache.testing.interpreter:Interpreter\n"
     )
     sys.path.append(str(site))
     backend_names.backend_table.cache_clear()

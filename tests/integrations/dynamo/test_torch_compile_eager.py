@@ -11,7 +11,6 @@ from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch.testing._internal.two_tensor import TwoTensor
 
-from tests.backends.interpreter import Interpreter
 from tests.comparing import difference
 from trtcache.errors import (
     BackendUnavailableError,
@@ -22,6 +21,7 @@ from trtcache.errors import (
 )
 from trtcache.integrations import torch_compile
 from trtcache.integrations.torch_compile import Options
+from trtcache.testing.interpreter import Interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,6 @@ whatever else it is given. An artifact is the number of a graph that this proces
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -15,8 +14,7 @@ from torch import fx
 
 from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.backends.protocol import Artifact, Backend, Capabilities, Engine
-from trtcache.config.backend_settings import BackendSettings
-from trtcache.errors import FrozenWeightsError, IncompatibleEngineError
+from trtcache.errors import IncompatibleEngineError
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
-    from trtcache.weights.slots import Slot
 
 _GRAPHS: list[tuple[fx.GraphModule, tuple[torch.Tensor, ...]]] = []
 
@@ -79,38 +76,6 @@ class Interpreter(Backend):
         if word != "graph" or not number.isdigit() or int(number) >= len(_GRAPHS):
             raise IncompatibleEngineError("interpreter", "not a graph of this process")
         return Interpretation(int(number), constants, weights)
-
-
-@dataclass(frozen=True, slots=True)
-class FreezerSettings(BackendSettings):
-    """Whether an engine takes other weights; None if that is for the backend to decide."""
-
-    section: ClassVar[str] = "freezer"
-
-    refit: bool | None = None
-
-
-class Freezer(Interpreter):
-    """A backend whose engines cannot be refitted; building a refittable one raises."""
-
-    name: ClassVar[str] = "freezer"
-    capabilities: ClassVar[Capabilities] = replace(Interpreter.capabilities, bakes_weights=True)
-    settings_class = FreezerSettings
-
-    def freeze(self, settings: Settings) -> Settings | None:
-        """Return the settings for an engine that is not refittable, unless the caller has decided."""
-        own = settings.section(FreezerSettings)
-        return settings.with_section(FreezerSettings(refit=False)) if own.refit is None else None
-
-    def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
-        """Return all slots for an engine that is not refittable."""
-        return program.interface.slots if settings.section(FreezerSettings).refit is False else ()
-
-    def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
-        """Keep the graph, if its weights are in the key."""
-        if settings.section(FreezerSettings).refit is not False:
-            raise FrozenWeightsError(self.name, "bn.weight: the network has no refittable weight of this name")
-        return super().build(program, settings, target, folder)
 
 
 class Interpretation(Engine):
