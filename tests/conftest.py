@@ -139,15 +139,15 @@ def compiled(interpreter: str, tmp_path: Path) -> Callable[..., Any]:
 @pytest.fixture(scope="session")
 def interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Install the interpreter as another distribution would, by an entry point, and return its name."""
-    from trtcache.backends import registry
+    from trtcache.config import backend_names
 
     site = tmp_path_factory.mktemp("site")
     (site / "interpreter-1.0.dist-info").mkdir()
     (site / "interpreter-1.0.dist-info" / "METADATA").write_text("Name: interpreter\nVersion: 1.0\n")
     (site / "interpreter-1.0.dist-info" / "entry_points.txt").write_text(
-        "[trtcache.backends]\ninterpreter = tests.backends.interpreter:Interpreter\n"
-        "freezer = tests.backends.interpreter:Freezer\n"
+        "[trtcache.backends]\ninterpreter = trtcache.testing.interpreter:Interpreter\n"
+        "freezer = tests.backends.freezer:Freezer\n"
     )
     sys.path.append(str(site))
-    registry.backend_table.cache_clear()
+    backend_names.backend_table.cache_clear()
     return "interpreter"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from trtcache.config.inductor_settings import PINNED_INDUCTOR_OPTIONS
 from trtcache.digests import CacheKey
 from trtcache.errors import SettingsError, did_you_mean
-from trtcache.settings import PINNED_INDUCTOR_OPTIONS, Settings
+from trtcache.settings import Settings
 
 
 def test_settings_come_from_a_mapping_settings_or_nothing() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-import trtcache.backends.aot_inductor.backend  # noqa: F401  # the default backend: not imported in the first call
+from trtcache.backends import registry
 from trtcache.bundle.file_alias import remember
 from trtcache.cache import Cache
 from trtcache.compiler.compile import compile_source
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from trtcache.settings import Settings
 
 log = logging.getLogger(__name__)
+registry.import_default()
 
 
 def compile(  # noqa: A001  # named like torch.compile

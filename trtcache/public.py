@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from trtcache.backends.aot_inductor.libtorch import preload
+from trtcache.backends.host import preload
 from trtcache.config.environment import require_torch_allowed
 
 if TYPE_CHECKING:

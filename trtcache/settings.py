@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
-from typing import TypeAlias
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar, cast
 
+from trtcache.config import backend_names
+from trtcache.config.backend_settings import BackendSettings, label
+from trtcache.config.inductor_settings import InductorSettings
 from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.config.threads import Threads
-from trtcache.config.units import dataclass_from
-from trtcache.errors import SettingsError
+from trtcache.config.units import field_names, refuse_unknown
+from trtcache.digests import canonical
+from trtcache.errors import BackendUnavailableError, CanonicalizationError, SettingsError
 
-Option: TypeAlias = bool | int | float | str
+SettingsT = TypeVar("SettingsT", bound=BackendSettings)
 
-PINNED_INDUCTOR_OPTIONS: Mapping[str, Option] = {
-    # Without this an LSTM was silently wrong after a refit: a small bias had been inlined as a constant.
-    "always_keep_tensor_constants": True,
-    "aot_inductor.package": True,
-    "aot_inductor.package_constants_in_so": False,
-    # Folds constants at load under names that no weight map knows.
-    "aot_inductor.use_runtime_constant_folding": False,
-    # Drops all slots.
-    "freezing": False,
-    # Computes with the values of single-element weights, which do not exist while a package is built
-    # (torch/_inductor/fx_passes/joint_graph.py, constant_fold_uniform_value): x * t.exp() was off by any amount.
-    "joint_graph_constant_folding": False,
-    # The process that runs a package chooses the number of threads, not the one that builds it.
-    "cpp.dynamic_threads": True,
-}
-"""Inductor options that refit, sharing and the key rely on; ``Settings.inductor`` cannot set them."""
+_SECTIONS: Mapping[str, type[BackendSettings]] = {kind.section: kind for kind in (InductorSettings, TensorRTSettings)}
+"""Settings of built-in backends, which are fields of ``Settings``."""
 
 
 IN_THE_GRAPH = frozenset({"torch_executed_modules", "torch_executed_ops", "min_block_size"})
@@ -46,8 +36,8 @@ ON_BUILD_FAILURE = ("raise", "torch")
 
 _LEFT_OUT = IN_THE_GRAPH | AFTER_THE_KEY | AT_RUN_TIME
 
-_LATER = frozenset({"autocast", "autocast_exclude", "tensorrt"})
-"""Settings added later: omitted from the key at their defaults, so that older keys stay valid."""
+_ALWAYS = frozenset({"inductor", "operator_versions"})
+"""Settings that are in the key at their defaults too; the others were added later, and older keys stay valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +45,8 @@ class Settings:
     """Build settings.
 
     Attributes:
-        inductor: options of ``torch._inductor.config`` for the ``aot_inductor`` backend, by dotted name
-            (``{"max_autotune": True}``).
+        inductor: options of ``torch._inductor.config`` for the ``aot_inductor`` backend, ``InductorSettings`` or a
+            mapping of them by dotted name (``{"max_autotune": True}``).
         operator_versions: versions of custom operators, by name (``{"mylib::scale": "1.2"}``) or by namespace
             (``{"mylib": "1.2"}``). The implementation of a custom operator is not part of a program, so a program with
             one is cached only if its version is set here, or is that of an installed distribution. Change it when the
@@ -80,9 +70,11 @@ class Settings:
             fields (``{"optimization_level": 5}``).
         threads: threads of a call, and concurrent calls or partitions: ``Threads`` or a mapping of its fields
             (``{"intra": 1}``). Not in the key. ``trtcache.threads`` overrides it, and it overrides torch's own number.
+        backends: settings of other backends by name, each the backend's own dataclass or a mapping of its fields. In
+            a mapping of settings they are fields like the others (``{"onnxruntime": {"optimization": "all"}}``).
     """
 
-    inductor: Mapping[str, Option] = field(default_factory=dict)
+    inductor: InductorSettings = field(default_factory=InductorSettings)
     operator_versions: Mapping[str, str] = field(default_factory=dict)
     torch_executed_modules: Collection[str] = ()
     torch_executed_ops: Collection[str] = ()
@@ -94,18 +86,19 @@ class Settings:
     autocast_exclude: Collection[str] = ()
     tensorrt: TensorRTSettings = field(default_factory=TensorRTSettings)
     threads: Threads = field(default_factory=Threads)
+    backends: Mapping[str, BackendSettings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inductor, Mapping):
-            raise SettingsError("settings.inductor", f"expected a mapping of option names, got {self.inductor!r}")
-        for name, value in self.inductor.items():
-            if name in PINNED_INDUCTOR_OPTIONS:
-                raise SettingsError(f"settings.inductor[{name!r}]", "fixed by trtcache: refit relies on its value")
-            if not isinstance(value, (bool, int, float, str)):
-                raise SettingsError(f"settings.inductor[{name!r}]", f"{value!r} is not a boolean, number or string")
         self._check_names()
         self._check_parts()
-        object.__setattr__(self, "tensorrt", TensorRTSettings.of(self.tensorrt))
+        for name, kind in _SECTIONS.items():
+            object.__setattr__(self, name, kind.of(getattr(self, name)))
+        if not isinstance(self.backends, Mapping):
+            raise SettingsError("settings.backends", f"expected a mapping of names of backends, got {self.backends!r}")
+        others = {name: _section_class(name).of(value) for name, value in self.backends.items()}
+        for section in others.values():
+            _require_plain(section)
+        object.__setattr__(self, "backends", {name: section for name, section in others.items() if section.explicit})
         object.__setattr__(self, "threads", Threads.of(self.threads))
 
     def _check_names(self) -> None:
@@ -144,10 +137,38 @@ class Settings:
     def of(cls, given: Settings | Mapping[str, object] | None) -> Settings:
         """Return settings from settings, from a mapping of field names, or the defaults for None.
 
+        In a mapping, the settings of a backend are a field with the backend's name.
+
         Raises:
-            SettingsError: a name is not a field (with the nearest one), or a value is invalid.
+            SettingsError: a name is not a field or a backend (with the nearest one), or a value is invalid.
         """
-        return cls() if given is None else dataclass_from(cls, given, "settings")
+        if given is None or isinstance(given, cls):
+            return given or cls()
+        if not isinstance(given, Mapping):
+            raise SettingsError("settings", f"expected Settings or a mapping of its fields, got {given!r}")
+        refuse_unknown(given, setting_names(given), "settings")
+        own = {name: value for name, value in given.items() if name in field_names(cls)}
+        others = {name: value for name, value in given.items() if name not in own}
+        if others:
+            own["backends"] = {**cast("Mapping[str, object]", own.get("backends", {})), **others}
+        return cls(**own)  # type: ignore[arg-type]  # values are checked where they are used
+
+    def section(self, kind: type[SettingsT]) -> SettingsT:
+        """Return the settings of a backend, by their class."""
+        found = getattr(self, kind.section) if kind.section in _SECTIONS else self.backends.get(kind.section)
+        return cast("SettingsT", found or kind())
+
+    def with_section(self, section: BackendSettings) -> Settings:
+        """Return these settings with other settings of a backend."""
+        name = section.section
+        changed: dict[str, Any] = {"backends": {**self.backends, name: section}}
+        return replace(self, **({name: section} if name in _SECTIONS else changed))
+
+    @property
+    def sections(self) -> dict[str, BackendSettings]:
+        """The settings of backends that differ from their defaults, by name."""
+        built_in = {name: getattr(self, name) for name in _SECTIONS}
+        return {name: section for name, section in {**built_in, **self.backends}.items() if section.explicit}
 
     @property
     def divides(self) -> bool:
@@ -156,6 +177,46 @@ class Settings:
 
     def document(self) -> dict[str, object]:
         """Return the part of the key document for these settings."""
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _LEFT_OUT}
-        values |= {"tensorrt": self.tensorrt.document(), "autocast_exclude": sorted(self.autocast_exclude)}
-        return {name: value for name, value in values.items() if value or name not in _LATER}
+        left_out = {*_LEFT_OUT, *_SECTIONS, "backends"}
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
+        values |= {"inductor": {}, "autocast_exclude": sorted(self.autocast_exclude)}
+        values |= {name: section.document() for name, section in self.sections.items()}
+        return {name: value for name, value in values.items() if value or name in _ALWAYS}
+
+
+def setting_names(given: Collection[str]) -> list[str]:
+    """Return the names of settings; with those of backends if ``given`` has one that is not a field."""
+    known = [name for name in field_names(Settings) if name != "backends"]
+    if set(given) <= {*known, "backends"}:
+        return [*known, "backends"]
+    return [*known, *(name for name in backend_names.backend_table() if name not in backend_names.BUILT_IN)]
+
+
+def _require_plain(section: BackendSettings) -> None:
+    """Check that settings of a backend can be part of a key.
+
+    Raises:
+        SettingsError: a value cannot; it names the field.
+    """
+    for name, value in section.explicit.items():
+        try:
+            canonical(value)
+        except CanonicalizationError as error:
+            raise SettingsError(label(type(section), name), f"{value!r} cannot be part of a key") from error
+
+
+def _section_class(name: str) -> type[BackendSettings]:
+    """Return the class of a backend's settings.
+
+    Raises:
+        SettingsError: the backend has no settings of its own, or cannot be imported.
+    """
+    if name in field_names(Settings):
+        raise SettingsError(f"settings.backends[{name!r}]", f"it is a field of its own: settings.{name}")
+    try:
+        kind = getattr(backend_names.load_backend_class(name), "settings_class", None)
+    except BackendUnavailableError as error:
+        raise SettingsError(f"settings.{name}", str(error)) from error
+    if not (isinstance(kind, type) and issubclass(kind, BackendSettings)) or getattr(kind, "section", "") != name:
+        raise SettingsError(f"settings.{name}", f"backend {name!r} has no settings of this name")
+    return kind

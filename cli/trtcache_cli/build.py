@@ -38,7 +38,7 @@ class BackendType(click.ParamType[str]):
         incomplete: str,
     ) -> list[CompletionItem]:
         """Return the backends that start with the typed text."""
-        from trtcache.backends.registry import backend_table
+        from trtcache.config.backend_names import backend_table
 
         return [CompletionItem(name) for name in ("auto", *backend_table()) if name.startswith(incomplete)]
 

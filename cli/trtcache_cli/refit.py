@@ -72,7 +72,7 @@ def _file(path: Path, weights: Path, output: Path | None) -> dict[str, Any]:
 
 def _entry(session: Session, subject: str, weights: Path, output: Path | None) -> dict[str, Any]:
     from trtcache.cache import Cache
-    from trtcache.compiler.refit import check_entry, refit_plan, write_plan
+    from trtcache.compiler.refit import check_entry, refit_artifact, write_artifact
     from trtcache.errors import UnknownKeyError
 
     store = session.store()
@@ -83,7 +83,7 @@ def _entry(session: Session, subject: str, weights: Path, output: Path | None) -
         raise UnknownKeyError(subject)
     executable, given = check_entry(entry, list(_aliases(store, cache, key.digest)), weights)
     if output is not None:
-        write_plan(refit_plan(entry, executable, given), output)
+        write_artifact(refit_artifact(entry, executable, given), output)
     return {
         "file": None,
         "key": key.digest,

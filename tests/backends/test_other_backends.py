@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +10,6 @@ import pytest
 import torch
 
 import trtcache
-from tests.backends.interpreter import Interpreter
 from tests.comparing import difference
 from tests.direct.stored import Stored, install_stored
 from tests.documents import ROOT
@@ -25,6 +23,7 @@ from trtcache.errors import (
     IncompatibleEngineError,
     NoFittingEngineError,
 )
+from trtcache.testing.interpreter import Interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,19 +32,6 @@ if TYPE_CHECKING:
     from tests.conftest import RunPython
 
 X = torch.randn(3, 4)
-
-
-@pytest.fixture
-def offer(monkeypatch: pytest.MonkeyPatch) -> Callable[[type], str]:
-    """Offer a class as the backend of its name, as an installed distribution does, and return the name."""
-
-    def offer_(backend_class: type, name: str | None = None) -> str:
-        name = name or getattr(backend_class, "name", backend_class.__name__)
-        monkeypatch.setattr(sys.modules[__name__], "_offered", backend_class, raising=False)
-        monkeypatch.setattr(registry, "backend_table", lambda: {name: f"{__name__}:_offered"})
-        return name
-
-    return offer_
 
 
 def error_of(name: str) -> str:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from trtcache.backends.fitness import StoredTarget
+from trtcache.backends.tensorrt import fitness
+from trtcache.backends.tensorrt.backend import TensorRTRtx
 from trtcache.backends.tensorrt.preflight import Machine
-from trtcache.bundle import target_choice as fitness
-from trtcache.bundle.target_choice import TargetOption, choose, rank
+from trtcache.bundle.target_choice import choose, rank
 from trtcache.errors import NoFittingEngineError
 from trtcache.target import Gpu, host_platform
 
@@ -34,15 +36,15 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Say what this machine is."""
 
     def say(*, gpu: Gpu | None = GPU, cuda: int | None = 13, version: str = VERSION, installed: bool = True) -> None:
-        monkeypatch.setitem(fitness._FLAVOURS, "tensorrt_rtx", _Flavour(installed=installed))
+        monkeypatch.setattr(TensorRTRtx, "flavour", _Flavour(installed=installed))
         monkeypatch.setattr(fitness, "gpu_here", lambda: gpu)
         here = Machine(version, host_platform(), gpu, cuda)
-        monkeypatch.setattr(fitness.PlanMachine, "here", classmethod(lambda *_: here))
+        monkeypatch.setattr(fitness.Machine, "here", classmethod(lambda *_: here))
 
     return say
 
 
-def offer(number: int, capability: str, **target: Any) -> TargetOption:
+def offer(number: int, capability: str, **target: Any) -> StoredTarget:
     """Return a plan for a capability, built by TensorRT-RTX for CUDA 13."""
     made = {"platform": host_platform(), "device": "cuda", "instruction_sets": [], "capability": capability, **target}
     facts = {
@@ -56,7 +58,7 @@ def offer(number: int, capability: str, **target: Any) -> TargetOption:
         "target": made,
     }
     label = f"cuda sm_{capability.replace('.', '')}"
-    return TargetOption(
+    return StoredTarget(
         number, "tensorrt_rtx", label, made, {"tensorrt_rtx": VERSION}, lambda _: json.dumps(facts).encode()
     )
 
@@ -109,4 +111,4 @@ def test_the_plan_that_is_for_the_fewest_gpus_is_taken(machine: Callable[..., No
         order.append(best.number)
         offers.remove(best)
     assert order == [4, 2, 1, 0]
-    assert rank(offer(0, "8.9")) > (0, 1000)
+    assert rank(offer(0, "8.9")) > (False, 1000)

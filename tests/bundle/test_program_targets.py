@@ -17,12 +17,13 @@ import trtcache
 from tests.bundle.archives import resealed
 from tests.bundle.programs import forms, same
 from tests.partition.parts import Twice
+from trtcache.backends import fitness
+from trtcache.backends.fitness import StoredTarget
 from trtcache.bundle import engines as payloads
 from trtcache.bundle import export as exporting
 from trtcache.bundle import save as saving
-from trtcache.bundle import target_choice as fitness
 from trtcache.bundle.archive import PROGRAM
-from trtcache.bundle.target_choice import TargetOption, choose
+from trtcache.bundle.target_choice import choose
 from trtcache.errors import (
     MissingEngineError,
     NoFittingEngineError,
@@ -176,14 +177,14 @@ def test_a_processor_that_lacks_instructions_is_told_what_to_do(
     assert caught.value.exit_code == 6
 
 
-def _offer(number: int = 0, **changes: Any) -> TargetOption:
+def _offer(number: int = 0, **changes: Any) -> StoredTarget:
     target = {
         "platform": host_platform(), "device": "cpu", "level": "x86-64", "instruction_sets": [], "capability": None,
     }  # fmt: skip
     toolchain = {"torch": torch.__version__, "torch_git": torch.version.git_version}
     for name, value in changes.items():
         (target if name in target else toolchain)[name] = value
-    return TargetOption(number, "aot_inductor", f"target {number}", target, toolchain, lambda _: b"")
+    return StoredTarget(number, "aot_inductor", f"target {number}", target, toolchain, lambda _: b"")
 
 
 REFUSED = {

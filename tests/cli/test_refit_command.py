@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 
 import trtcache
 from tests.comparing import difference
-from tests.runtime.refit_contract import Network, image
 from trtcache.frontends.pt2 import ProgramFile
+from trtcache.testing.refit import Network, image
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,11 +9,11 @@ import click
 import pytest
 import torch
 
-from tests.backends.interpreter import Interpreter
 from tests.documents import console, shape
 from tests.models import Affine
 from trtcache.config.threads import cores
 from trtcache.runtime.tuning import Cell, Effort, busiest, fastest, grid, measure
+from trtcache.testing.interpreter import Interpreter
 from trtcache_cli import tune as command
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("interpreter")
 
 def compiled(root: Path, value: float = 1.0, **settings: object) -> trtcache.CompiledModule:
     """Compile with a backend that never builds an engine which takes other weights."""
-    return trtcache.compile(Affine(value), (X,), backend="freezer", cache=root, settings={"tensorrt": settings})
+    return trtcache.compile(Affine(value), (X,), backend="freezer", cache=root, settings={"freezer": settings})
 
 
 def digest(module: trtcache.CompiledModule) -> str:

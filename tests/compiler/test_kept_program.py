@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import trtcache
-from tests.backends.interpreter import Interpreter
 from tests.models import Affine, Shared, Tied
 from trtcache import Cache
 from trtcache.compiler import build as building
@@ -19,6 +18,7 @@ from trtcache.errors import SettingsError
 from trtcache.frontends.source import CompileOptions
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore
+from trtcache.testing.interpreter import Interpreter
 from trtcache_cli.main import main
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from tests.backends.interpreter import Interpreter
-from trtcache.backends.aot_inductor.build import unlift
+from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.backends.protocol import Artifact, Engine
 from trtcache.errors import IncompatibleEngineError
+from trtcache.testing.interpreter import Interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class Stored(Interpreter):
 
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
         """Write the graph as source."""
-        graph, _ = unlift(program)
+        graph, _ = to_module_with_weights(program)
         code = graph.graph.python_code("self")
         names = {
             name: ("module", value.__name__) if isinstance(value, types.ModuleType) else ("value", value)

@@ -197,7 +197,7 @@ def test_custom_operators_need_versions_for_an_alias(
     assert routes(compiled, Scaled(), (X,), settings=settings) == ["lowered", "memo"]
 
 
-@pytest.mark.parametrize("settings", [None, {"tensorrt": {"refit": False}}])
+@pytest.mark.parametrize("settings", [None, {"freezer": {"refit": False}}])
 def test_an_engine_with_embedded_weights_is_found_by_their_values(
     compiled: Callable[..., trtcache.CompiledModule], settings: Any
 ) -> None:

@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 
 import trtcache
 from tests.comparing import difference
-from tests.runtime.refit_contract import Network, RefitContract, image
 from trtcache.errors import RefitError
+from trtcache.testing.refit import Network, RefitContract, image
 
 if TYPE_CHECKING:
     from pathlib import Path

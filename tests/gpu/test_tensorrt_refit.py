@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import trtcache
-from tests.runtime.refit_contract import Network, RefitContract, image
 from trtcache.errors import RefitError
+from trtcache.testing.refit import Network, RefitContract, image
 
 if TYPE_CHECKING:
     from pathlib import Path

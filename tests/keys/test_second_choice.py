@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import trtcache
-from tests.backends.interpreter import Interpretation, Interpreter
 from tests.comparing import difference
 from tests.models import Affine
 from trtcache.digests import CacheKey
@@ -17,6 +16,7 @@ from trtcache.errors import IncompatibleEngineError, SettingsError
 from trtcache.keys.nearest import second_choice
 from trtcache.store.disk import DiskStore
 from trtcache.target import Gpu, Target
+from trtcache.testing.interpreter import Interpretation, Interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,12 +92,12 @@ def test_the_setting_is_no_part_of_the_key() -> None:
 @pytest.fixture
 def on(interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., trtcache.CompiledModule]:
     """Compile on a machine with this GPU, as far as the backend can tell."""
-    monkeypatch.setattr(Interpreter, "check", lambda *_: None)
 
-    def compiled(gpu: Gpu, value: float = 1.0, **settings: Any) -> trtcache.CompiledModule:
+    def compiled(gpu: Gpu, value: float = 1.0, *, allowed: bool = False) -> trtcache.CompiledModule:
         target = Target("linux-x86_64", "cuda", "plan", (), gpu.capability, gpu)
         monkeypatch.setattr(Interpreter, "target", lambda *_: target)
-        return trtcache.compile(Affine(value), (X,), backend=interpreter, cache=tmp_path / "cache", settings=settings)
+        monkeypatch.setattr(Interpreter, "takes_similar", lambda *_: allowed)
+        return trtcache.compile(Affine(value), (X,), backend=interpreter, cache=tmp_path / "cache")
 
     return compiled
 
@@ -107,7 +107,7 @@ def test_another_products_engine_is_taken_where_that_is_allowed(
 ) -> None:
     """The report and a warning name both products; weights are those of the model at hand, and nothing is built."""
     built = on(L4).report.partitions[0]
-    module = on(ADA, 2.0, **ALLOWED)
+    module = on(ADA, 2.0, allowed=True)
     (partition,) = module.report.partitions
     assert (partition.outcome, partition.key) == ("hit", built.key)
     assert partition.reason == "second choice: built for L4, and this is RTX 4090, of the same capability"
@@ -117,12 +117,12 @@ def test_another_products_engine_is_taken_where_that_is_allowed(
 
 
 def test_without_leave_it_is_built(on: Callable[..., trtcache.CompiledModule]) -> None:
-    """By default, with ``exact``, and for another capability; then the exact one is taken, leave or not."""
+    """By default, and for another capability; then the exact one is taken, leave or not."""
     on(L4)
     assert on(ADA).report.partitions[0].outcome == "built"
-    assert on(HOPPER, **ALLOWED).report.partitions[0].outcome == "built"
-    assert on(L40, tensorrt={"compatible": "exact"}).report.partitions[0].outcome == "built"
-    (partition,) = on(ADA, **ALLOWED).report.partitions
+    assert on(HOPPER, allowed=True).report.partitions[0].outcome == "built"
+    assert on(L40).report.partitions[0].outcome == "built"
+    (partition,) = on(ADA, allowed=True).report.partitions
     assert (partition.outcome, partition.reason) == ("hit", "")
 
 
@@ -140,7 +140,7 @@ def test_one_that_does_not_load_is_left_where_it_is(
         return load(self, *args, **options)
 
     monkeypatch.setattr(Interpreter, "load", once)
-    (partition,) = on(ADA, **ALLOWED).report.partitions
+    (partition,) = on(ADA, allowed=True).report.partitions
     assert (partition.outcome, partition.reason) == ("built", "absent")
     monkeypatch.setattr(Interpreter, "load", load)
     assert on(L4).report.partitions[0].outcome == "hit"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch.utils import _pytree as pytree
 
-from trtcache.backends.aot_inductor.build import unlift
+from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.keys.graph_digest import graph_records
 from trtcache.weights.slots import fit
 
@@ -23,7 +23,7 @@ def outputs(
     program: LoweredProgram, *args: object, state: Mapping[str, torch.Tensor] | None = None
 ) -> list[torch.Tensor]:
     """Return what a lowered program answers with its model's weights or with others."""
-    graph_module, _ = unlift(program)
+    graph_module, _ = to_module_with_weights(program)
     chosen = fit(
         program.interface.weights, state or program.state, known=frozenset(program.state), device=program.device
     )

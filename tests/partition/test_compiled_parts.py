@@ -12,10 +12,10 @@ from torch import nn
 from torch.export import Dim
 
 import trtcache
-from tests.backends.interpreter import Interpreter
 from tests.partition.parts import BATCH, SOFTMAX, Attention, Twice, double, dynamic, fill, inputs
 from trtcache.compiler import build as building
 from trtcache.errors import BuildError, BuildForbiddenError, ExportError, PartitionError
+from trtcache.testing.interpreter import Interpreter
 
 if TYPE_CHECKING:
     from pathlib import Path

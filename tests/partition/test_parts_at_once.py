@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 import trtcache
-from tests.backends.interpreter import Interpretation
 from tests.partition.parts import Towers, double
 from trtcache.errors import InputError
 from trtcache.runtime.executor import PartitionedEngine
+from trtcache.testing.interpreter import Interpretation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,13 +13,13 @@ import pytest
 import torch
 
 import trtcache
-from tests.backends.interpreter import Interpreter
 from tests.partition.parts import SOFTMAX, Attention, inputs
 from tests.prepare import prepare
 from trtcache.backends.aot_inductor.backend import AotInductor
 from trtcache.compiler import build_pool as pools
 from trtcache.compiler.build_pool import Pool
 from trtcache.errors import BuildError
+from trtcache.testing.interpreter import Interpreter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from torch.export import Dim
 from tests.keys.architectures import called
 from tests.partition.parts import Attention, dynamic, inputs
 from tests.prepare import prepare
-from trtcache.backends.aot_inductor.build import unlift
+from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.backends.protocol import make_members
 from trtcache.compiler.stored_program import rebuild_program
 from trtcache.frontends.request import make_request
@@ -56,7 +56,7 @@ CASES: dict[str, tuple[nn.Module, tuple[Any, ...], Any]] = {
 
 
 def _operators(program: LoweredProgram) -> list[str]:
-    return [str(node.target) for node in unlift(program)[0].graph.nodes if node.op == "call_function"]
+    return [str(node.target) for node in to_module_with_weights(program)[0].graph.nodes if node.op == "call_function"]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -334,16 +334,16 @@ def _run_files(suite: Suite, folder: Path, process: Process) -> None:
 
 def install_interpreter(site: Path) -> None:
     """Register the interpreter as another distribution would, by an entry point."""
-    from trtcache.backends import registry
+    from trtcache.config import backend_names
 
     named = site / "interpreter-1.0.dist-info"
     named.mkdir(parents=True)
     (named / "METADATA").write_text("Name: interpreter\nVersion: 1.0\n")
     (named / "entry_points.txt").write_text(
-        "[trtcache.backends]\ninterpreter = tests.backends.interpreter:Interpreter\n"
+        "[trtcache.backends]\ninterpreter = trtcache.testing.interpreter:Interpreter\n"
     )
     sys.path.append(str(site))
-    registry.backend_table.cache_clear()
+    backend_names.backend_table.cache_clear()
 
 
 def main() -> None:

@@ -14,10 +14,10 @@ from torch import nn
 import trtcache
 from tests.comparing import difference
 from tests.models import Affine, KeyValue
-from tests.runtime.refit_contract import Network, RefitContract, image, in_place
 from trtcache.errors import RefitError, RefitStoppedError, VerifyError, WeightsFileError
 from trtcache.runtime import verify as verification
 from trtcache.runtime.refit import EngineSwap
+from trtcache.testing.refit import Network, RefitContract, image, in_place
 from trtcache.weights.slots import SlotWeights
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.store.contract import CONTENTS, KEY, MemoryStore, StoreContract
+from tests.store.memory import MemoryStore
 from trtcache.cache import Cache
 from trtcache.store.disk import DiskStore
+from trtcache.testing.stores import CONTENTS, KEY, StoreContract
 
 if TYPE_CHECKING:
     from pathlib import Path

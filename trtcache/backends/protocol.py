@@ -10,10 +10,11 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
+from trtcache.backends.fitness import Misfit, compare_with_here
 from trtcache.digests import canonical, json_bytes
-from trtcache.errors import SettingsError
+from trtcache.errors import BuildError
 from trtcache.weights.slots import geometry, weight_map
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     import torch
     from torch import fx
 
+    from trtcache.backends.fitness import StoredTarget
+    from trtcache.backends.onnx_model import OnnxModel, Range
+    from trtcache.config.backend_settings import BackendSettings
     from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
@@ -86,6 +90,7 @@ class Capabilities:
 
     Attributes:
         devices: device types that its engines run on.
+        accepts: the forms of program that it builds: ``torch``, and ``onnx`` for ONNX files (``build_onnx``).
         keep: operators that lowering does not decompose because the backend has better code for them.
         refit: whether an engine takes other weights without a rebuild.
         unpack: operators that lowering decomposes further (the pass ``unpack``).
@@ -106,6 +111,7 @@ class Capabilities:
     small_sizes: bool = False
     torch_threads: bool = False
     same_versions: tuple[str, ...] | None = None
+    accepts: frozenset[str] = frozenset({"torch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +181,14 @@ class Backend(ABC):
         version: the version of its own code, in each key. Increment it if a rebuilt artifact would behave differently
             from a stored one.
         capabilities: its abilities.
+        settings_class: the class of its own settings, whose ``section`` is the backend's name; None if it has none.
+            ``settings.section(settings_class)`` returns them.
     """
 
     name: ClassVar[str]
     version: ClassVar[int | str]
     capabilities: ClassVar[Capabilities]
+    settings_class: ClassVar[type[BackendSettings] | None] = None
 
     @abstractmethod
     def unavailable(self, device: str) -> str | None:
@@ -194,18 +203,16 @@ class Backend(ABC):
         """Return the versions of other software that decide whether an artifact fits this process."""
 
     def versions(self, device: str) -> dict[str, object]:
-        """Return the toolchain with the version of this backend, as part of the key."""
-        return {**self.toolchain(device), "builder": self.version}
+        """Return the toolchain, the version of this backend and the defaults of its settings, as part of the key."""
+        defaults = self.settings_class.defaults() if self.settings_class else {}
+        return {**self.toolchain(device), "builder": self.version, **({"settings": defaults} if defaults else {})}
 
     @abstractmethod
     def ambient(self) -> Mapping[str, object]:
         """Return process-wide settings, outside ``Settings``, that affect builds, as part of the key."""
 
-    def check(self, settings: Settings) -> None:
-        """Raise SettingsError for an unsupported setting; by default TensorRT's settings are unsupported."""
-        if given := settings.tensorrt.explicit:
-            names = ", ".join(f"settings.tensorrt[{name!r}]" for name in given)
-            raise SettingsError(names, f"backend {self.name!r} has no such settings")
+    def check(self, settings: Settings) -> None:  # noqa: B027  # a default
+        """Raise SettingsError for a combination of settings that is unsupported; by default all are supported."""
 
     def why_not(self, node: fx.Node) -> str | None:  # noqa: ARG002  # a default
         """Return why an engine cannot contain a node of a lowered program, or None; by default it can contain all."""
@@ -214,6 +221,17 @@ class Backend(ABC):
     def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:  # noqa: ARG002  # a default
         """Return the slots whose values an artifact contains. Their fingerprints are part of the key."""
         return ()
+
+    def freeze(self, settings: Settings) -> Settings | None:  # noqa: ARG002  # a default
+        """Return the settings for an engine with embedded weights; None if ``settings`` exclude it.
+
+        Called if ``capabilities.bakes_weights`` and a build of an engine that takes any weights failed.
+        """
+        return None
+
+    def takes_similar(self, settings: Settings) -> bool:  # noqa: ARG002  # a default
+        """Return whether a stored engine for another GPU of the same compute capability may be used."""
+        return False
 
     @abstractmethod
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
@@ -225,6 +243,73 @@ class Backend(ABC):
             FrozenWeightsError: weights other than ``frozen_slots`` would be frozen into the artifact.
             BuildError: the builder failed.
         """
+
+    def why_misfit(self, stored: StoredTarget) -> Misfit | None:
+        """Return why an engine of an exported program cannot run here, with the remedy, or None if it can.
+
+        By default versions (``capabilities.same_versions``), instruction sets and the GPU's capability are compared.
+        """
+        from trtcache.backends.registry import why_unavailable
+
+        device = str(stored.target.get("device"))
+        if why := why_unavailable(self, device):
+            remedy = f"make {self.name} available here, or export it for this machine's target"
+            return Misfit(why, remedy, 60)
+        versions: Any = canonical(self.versions(device))
+        return compare_with_here(stored, versions, self.capabilities.same_versions)
+
+    def rank(self, target: Mapping[str, Any]) -> int:
+        """Return how well an engine for a target, as in the key, fits; of those that can run here the highest is used.
+
+        By default the number of instruction sets, and for a GPU less than for a plan of TensorRT for one product.
+        """
+        return len(target["instruction_sets"]) if target["device"] == "cpu" else -1
+
+    def takes_weights(self, settings: Settings) -> bool:  # noqa: ARG002  # a default
+        """Return whether an engine of an ONNX file takes weights; otherwise they are in the artifact and in the key."""
+        return self.capabilities.refit
+
+    def build_onnx(
+        self,
+        model: OnnxModel,  # noqa: ARG002  # a default
+        interface: Interface,  # noqa: ARG002  # a default
+        ranges: Sequence[Range],  # noqa: ARG002  # a default
+        settings: Settings,  # noqa: ARG002  # a default
+        target: Target,  # noqa: ARG002  # a default
+        folder: Path,  # noqa: ARG002  # a default
+    ) -> Artifact:
+        """Build an artifact of an ONNX file into ``folder``, if ``capabilities.accepts`` has ``onnx``.
+
+        Args:
+            model: the model; its weights are initializers without data, by the names in ``interface.weights``.
+            interface: its inputs, outputs and weights.
+            ranges: the inputs with dynamic sizes.
+            settings: the settings of the build.
+            target: the target of the engine.
+            folder: an empty folder.
+
+        Raises:
+            BuildError: the builder failed.
+        """
+        raise BuildError(self.name, "it builds torch programs only")
+
+    def refit_artifact(
+        self,
+        read: Callable[[str], bytes | memoryview],  # noqa: ARG002  # a default
+        weights: Callable[[], Mapping[str, torch.Tensor]],  # noqa: ARG002  # a default
+    ) -> memoryview | None:
+        """Return a stored artifact with other weights; by default None: an artifact contains no weights.
+
+        Args:
+            read: returns a member of its entry by name.
+            weights: returns all engine weights by name; raises RefitError if they do not fit.
+
+        Raises:
+            NoDeviceError: the device that this needs is not available.
+            IncompatibleEngineError: the entry cannot be loaded here.
+            RefitError: the builder rejects a weight.
+        """
+        return None
 
     @abstractmethod
     def load(

@@ -1,92 +1,94 @@
-"""Backends by name: built-in ones from a table, others from the entry point ``trtcache.backends``."""
+"""The choice of a backend, and the check of other distributions' backends."""
 
 from __future__ import annotations
 
 import logging
-from functools import cache
-from importlib import import_module
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from trtcache.errors import BackendUnavailableError, did_you_mean
+from trtcache.config import backend_names
+from trtcache.errors import BackendUnavailableError, SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from importlib.metadata import EntryPoint
+    from collections.abc import Iterator
 
     from trtcache.backends.protocol import Backend
+    from trtcache.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_OURS: Mapping[str, str] = {
-    "aot_inductor": "trtcache.backends.aot_inductor.backend:AotInductor",
-    "tensorrt": "trtcache.backends.tensorrt.backend:TensorRT",
-    "tensorrt_rtx": "trtcache.backends.tensorrt.backend:TensorRTRtx",
-}
-
-_AUTOMATIC = ("aot_inductor",)
-"""Backends tried by ``backend="auto"``, in order."""
+_AUTOMATIC = {"torch": ("aot_inductor",), "onnx": ("tensorrt", "tensorrt_rtx")}
+"""Backends tried by ``backend="auto"``, in order, for each form of program."""
 
 
-@cache
-def backend_table() -> Mapping[str, str]:
-    """Return every backend's ``module:attribute`` by name."""
-    from importlib.metadata import entry_points  # 20 ms, which a built-in backend does not need
-
-    return _merge(_OURS, entry_points(group="trtcache.backends"))
-
-
-def _merge(ours: Mapping[str, str], theirs: Iterable[EntryPoint]) -> dict[str, str]:
-    table = dict(ours)
-    owners = dict.fromkeys(ours, "trtcache")
-    for point in theirs:
-        owner = point.dist.name if point.dist else point.value
-        if point.name in table:
-            raise BackendUnavailableError(point.name, f"offered by both {owners[point.name]} and {owner}; remove one")
-        table[point.name], owners[point.name] = point.value, owner
-    return table
-
-
-def find(name: str, device: str) -> Backend:
+def find(name: str, device: str, *, form: str = "torch") -> Backend:
     """Return a backend by name, or for ``auto`` the first that can run on this device type.
+
+    Args:
+        name: the name of a backend, or ``auto``.
+        device: a device type.
+        form: the form of program that it has to accept: ``torch`` or ``onnx``.
 
     Raises:
         BackendUnavailableError: the name is unknown, or the backend cannot run here. A backend
             requested by name is never replaced by another.
     """
     if name != "auto":
+        accepts = load_backend(name).capabilities.accepts
+        if form not in accepts:
+            others = f"; ONNX files need {' or '.join(_AUTOMATIC['onnx'])}" if form == "onnx" else ""
+            raise BackendUnavailableError(name, f"it builds {' and '.join(sorted(accepts))} programs only{others}")
         return _usable(name, device)
     reasons = []
-    for candidate in _AUTOMATIC:
+    for candidate in _AUTOMATIC[form]:
         try:
             backend = _usable(candidate, device)
         except BackendUnavailableError as error:
             reasons.append(str(error))
             continue
-        log.info("backend auto: chose %s for %s", candidate, device)
+        log.info("backend auto: chose %s for %s on %s", candidate, form, device)
         return backend
-    raise BackendUnavailableError("auto", "; ".join(reasons))
+    needs = "an ONNX file needs one of these: " if form == "onnx" else ""
+    raise BackendUnavailableError("auto", needs + "; ".join(reasons))
+
+
+def import_default() -> None:
+    """Import the first backend for programs of torch, so that a first call does not."""
+    backend_names.load_backend_class(_AUTOMATIC["torch"][0])
+
+
+def load_backend(name: str) -> Backend:
+    """Return a backend by name, whether it can run here or not.
+
+    Raises:
+        BackendUnavailableError: the name is unknown, or its class cannot be imported or is not a backend.
+    """
+    backend_class = backend_names.load_backend_class(name)
+    if name not in backend_names.BUILT_IN:
+        require_contract(name, backend_class)
+    with _translate_errors(name):
+        backend: Backend = backend_class()
+    return backend
 
 
 def _usable(name: str, device: str) -> Backend:
-    table = _OURS if name in _OURS else backend_table()  # reading entry points takes milliseconds
-    if name not in table:
-        raise BackendUnavailableError(name, did_you_mean(name, ["auto", *table]))
-    module, _, attribute = table[name].partition(":")
-    try:
-        backend_class = getattr(import_module(module), attribute)
-        if name not in _OURS:
-            require_contract(name, backend_class)
-        backend: Backend = backend_class()
+    backend = load_backend(name)
+    with _translate_errors(name):
         why = why_unavailable(backend, device)
-    except BackendUnavailableError:
-        raise
-    except ImportError as error:
-        raise BackendUnavailableError(name, f"cannot be imported: {error}") from error
-    except Exception as error:  # another distribution's code
-        raise BackendUnavailableError(name, f"it fails with {type(error).__name__}: {error}") from error
     if why:
         raise BackendUnavailableError(name, why)
     return backend
+
+
+@contextmanager
+def _translate_errors(name: str) -> Iterator[None]:
+    """Raise BackendUnavailableError for an exception of a backend's own."""
+    try:
+        yield
+    except BackendUnavailableError:
+        raise
+    except Exception as error:  # another distribution's code
+        raise BackendUnavailableError(name, f"it fails with {type(error).__name__}: {error}") from error
 
 
 def why_unavailable(backend: Backend, device: str) -> str | None:
@@ -95,6 +97,21 @@ def why_unavailable(backend: Backend, device: str) -> str | None:
         return why
     devices = sorted(backend.capabilities.devices)
     return None if device in devices else f"its engines run on {' and '.join(devices)}, not on {device}"
+
+
+def check_settings(backend: Backend, settings: Settings) -> None:
+    """Check that a backend takes the settings.
+
+    Raises:
+        SettingsError: settings belong to another backend, or the backend refuses them.
+    """
+    kind = backend.settings_class
+    for name, section in settings.sections.items():
+        if kind is None or name != kind.section:
+            names = ", ".join(f"settings.{name}[{option!r}]" for option in section.explicit)
+            own = f"; its settings are settings.{kind.section}" if kind else ""
+            raise SettingsError(names, f"backend {backend.name!r} has no such settings{own}")
+    backend.check(settings)
 
 
 def require_contract(name: str, backend_class: type) -> None:
@@ -108,6 +125,7 @@ def require_contract(name: str, backend_class: type) -> None:
     from difflib import get_close_matches  # 2 ms, needed for other distributions' backends only
 
     from trtcache.backends.protocol import Backend, Capabilities
+    from trtcache.config.backend_settings import BackendSettings
 
     if not (isinstance(backend_class, type) and issubclass(backend_class, Backend)):
         raise BackendUnavailableError(name, f"{backend_class!r} is not a class that derives from trtcache's Backend")
@@ -119,6 +137,11 @@ def require_contract(name: str, backend_class: type) -> None:
             wrong.append(f"attribute {attribute} is missing or has a wrong type")
     if getattr(backend_class, "name", name) != name:
         wrong.append(f"attribute name is {backend_class.name!r}, and its entry point is {name!r}")
+    own_settings = getattr(backend_class, "settings_class", None)
+    if own_settings is not None and not (isinstance(own_settings, type) and issubclass(own_settings, BackendSettings)):
+        wrong.append("attribute settings_class is not a class that derives from BackendSettings")
+    elif own_settings is not None and getattr(own_settings, "section", "") != name:
+        wrong.append(f"attribute section of {own_settings.__name__} has to be {name!r}")
     hooks = {hook for hook in vars(Backend) if not hook.startswith("_")} | set(Backend.__annotations__)
     own = {method for parent in backend_class.__mro__ for method in vars(parent)} - hooks - set(dir(object))
     for method in sorted(method for method in own if not method.startswith("_")):

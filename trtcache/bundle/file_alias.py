@@ -17,8 +17,8 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
-from trtcache.backends.aot_inductor.libtorch import torch_versions
-from trtcache.backends.aot_inductor.variables import environment, torch_environment
+from trtcache.backends import host
+from trtcache.backends.host import environment, torch_environment, torch_versions
 from trtcache.backends.protocol import interface_document
 from trtcache.bundle.archive import BROKEN, content_of, directory
 from trtcache.bundle.engines import report_engine
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 KIND: Final = "memo"
 _MEMBER = "file.json"
 _FORMAT = 1
-_BACKENDS = ("auto", "aot_inductor")
+_BACKENDS = ("auto", host.NAME)
 _SERIALIZATION_ID = ".data/serialization_id"  # a hash over all members, weights too
 
 AMBIENT: Final[Mapping[str, object]] = {
@@ -162,7 +162,7 @@ def alias_key(digest: Digest, settings: Settings, target: Target) -> CacheKey:
             "file": digest,
             "settings": settings.document(),
             "target": target.document(),
-            "backend": "aot_inductor",
+            "backend": host.NAME,
             "toolchain": {name: versions[name] for name in ("torch", "torch_git")},
             "cuda": versions["cuda"],
             "code": code_digest(),
@@ -193,7 +193,7 @@ def remember(source: ProgramFile, module: CompiledModule, options: CompileOption
 
     origin = module.origin
     entry = origin.entries.get(0) if origin is not None and origin.division.is_whole else None
-    if entry is None or entry.key.kind != "aot_inductor" or str(source.device) != "cpu" or why_not(options):
+    if entry is None or entry.key.kind != host.NAME or str(source.device) != "cpu" or why_not(options):
         return
     parts: Any = entry.key.document["parts"]
     if parts.keys() & {"uncacheable", "operators", "frozen"}:
@@ -251,7 +251,7 @@ def find_program(
         document = json.loads(bytes(kept.read(_MEMBER)))
         key = CacheKey.of_document(document["key"])
         parts: Any = key.document["parts"]
-        if key.kind != "aot_inductor" or parts["target"] != canonical(target.document()):
+        if key.kind != host.NAME or parts["target"] != canonical(target.document()):
             raise ValueError("the alias leads to an engine for another target")
         entry = cache.peek(key, counted=counted)
         if entry is None:
@@ -266,7 +266,7 @@ def find_program(
         raise TorchNeeded(f"its alias or the file cannot be read without it ({error!r:.200})") from error
     program.report = Report(
         name or path.stem,
-        "aot_inductor",
+        host.NAME,
         target.label,
         [report_engine(entry, "store", weights=len(interface.weights), load_s=program.load_s, path=str(path))],
         route="memo",

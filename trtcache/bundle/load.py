@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtcache.backends.aot_inductor.libtorch import preload
+from trtcache.backends.host import preload
 from trtcache.bundle.archive import LOCAL_FILE, ProgramArchive
 from trtcache.config.environment import Config, require_torch_allowed, start_logging
 from trtcache.config.signing_keys import parse_keys

@@ -10,12 +10,13 @@ import torch
 
 from trtcache.backends import registry
 from trtcache.backends.calls import load_engine
+from trtcache.backends.fitness import StoredTarget
 from trtcache.backends.protocol import CONSTANTS, INTERFACE, WEIGHT_MAP
 from trtcache.bundle.archive import BROKEN, PROGRAM, parse
 from trtcache.bundle.engines import EngineReader, report_engine
 from trtcache.bundle.partitions import MissingOperator, read_partitions
 from trtcache.bundle.signature import read_signature, read_structure
-from trtcache.bundle.target_choice import TargetOption, choose
+from trtcache.bundle.target_choice import choose
 from trtcache.errors import NoFittingEngineError, ProgramContentError, RefitError, WeightMapError
 from trtcache.frontends.torch_archive import read_tensors
 from trtcache.partition.partitions import PartitionedProgram
@@ -73,7 +74,7 @@ class _ProgramReader:
         self._chosen = choose([self._option(*one) for one in enumerate(self._document["targets"])], self._path)
         self._target = self._document["targets"][self._chosen.number]
 
-    def _option(self, number: int, record: Any) -> TargetOption:
+    def _option(self, number: int, record: Any) -> StoredTarget:
         first: Any = next(iter(record["engines"]), None)
 
         def member(name: str) -> bytes:
@@ -81,7 +82,7 @@ class _ProgramReader:
             return bytes(self._archive.read(inside) if inside else self._engines.entry(first).read(name))
 
         words = str(record["backend"]), str(record["label"])
-        return TargetOption(
+        return StoredTarget(
             number, *words, dict(record["target"]), dict(record["toolchain"]), member if first else None
         )
 

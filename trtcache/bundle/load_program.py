@@ -11,15 +11,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtcache.backends.aot_inductor.host_engine import HostEngine, library_of
-from trtcache.backends.aot_inductor.host_weights import HostWeights, check_arrays, make_weights
-from trtcache.backends.aot_inductor.libtorch import SAME_VERSIONS, libtorch, torch_versions
-from trtcache.backends.aot_inductor.loader import Assumptions
+from trtcache.backends import host
+from trtcache.backends.fitness import StoredTarget
+from trtcache.backends.host import (
+    Assumptions,
+    HostEngine,
+    HostFitness,
+    HostWeights,
+    check_arrays,
+    library_of,
+    libtorch,
+    make_weights,
+)
 from trtcache.backends.protocol import CONSTANTS, ENGINE, INTERFACE
 from trtcache.bundle.archive import BROKEN, PROGRAM, parse
 from trtcache.bundle.defaults import read_signature
 from trtcache.bundle.engines import EngineReader, report_engine
-from trtcache.bundle.target_choice import TargetOption, choose
+from trtcache.bundle.target_choice import choose
 from trtcache.config.environment import require_torch_allowed
 from trtcache.config.threads import cores
 from trtcache.digests import Digest
@@ -42,7 +50,7 @@ from trtcache.weights.safetensors import LENGTH_BYTES, array_at, array_in, is_wi
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trtcache.backends.aot_inductor.libtorch import LibTorch
+    from trtcache.backends.host import LibTorch
     from trtcache.bundle.archive import ProgramArchive
     from trtcache.cache import Cache
     from trtcache.lowering.interface import Interface
@@ -113,14 +121,13 @@ class _PlainReader:
         self._require_plain()
         targets = self._document["targets"]
         self._engines = EngineReader(archive, targets, cache)
-        facts = torch_versions()
         options = [
-            TargetOption(
+            StoredTarget(
                 number, str(one["backend"]), str(one["label"]), dict(one["target"]), dict(one["toolchain"]), _no_member
             )
             for number, one in enumerate(targets)
         ]
-        self._chosen = choose(options, str(archive.path), lambda _backend, _device: (facts, SAME_VERSIONS))
+        self._chosen = choose(options, str(archive.path), lambda _: HostFitness())
         (self._record,) = targets[self._chosen.number]["engines"]
 
     def _require_plain(self) -> None:
@@ -133,7 +140,7 @@ class _PlainReader:
         if document["division"] is not None:
             raise TorchNeeded("it is not a single engine")
         for target in document["targets"]:
-            if target["backend"] != "aot_inductor" or target["target"]["device"] != "cpu":
+            if target["backend"] != host.NAME or target["target"]["device"] != "cpu":
                 raise TorchNeeded(f"it has an engine for {target['label']}")
             if len(target["engines"]) != 1:
                 raise TorchNeeded("it runs in torch")

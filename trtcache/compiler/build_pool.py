@@ -133,7 +133,7 @@ def _write(request: EngineRequest, folder: Path) -> bool:
         "name": program.name,
         "pipeline": list(program.pipeline),
         "settings": {
-            "inductor": dict(settings.inductor),
+            **{name: section.explicit for name, section in settings.sections.items()},
             "operator_versions": dict(settings.operator_versions),
             "autocast": settings.autocast,
             "autocast_exclude": list(settings.autocast_exclude),

@@ -140,7 +140,7 @@ def _explain_miss(request: EngineRequest, cache: Cache) -> str:
 def second_choice_for(request: EngineRequest, cache: Cache) -> Entry | None:
     """Return an entry for another GPU of the same compute capability, if allowed and no exact entry is stored."""
     key = request.key
-    if request.settings.tensorrt.compatible != "capability" or not isinstance(key, CacheKey):
+    if not request.backend.takes_similar(request.settings) or not isinstance(key, CacheKey):
         return None
     if cache.layers.holder(key.digest):
         return None

@@ -45,10 +45,10 @@ class KeptOptions:
     def of(cls, options: CompileOptions) -> KeptOptions:
         """Convert options; only settings that differ from their defaults are kept."""
         settings, default = options.settings, Settings()
-        values = {field.name: getattr(settings, field.name) for field in fields(Settings) if field.name != "threads"}
-        changed = {name: value for name, value in values.items() if value != getattr(default, name)}
-        if "tensorrt" in changed:
-            changed["tensorrt"] = settings.tensorrt.explicit
+        names = {field.name for field in fields(Settings)} - {"threads", "backends", *settings.sections}
+        changed = {name: getattr(settings, name) for name in sorted(names)}
+        changed = {name: value for name, value in changed.items() if value != getattr(default, name)}
+        changed |= {name: section.explicit for name, section in settings.sections.items()}
         return cls(options.backend, {name: _plain(value) for name, value in changed.items()}, options.target)
 
     def write(self) -> bytes:

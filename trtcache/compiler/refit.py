@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.backends.protocol import ENGINE
-from trtcache.backends.tensorrt.engine import plan_with
-from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
+from trtcache.backends import registry
 from trtcache.config.paths import atomic_write
-from trtcache.errors import ExportError, IncompatibleEngineError, NoDeviceError, RefitError
+from trtcache.errors import ExportError, IncompatibleEngineError, RefitError
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.lowering.interface import Content
 from trtcache.runtime.executable import Executable
@@ -199,30 +197,30 @@ def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tup
     raise refused
 
 
-def refit_plan(entry: Entry, executable: Executable, given: WeightSource) -> memoryview:
-    """Return the plan of an entry with new weights. Experimental: not yet run on a GPU.
+def refit_artifact(entry: Entry, executable: Executable, given: WeightSource) -> memoryview:
+    """Return the artifact of an entry with new weights.
 
     Raises:
-        NoDeviceError: there is no GPU, or it is not the plan's.
+        NoDeviceError: the device that this needs is not available.
         IncompatibleEngineError: the entry's engine contains no weights, or cannot be loaded.
-        RefitError: TensorRT refuses a weight.
+        RefitError: the backend rejects a weight.
     """
-    flavour = {one.name: one for one in (TENSORRT, TENSORRT_RTX)}.get(entry.kind)
-    if flavour is None:
+
+    def weights() -> Mapping[str, torch.Tensor]:
+        return fit(executable.interface.weights, given.state, known=executable.known, device=executable.device)
+
+    written = registry.load_backend(entry.kind).refit_artifact(entry.read, weights)
+    if written is None:
         why = "contains no weights: nothing can be written; give the program's .pt2 file, or use module.refit(FILE)"
         raise IncompatibleEngineError(entry.key.digest, f"an engine of {entry.kind} {why}")
-    if not torch.cuda.is_available():
-        raise NoDeviceError(entry.kind, "a plan", "it is refitted on its GPU, and there is none here")
-    needed = executable.interface.weights
-    weights = fit(needed, given.state, known=executable.known, device=executable.device)
-    return plan_with(flavour, entry.read(ENGINE), entry.read("plan.json"), weights)
+    return written
 
 
-def write_plan(plan: memoryview, output: Path) -> None:
-    """Write a plan to a file atomically.
+def write_artifact(artifact: memoryview, output: Path) -> None:
+    """Write an artifact to a file atomically.
 
     Raises:
         OSError: it cannot be written.
     """
     with atomic_write(output) as temporary:
-        temporary.write_bytes(plan)
+        temporary.write_bytes(artifact)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
+from trtcache.config.backend_settings import BackendSettings
 from trtcache.config.units import dataclass_from, parse_size
 from trtcache.errors import SettingsError
 
@@ -21,7 +23,7 @@ _WORDS = {"tiling": TILINGS, "profiling_verbosity": VERBOSITIES, "compatible": C
 
 
 @dataclass(frozen=True, slots=True)
-class TensorRTSettings:
+class TensorRTSettings(BackendSettings):
     """Settings of a TensorRT build. None leaves a setting to TensorRT, and is not part of the key.
 
     Attributes:
@@ -41,6 +43,8 @@ class TensorRTSettings:
             default), or otherwise also one for another product of the same compute capability (``capability``), which
             may be slower and is reported. Not part of the key.
     """
+
+    section: ClassVar[str] = "tensorrt"
 
     optimization_level: int | None = None
     refit: bool | None = None
@@ -76,15 +80,9 @@ class TensorRTSettings:
             raise SettingsError(_label("strip"), "a plan without weights has to be refitted; leave refit out")
 
     @classmethod
-    def of(cls, given: object) -> TensorRTSettings:
+    def of(cls, given: object) -> Self:
         """Return settings from settings or from a mapping of field names."""
         return dataclass_from(cls, given, "settings.tensorrt")
-
-    @property
-    def explicit(self) -> dict[str, object]:
-        """Settings that are not None."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
 
     def document(self) -> dict[str, object]:
         """Return the part of the key document for these settings: those that are set and change a plan."""

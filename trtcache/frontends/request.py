@@ -163,10 +163,9 @@ class Request(EngineRequest):
 
     def freeze(self) -> Request | None:
         """Return the request for an engine with these weights embedded; None if that is not allowed, or has no key."""
-        tensorrt = self.settings.tensorrt
-        if not self.backend.capabilities.bakes_weights or tensorrt.refit is not None or tensorrt.strip:
+        settings = self.backend.freeze(self.settings) if self.backend.capabilities.bakes_weights else None
+        if settings is None:
             return None
-        settings = replace(self.settings, tensorrt=replace(tensorrt, refit=False))
         slots = self.backend.frozen_slots(self.program, settings)
         if slots == self.backend.frozen_slots(self.program, self.settings) or not isinstance(self.key, CacheKey):
             return None

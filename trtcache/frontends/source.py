@@ -163,7 +163,7 @@ class Source(ABC):
             SettingsError: the backend does not take the settings.
         """
         backend = registry.find(options.backend, self.device_type)
-        backend.check(options.settings)
+        registry.check_settings(backend, options.settings)
         return backend
 
     def given_parts(self, backend: Backend, settings: Settings, target: Target) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from trtcache.errors import (
 )
 from trtcache.integrations.dynamo.calls import number, value_of
 from trtcache.integrations.dynamo.engines import GraphCompiler, GraphEngine
-from trtcache.settings import Settings
+from trtcache.settings import Settings, setting_names
 
 if TYPE_CHECKING:
     import os
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from torch import fx
 
+    from trtcache.config.inductor_settings import Option
     from trtcache.runtime import Report
-    from trtcache.settings import Option
 
 log = logging.getLogger("trtcache.integrations.torch_compile")
 
@@ -103,7 +103,7 @@ class Options:
             raise SettingsError("mode", f"{mode!r}: {did_you_mean(mode, list(_MODES))}")
         given = dict(options or {})
         ours = [name for name in field_names(cls) if name != "settings"]
-        refuse_unknown(given, [*ours, *field_names(Settings)], "options")
+        refuse_unknown(given, [*ours, *setting_names(given.keys() - {*ours})], "options")
         chosen = {name: given.pop(name) for name in ours if name in given}
         if mode:
             given["inductor"] = {**_MODES[mode]}

@@ -22,7 +22,7 @@ from tests.backends.tensorrt.plans import RTX, constants_of, lowered, network_of
 from tests.backends.tensorrt.zoo import FULL, SMALL, made
 from tests.keys.architectures import MODELS, called
 from tests.models import retrained
-from trtcache.backends.tensorrt.onnx import to_onnx
+from trtcache.backends.onnx_export import to_onnx
 from trtcache.digests import hash_bytes
 from trtcache.weights.slots import fit
 
@@ -100,7 +100,7 @@ def _constants(name: str) -> dict[str, Any]:
     for one in (model, retrained(model)):
         program = lowered(one, args)
         weights = fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
-        inside = {hash_bytes(content) for content in constants_of(network_of(to_onnx(program, weights, RTX)))}
+        inside = {hash_bytes(content) for content in constants_of(network_of(to_onnx(program, RTX, weights=weights)))}
         found = sum(hash_bytes(weight.contiguous().numpy().tobytes()) in inside for weight in weights.values())
         counts.append(f"{found} of {len(weights)}")
     return {"constants": ", ".join(counts)}

@@ -10,15 +10,16 @@ import torch
 from torch import nn
 
 import trtcache
+from trtcache.backends.onnx_export import to_onnx
 from trtcache.backends.tensorrt.build import Network, parse
 from trtcache.backends.tensorrt.callbacks import get_logger
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
-from trtcache.backends.tensorrt.onnx import OnnxModel, to_onnx
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trtcache.backends.onnx_model import OnnxModel
     from trtcache.lowering import LoweredProgram
 
 RTX = "tensorrt_rtx"
@@ -63,7 +64,7 @@ def lowered(model: nn.Module, args: tuple[Any, ...], **options: Any) -> LoweredP
 def onnx_of(program: LoweredProgram) -> OnnxModel:
     """Return a program as ONNX, with its own weights."""
     weights = fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
-    return to_onnx(program, weights, RTX)
+    return to_onnx(program, RTX, weights=weights)
 
 
 def network_of(model: OnnxModel) -> Network:

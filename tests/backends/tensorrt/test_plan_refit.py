@@ -17,7 +17,7 @@ from trtcache.backends.tensorrt import runner
 from trtcache.backends.tensorrt.callbacks import ErrorCollector, get_logger
 from trtcache.backends.tensorrt.engine import refit_dtypes, refit_engine
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
-from trtcache.compiler.refit import refit_plan, write_plan
+from trtcache.compiler.refit import refit_artifact, write_artifact
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
 from trtcache.weights.fingerprints import fingerprints
 
@@ -237,7 +237,7 @@ def test_a_plan_is_written_with_other_weights(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(plans, "require_fit", lambda *_: None)
     monkeypatch.setattr(engine, "serialize", lambda: repr(values(engine)).encode(), raising=False)
     plan = plans.plan_with(flavour, b"plan", json.dumps(stored).encode(), made(5.0))  # type: ignore[arg-type]
-    write_plan(plan, tmp_path / "plan")
+    write_artifact(plan, tmp_path / "plan")
     assert (tmp_path / "plan").read_text() == "{'w0': 5.0, 'w1': 5.0, 'w2': 5.0}"
     monkeypatch.setattr(engine, "serialize", lambda: None)
     with pytest.raises(IncompatibleEngineError, match="it cannot write it"):
@@ -247,6 +247,6 @@ def test_a_plan_is_written_with_other_weights(monkeypatch: pytest.MonkeyPatch, t
 def test_a_plan_is_written_on_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere the error says so."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    entry: Any = SimpleNamespace(kind="tensorrt")
+    entry: Any = SimpleNamespace(kind="tensorrt", read=None)
     with pytest.raises(NoDeviceError, match="refitted on its GPU, and there is none here"):
-        refit_plan(entry, None, None)  # type: ignore[arg-type]
+        refit_artifact(entry, None, None)  # type: ignore[arg-type]

@@ -12,8 +12,8 @@ from torch import nn
 from tests.backends.tensorrt.plans import Small, compiled, constants_of, ids, lowered, network_of, onnx_of, stored
 from tests.keys.architectures import called
 from tests.models import retrained
+from trtcache.backends.onnx_model import OnnxModel
 from trtcache.backends.tensorrt.checks import prove, require_complete, unmark
-from trtcache.backends.tensorrt.onnx import OnnxModel
 from trtcache.errors import BuildError
 from trtcache.weights.slots import fit
 

@@ -11,7 +11,6 @@ from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch.testing._internal.two_tensor import TwoTensor
 
-from tests.backends.interpreter import Interpreter
 from tests.comparing import difference
 from trtcache.errors import (
     BackendUnavailableError,
@@ -22,6 +21,7 @@ from trtcache.errors import (
 )
 from trtcache.integrations import torch_compile
 from trtcache.integrations.torch_compile import Options
+from trtcache.testing.interpreter import Interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -302,6 +302,6 @@ def test_a_failed_build_is_an_error(compile_model: CompileModel, monkeypatch: py
 def test_modes_are_settings() -> None:
     """A mode is the options of Inductor that it stands for; one that a package cannot have is an error."""
     assert Options.of(None, "default") == Options.of({}, None)
-    assert Options.of(None, "max-autotune-no-cudagraphs").settings.inductor["max_autotune"] is True
+    assert Options.of(None, "max-autotune-no-cudagraphs").settings.inductor.options["max_autotune"] is True
     with pytest.raises(SettingsError, match=r"'reduce-overhead': unknown; known: default, max-autotune-no-cudagraphs"):
         Options.of(None, "reduce-overhead")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -19,17 +18,17 @@ from trtcache.backends.aot_inductor.libtorch import SAME_VERSIONS
 from trtcache.backends.aot_inductor.loader import Assumptions, Package, PackageEngine
 from trtcache.backends.aot_inductor.variables import environment as environment
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
+from trtcache.config.inductor_settings import InductorSettings
+from trtcache.keys.torch_config import overrides
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
-    from types import ModuleType
 
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
 
-_WRITTEN_BY_BUILDS = ("aot_inductor.metadata",)  # torch/_inductor/compile_fx.py stores the last package's device there
 # Inductor chooses the kernel of scaled_dot_product_attention at build time.
 _ATTENTION_KERNELS: Mapping[str, Callable[[], bool]] = {
     "cudnn": torch.backends.cuda.cudnn_sdp_enabled,
@@ -44,6 +43,7 @@ class AotInductor(Backend):
 
     name: ClassVar[str] = "aot_inductor"
     version: ClassVar[int] = 2
+    settings_class = InductorSettings
     capabilities: ClassVar[Capabilities] = Capabilities(
         devices=frozenset({"cpu", "cuda"}),
         # Decomposed, a 6-layer BERT has 240 more nodes and builds in 34 s instead of 13 s (2 cores, torch 2.13).
@@ -145,22 +145,3 @@ def matmul_precision() -> str:
     except RuntimeError:
         devices: Any = {"cuda": torch.backends.cuda, "mkldnn": torch.backends.mkldnn}
         return ", ".join(f"{name} {one.matmul.fp32_precision}" for name, one in devices.items())
-
-
-def overrides(config: ModuleType | None) -> Iterator[tuple[str, object]]:
-    """Yield options whose value differs from both their default and their environment variable."""
-    entries: Mapping[str, Any] = getattr(config, "_config", {})
-    ignored = (*getattr(config, "_cache_config_ignore_prefix", ()), *_WRITTEN_BY_BUILDS)
-    for name, entry in entries.items():
-        override = entry.user_override
-        value = override.get() if isinstance(override, ContextVar) else override  # torch 2.11: the value itself
-        defaults = (entry.default, entry.env_value_default, entry.env_value_force)
-        differs = value not in [default for default in defaults if not _is_unset(default)]
-        if not _is_unset(value) and not name.startswith(ignored) and differs:
-            yield name, value
-
-
-def _is_unset(value: object) -> bool:
-    from torch.utils import _config_module
-
-    return value is _config_module._UNSET_SENTINEL

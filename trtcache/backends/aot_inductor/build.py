@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import fx
 
 from trtcache.backends.aot_inductor.assumptions import SizeGuards, record_assumptions
 from trtcache.backends.aot_inductor.compilation import (
@@ -24,20 +23,20 @@ from trtcache.backends.aot_inductor.compilation import (
     quick_compilation,
 )
 from trtcache.backends.aot_inductor.loader import ASSUMPTIONS, open_loader, reclaim
+from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.backends.protocol import Artifact
+from trtcache.config.inductor_settings import PINNED_INDUCTOR_OPTIONS, InductorSettings
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering import ALONE
 from trtcache.lowering.capture import quiet
-from trtcache.lowering.interface import NOT_COMPUTED
-from trtcache.lowering.rewriting import is_view
-from trtcache.settings import PINNED_INDUCTOR_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from trtcache.backends.aot_inductor.compilation import PackageCompilation
+    from trtcache.config.inductor_settings import Option
     from trtcache.lowering import LoweredProgram
-    from trtcache.settings import Option, Settings
+    from trtcache.settings import Settings
     from trtcache.target import Target
 
 # Either option alone leaves the build machine's instructions in the code (checked with objdump).
@@ -69,7 +68,7 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
     from torch._inductor import compile_fx  # noqa: F401  # takes seconds; only builds need it
 
     steps = {IMPORT: time.perf_counter() - start}
-    check_options(settings.inductor)
+    check_options(settings.section(InductorSettings).options)
     reclaim()
     try:
         path, assumed, taken = _compile(program, inductor_options(settings, target), folder, steps)
@@ -124,7 +123,7 @@ def _compile_once(
     from torch._inductor import aot_compile
     from torch._inductor.package.package import package_aoti
 
-    module, examples = unlift(program)
+    module, examples = to_module_with_weights(program)
     with record_assumptions(program) as assumed:
         files: Any = aot_compile(module, examples, options=dict(options))
         package = package_aoti(str(folder / "engine.pt2"), {"model": without_sources(files, folder)})
@@ -207,81 +206,12 @@ def inductor_options(settings: Settings, target: Target) -> dict[str, Any]:
     threads = {"cpp.threads": max(2, os.cpu_count() or 2)}
     own = {**_WITHOUT_PATHS, **header_options()}
     known = set(known_options())
-    chosen = {**threads, **{name: value for name, value in own.items() if name in known}, **settings.inductor}
+    chosen = {
+        **threads,
+        **{name: value for name, value in own.items() if name in known},
+        **settings.section(InductorSettings).options,
+    }
     return {**chosen, **_LEVEL_OPTIONS[target.level], **PINNED_INDUCTOR_OPTIONS}
-
-
-def unlift(program: LoweredProgram) -> tuple[fx.GraphModule, tuple[torch.Tensor, ...]]:
-    """Return the program as a graph module whose weights are attributes, and example inputs for it.
-
-    Nodes are in canonical order, weights are named ``w0``, ... and constants ``c0``, ..., so that equal programs give
-    equal graphs. New contents of weights are copied into them; new contents of inputs are outputs.
-    """
-    graph = fx.Graph()
-    copies: dict[fx.Node, fx.Node] = {}
-    root = torch.nn.Module()
-    for node in program.graph_module.graph.find_nodes(op="placeholder"):
-        if "input" in node.meta:
-            copies[node] = _copy_value(graph.placeholder(f"in{node.meta['input']}"), node)
-    for weight in program.interface.weights:
-        place = program.device if weight.device == program.device.type else torch.device(weight.device)
-        empty = torch.empty_strided(weight.shape, weight.stride, dtype=getattr(torch, weight.dtype), device=place)
-        root.register_buffer(weight.name, empty)
-    for name, tensor in program.constants.items():
-        root.register_buffer(name, tensor)
-    for node in program.order:
-        if node in copies:
-            continue
-        if "engine_weight" in node.meta or "constant" in node.meta:
-            name = node.meta["engine_weight"].name if "engine_weight" in node.meta else node.meta["constant"][0]
-            copies[node] = _copy_value(graph.create_node("get_attr", name), node)
-        else:
-            copies[node] = graph.node_copy(node, copies.__getitem__)
-    _write_output(program, graph, copies)
-    inputs = [node for node in copies if "input" in node.meta]
-    return fx.GraphModule(root, graph), tuple(node.meta["val"] for node in inputs)
-
-
-def _copy_value(copy: fx.Node, node: fx.Node) -> fx.Node:
-    copy.meta["val"] = node.meta["val"]
-    return copy
-
-
-def _write_output(program: LoweredProgram, graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> None:
-    output = program.graph_module.graph.output_node()
-    outputs = list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]
-    weights = [(node, node.meta["engine_weight"].slot) for node in program.order if "engine_weight" in node.meta]
-    nodes = {name: node for node, slot in weights if slot for name in slot.names}
-    stores = {nodes[role.target]: value for role, value in outputs if role.kind == "weight"}
-    results = []
-    for role, value in outputs:
-        if role.kind not in {*NOT_COMPUTED, "weight"}:
-            results.append(_recompute(graph, copies[value]) if _source(value) in stores else copies[value])
-    for weight, value in stores.items():
-        copied = graph.call_function(torch.ops.aten.copy_.default, (copies[weight], copies[value]))
-        copied.meta["val"] = weight.meta["val"]
-    graph.output(tuple(results))
-
-
-def _source(node: fx.Node) -> fx.Node:
-    """Return the node whose value a result has, looking through views and copies."""
-    while node.op == "call_function" and (node.target is torch.ops.aten.clone.default or is_view(node)):
-        node = node.all_input_nodes[0]
-    return node
-
-
-def _recompute(graph: fx.Graph, node: fx.Node) -> fx.Node:
-    """Return the same value, computed again.
-
-    A result that is a weight's old content must not share the weight's memory, which is overwritten. ``clone`` does not
-    help: torch/_inductor/fx_passes/post_grad.py removes it, since it tracks inputs but not attributes.
-    """
-    value = node.meta["val"]
-    boolean = value.dtype is torch.bool
-    operator, other = (torch.ops.aten.bitwise_or.Tensor, node) if boolean else (torch.ops.aten.mul.Tensor, 1)
-    made = graph.call_function(operator, (node, other))
-    made.meta["val"] = value
-    return made
 
 
 @contextmanager

@@ -1,23 +1,20 @@
-"""The ``tensorrt`` and ``tensorrt_rtx`` backends, and the operators that torch can export to ONNX for them.
-
-``torch.onnx`` has functions for most operators and decomposes others. Importing them to find out takes seconds, and
-every hit needs to know: so operators that certainly can be exported are recognised here.
-"""
+"""The ``tensorrt`` and ``tensorrt_rtx`` backends."""
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
-import logging
-import warnings
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trtcache.backends.onnx_operators import why_no_onnx
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
-from trtcache.backends.tensorrt.engine import PlanEngine, load_plan
+from trtcache.backends.tensorrt import fitness
+from trtcache.backends.tensorrt.engine import PlanEngine, load_plan, plan_with
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, gpu_here, plan_target
 from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts
+from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.errors import NoDeviceError
 
 if TYPE_CHECKING:
@@ -26,25 +23,15 @@ if TYPE_CHECKING:
 
     from torch import fx
 
+    from trtcache.backends.fitness import Misfit, StoredTarget
+    from trtcache.backends.onnx_model import OnnxModel, Range
     from trtcache.backends.protocol import Engine
-    from trtcache.backends.tensorrt.build import Range
     from trtcache.backends.tensorrt.flavour import Flavour
-    from trtcache.backends.tensorrt.onnx import OnnxModel
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
     from trtcache.settings import Settings
     from trtcache.target import Target
     from trtcache.weights.slots import Slot
-
-# Core operators of torch with neither a function nor a decomposition (torch 2.13).
-_NOT_SURE = frozenset(
-    {
-        *("aten._adaptive_avg_pool3d.default", "aten._cdist_forward.default", "aten._pdist_forward.default"),
-        *("aten.randperm.default", "aten.avg_pool2d_backward.default", "aten.convolution_backward.default"),
-        "aten._adaptive_avg_pool2d_backward.default",
-    }
-)
-_SURE = frozenset({"aten.scaled_dot_product_attention.default", "aten.linear.default", "aten.baddbmm.default"})
 
 
 class TensorRTBackend(Backend):
@@ -52,12 +39,14 @@ class TensorRTBackend(Backend):
 
     flavour: ClassVar[Flavour]
     version: ClassVar[int] = 2
+    settings_class = TensorRTSettings
     capabilities: ClassVar[Capabilities] = Capabilities(
         devices=frozenset({"cpu", "cuda"}),
         # torch.onnx exports attention in a form that TensorRT has kernels for; torch's decomposition has more steps.
         keep=frozenset({"aten.scaled_dot_product_attention"}),
         refit=True,
         bakes_weights=True,
+        accepts=frozenset({"torch", "onnx"}),
     )
 
     def unavailable(self, device: str) -> str | None:
@@ -93,7 +82,7 @@ class TensorRTBackend(Backend):
 
     def why_not(self, node: fx.Node) -> str | None:
         """Return why torch cannot export a node to ONNX, or None if it can."""
-        return why_not(node)
+        return why_no_onnx(node)
 
     def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
         """Return the slots whose values a plan contains: all of them if it is not refittable."""
@@ -101,10 +90,20 @@ class TensorRTBackend(Backend):
             return program.interface.slots
         return tuple(slot for slot in program.interface.slots if not getattr(torch, slot.dtype).is_floating_point)
 
+    def freeze(self, settings: Settings) -> Settings | None:
+        """Return the settings for a plan that is not refittable, unless the caller has decided."""
+        own = settings.section(TensorRTSettings)
+        return None if own.refit is not None or own.strip else settings.with_section(replace(own, refit=False))
+
+    def takes_similar(self, settings: Settings) -> bool:
+        """Return whether the caller allows plans for another product."""
+        return settings.section(TensorRTSettings).compatible == "capability"
+
     def takes_weights(self, settings: Settings) -> bool:
         """Return whether a plan is refittable; the machine does not matter, as a build farm may have no GPU."""
-        wanted = settings.tensorrt.refit
-        return bool(settings.tensorrt.strip) or not self.flavour.builds_without_gpu if wanted is None else wanted
+        own = settings.section(TensorRTSettings)
+        wanted = own.refit
+        return bool(own.strip) or not self.flavour.builds_without_gpu if wanted is None else wanted
 
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
         """Build a plan."""
@@ -138,11 +137,28 @@ class TensorRTBackend(Backend):
     def _refits_here(self, settings: Settings, target: Target) -> bool:
         refit = self.takes_weights(settings)
         if refit and not torch.cuda.is_available():
-            name = "refit" if settings.tensorrt.refit else "strip"
-            what = "takes other weights" if settings.tensorrt.refit else "has no weights in it"
+            wanted = settings.section(TensorRTSettings).refit
+            name = "refit" if wanted else "strip"
+            what = "takes other weights" if wanted else "has no weights in it"
             why = f"a plan that {what} is built on a GPU; without one leave settings.tensorrt[{name!r}] out"
             raise NoDeviceError(self.name, target.label, why)
         return refit
+
+    def why_misfit(self, stored: StoredTarget) -> Misfit | None:
+        """Return why a plan cannot run here; TensorRT does not have to be able to build here."""
+        return fitness.why_misfit(self.flavour, stored)
+
+    def rank(self, target: Mapping[str, Any]) -> int:
+        """Return how well a plan fits."""
+        return fitness.rank(target)
+
+    def refit_artifact(
+        self, read: Callable[[str], bytes | memoryview], weights: Callable[[], Mapping[str, torch.Tensor]]
+    ) -> memoryview:
+        """Return a plan with other weights. Experimental: not yet run on a GPU."""
+        if not torch.cuda.is_available():
+            raise NoDeviceError(self.name, "a plan", "it is refitted on its GPU, and there is none here")
+        return plan_with(self.flavour, read(ENGINE), read(MEMBER), weights())
 
     def load(
         self,
@@ -180,42 +196,3 @@ class TensorRTRtx(TensorRTBackend):
 
     name: ClassVar[str] = "tensorrt_rtx"
     flavour: ClassVar[Flavour] = TENSORRT_RTX
-
-
-def why_not(node: fx.Node) -> str | None:
-    """Return why torch cannot export a node to ONNX, or None if it can."""
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in {"aten", "prims"}:
-        return None
-    name, is_size = str(target), not isinstance(node.meta.get("val"), (torch.Tensor, list, tuple))
-    if name in _SURE or (torch.Tag.core in target.tags and name not in _NOT_SURE) or is_size:
-        return None
-    return None if _is_exportable(target) else f"torch has no ONNX for {name}"
-
-
-@functools.cache
-def _is_exportable(target: torch._ops.OpOverload) -> bool:
-    from torch._decomp import decomposition_table
-
-    composite = torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")  # type: ignore[no-untyped-call]
-    return target in decomposition_table or bool(composite) or _onnx_registry()(target)
-
-
-@functools.cache
-def _onnx_registry() -> Callable[[torch._ops.OpOverload], bool]:
-    """Return a function that returns whether an operator has an ONNX function; always True if unknown."""
-    try:
-        from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-        chatty = logging.getLogger("torch.onnx")
-        level = chatty.level
-        chatty.setLevel(logging.ERROR)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                registry = ONNXRegistry.from_torchlib()
-        finally:
-            chatty.setLevel(level)
-    except (ImportError, AttributeError):  # private to torch: the build will report what it cannot export
-        return lambda _: True
-    return registry.is_registered

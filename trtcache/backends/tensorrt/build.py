@@ -6,13 +6,16 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trtcache.backends.onnx_export import to_onnx
+from trtcache.backends.onnx_model import Range
+from trtcache.backends.program_forms import input_name
 from trtcache.backends.protocol import Artifact
 from trtcache.backends.tensorrt.callbacks import defer_interrupts, get_logger, monitor_of
 from trtcache.backends.tensorrt.checks import prove, require_complete, require_known, require_matching_ports, unmark
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, WINDOWS, capabilities_of, gpu_here
-from trtcache.backends.tensorrt.onnx import input_name, to_onnx
 from trtcache.backends.tensorrt.preflight import MEMBER, record_facts
 from trtcache.backends.tensorrt.tuning import Timings
+from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.errors import BuildCancelledError, BuildError, BuildMemoryError, ProfileError, UnsupportedOperatorError
 from trtcache.progress import watcher
 from trtcache.target import capability_words
@@ -24,10 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
+    from trtcache.backends.onnx_model import OnnxModel
     from trtcache.backends.tensorrt.callbacks import ErrorCollector
     from trtcache.backends.tensorrt.flavour import Flavour
-    from trtcache.backends.tensorrt.onnx import OnnxModel
-    from trtcache.config.tensorrt_settings import TensorRTSettings
     from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
@@ -45,7 +47,7 @@ def build_plan(
     require_known(program, flavour.name)
     ranges = ranges_of(program, flavour.name)
     weights = fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
-    model = to_onnx(program, weights, flavour.name)
+    model = to_onnx(program, flavour.name, weights=weights)
     arguments = [input_name(one.leaf) for one in program.interface.inputs]
     return build_onnx_plan(flavour, model, program.interface, arguments, ranges, settings, target, folder, refit=refit)
 
@@ -76,7 +78,7 @@ def build_onnx_plan(
         BuildMemoryError: there was not enough memory.
         Exception: whatever the watcher raised.
     """
-    trt = flavour.load()
+    trt, own = flavour.load(), settings.section(TensorRTSettings)
     logger, router = get_logger(trt)
     path = folder / "engine.plan"
 
@@ -97,7 +99,7 @@ def build_onnx_plan(
         else:
             unmark(network, proof)
         config = network.builder.create_builder_config()
-        _set_options(trt, config, settings.tensorrt, refit=refit)
+        _set_options(trt, config, own, refit=refit)
         _set_target(trt, config, target, flavour)
         add_profile(config, network, ranges, flavour.name)
         measured = Timings.of(config, flavour, (target.gpu or gpu_here()) if flavour.times_kernels else None)
@@ -113,7 +115,7 @@ def build_onnx_plan(
             raise failure(flavour, target, errors)
         measured.keep()
     has: dict[str, Json] = {}
-    if refit and not settings.tensorrt.strip:  # a load then sets only weights that differ
+    if refit and not own.strip:  # a load then sets only weights that differ
         has = {name: str(fingerprints([model.weights[name]])[0]) for name in proof.refittable}
     facts: dict[str, Json] = {
         "format": 1,
@@ -123,7 +125,7 @@ def build_onnx_plan(
         "arguments": list(arguments),
         "inputs": list(model.inputs),
         "outputs": list(model.outputs),
-        **record_facts(flavour, settings.tensorrt, target),
+        **record_facts(flavour, own, target),
     }
     return Artifact(path, {MEMBER: json.dumps(facts, sort_keys=True).encode()})
 
@@ -225,20 +227,6 @@ def _failure(flavour: Flavour, parser: Any, model: OnnxModel, errors: ErrorColle
     return UnsupportedOperatorError(
         flavour.name, refused.desc(), node=node, operator=refused.node_operator(), where=model.places.get(node, "")
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The shapes of one input that a plan supports: ``minimum`` (min), ``optimal`` (opt) and ``maximum`` (max)."""
-
-    name: str
-    minimum: Shape
-    optimal: Shape
-    maximum: Shape
-
-    def document(self) -> dict[str, Json]:
-        """Return the range as stored beside the plan."""
-        return {"name": self.name, "min": list(self.minimum), "opt": list(self.optimal), "max": list(self.maximum)}
 
 
 def ranges_of(program: LoweredProgram, kind: str) -> tuple[Range, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.backends.tensorrt.onnx import source_line
+from trtcache.backends.onnx_export import source_line
 from trtcache.backends.tensorrt.runner import dtypes_of
 from trtcache.errors import BuildError, FrozenWeightsError, UnsupportedOperatorError
 from trtcache.weights.slots import dtype_name

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config.environment import is_installed
+from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.errors import BackendUnavailableError, SettingsError, did_you_mean
 from trtcache.target import Gpu, Target, capability_words, host_platform
 
@@ -103,7 +104,7 @@ class Flavour:
         Raises:
             SettingsError: the message names the setting and what to do.
         """
-        for name in settings.tensorrt.explicit:
+        for name in settings.section(TensorRTSettings).explicit:
             if name in self.lacks:
                 raise SettingsError(f"settings.tensorrt[{name!r}]", f"{self.title}: {self.lacks[name]}")
 

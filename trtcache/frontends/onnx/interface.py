@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from trtcache.backends.onnx_model import Range
 from trtcache.errors import InputError, ProfileError
 from trtcache.lowering.interface import Interface, Result, TensorInput, TensorOutput
 from trtcache.weights.recipes import WeightRef
@@ -13,7 +14,6 @@ from trtcache.weights.slots import EngineWeight, dtype_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trtcache.backends.tensorrt.build import Range
     from trtcache.digests import Json
     from trtcache.frontends.onnx.file import OnnxFile
     from trtcache.lowering.arguments import Input
@@ -219,8 +219,6 @@ class OnnxInterface:
 
     def ranges(self) -> tuple[Range, ...]:
         """Return the range of each input that has a dynamic size in the file."""
-        from trtcache.backends.tensorrt.build import Range  # imports torch.export, which a hit does not need
-
         return tuple(
             Range(port.name, sizes.minimum, sizes.optimal, sizes.maximum)
             for port, sizes in zip(self.inputs, self.sizes, strict=True)

@@ -8,15 +8,16 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.backends import registry
+from trtcache.backends.onnx_model import OnnxModel
 from trtcache.backends.protocol import CONSTANTS, ENGINE, GRAPH, INTERFACE, WEIGHT_MAP, interface_document
 from trtcache.digests import CacheKey, json_bytes
-from trtcache.errors import BackendUnavailableError, CanonicalizationError, ExportError, OnnxFileError, SettingsError
+from trtcache.errors import CanonicalizationError, ExportError, OnnxFileError, SettingsError
 from trtcache.frontends.onnx.canonical import FORMAT, canonical_graph
 from trtcache.frontends.onnx.file import OnnxFile
 from trtcache.frontends.onnx.interface import OnnxInterface, ShapeProfile, is_input, read_ports, resolve_sizes
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trtcache.backends.protocol import Artifact, Backend
-    from trtcache.backends.tensorrt.backend import TensorRTBackend
     from trtcache.frontends.onnx.canonical import CanonicalGraph
     from trtcache.frontends.source import CompileOptions, Specs
     from trtcache.keys.key import KeyAlias
@@ -43,16 +43,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BACKENDS = ("tensorrt", "tensorrt_rtx")
-"""Backends that read ONNX, in the order in which ``auto`` tries them."""
-
 _OF_TORCH = frozenset({"torch", "onnx", "onnxscript"})
 """Parts of the toolchain that export programs of torch to ONNX."""
 
 _NOT_FOR_FILES = {
     "autocast": "precision is in the file: convert the model, or export it in that precision",
     "autocast_exclude": "precision is in the file: convert the model, or export it in that precision",
-    "inductor": "no backend that reads ONNX files uses Inductor",
     "torch_executed_modules": "a file has no modules, and all of it is one plan",
     "torch_executed_ops": "all of a file is one plan",
     "min_block_size": "all of a file is one plan",
@@ -107,37 +103,19 @@ class OnnxSource(Source):
         """The device of a plan's inputs and outputs: the GPU, or the CPU if there is none."""
         return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
-    def find_backend(self, options: CompileOptions) -> TensorRTBackend:
+    def find_backend(self, options: CompileOptions) -> Backend:
         """Return the backend that parses the file.
 
         Raises:
             BackendUnavailableError: the backend does not read ONNX, is unknown, or cannot build here.
             SettingsError: a setting does not apply to files.
         """
-        name, found, reasons = options.backend, None, []
-        if name not in {"auto", *BACKENDS}:
-            registry.find(name, "cpu")  # raises for an unknown name
-            raise BackendUnavailableError(
-                name, f"it builds torch programs only; ONNX files need {' or '.join(BACKENDS)}"
-            )
-        for candidate in BACKENDS if name == "auto" else (name,):
-            try:
-                found = registry.find(candidate, "cuda")
-            except BackendUnavailableError as error:
-                reasons.append(error)
-                continue
-            log.info("backend %s: chose %s for an ONNX file", name, candidate)
-            break
-        if found is None and name != "auto":
-            raise reasons[0]
-        if found is None:
-            raise BackendUnavailableError("auto", f"an ONNX file needs one of these: {'; '.join(map(str, reasons))}")
+        backend = registry.find(options.backend, "cuda", form="onnx")
         for setting, why in _NOT_FOR_FILES.items():
             value = getattr(options.settings, setting)
             if value and value != getattr(_DEFAULTS, setting):
                 raise SettingsError(f"settings.{setting}", why)
-        backend = cast("TensorRTBackend", found)
-        backend.check(options.settings)
+        registry.check_settings(backend, options.settings)
         return backend
 
     def toolchain(self, backend: Backend) -> Mapping[str, Any]:
@@ -268,7 +246,7 @@ class OnnxRequest(EngineRequest):
     """The request for the plan of an ONNX file."""
 
     program: OnnxProgram
-    backend: TensorRTBackend
+    backend: Backend
     _file: OnnxFile
     _ports: OnnxInterface
     _graph: CanonicalGraph
@@ -284,8 +262,6 @@ class OnnxRequest(EngineRequest):
 
     def build(self, folder: Path) -> Artifact:
         """Build the plan. This changes the parsed model, which is parsed again if it is needed again."""
-        from trtcache.backends.tensorrt.onnx import OnnxModel  # a hit does not need it
-
         parsed = make_parser_model(self._file, self._graph.slots)
         inputs, outputs = self._ports.names
         model = OnnxModel(content=parsed.content, weights=parsed.tensors, inputs=inputs, outputs=outputs, places={})
@@ -372,7 +348,7 @@ def _describe(given: Any) -> object:
 
 def _make_key(
     file: OnnxFile,
-    backend: TensorRTBackend,
+    backend: Backend,
     settings: Settings,
     ports: OnnxInterface,
     graph: CanonicalGraph,

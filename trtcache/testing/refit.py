@@ -1,4 +1,4 @@
-"""What a refit must do, on whatever backend and device: the tests of each are a class that inherits from this one."""
+"""The contract of refits. A subclass has a fixture ``compiled``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from tests.comparing import difference, mixed_results
 from trtcache.errors import RefitError, VerifyError
 from trtcache.runtime import refit as refitting
+from trtcache.testing.comparing import difference, mixed_results
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,15 +7,14 @@ whatever else it is given. An artifact is the number of a graph that this proces
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import fx
 
-from trtcache.backends.aot_inductor.build import unlift
+from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.backends.protocol import Artifact, Backend, Capabilities, Engine
-from trtcache.errors import FrozenWeightsError, IncompatibleEngineError
+from trtcache.errors import IncompatibleEngineError
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
-    from trtcache.weights.slots import Slot
 
 _GRAPHS: list[tuple[fx.GraphModule, tuple[torch.Tensor, ...]]] = []
 
@@ -60,7 +58,7 @@ class Interpreter(Backend):
 
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
         """Keep the graph and return its number."""
-        _GRAPHS.append(unlift(program))
+        _GRAPHS.append(to_module_with_weights(program))
         artifact = folder / "engine.txt"
         artifact.write_text(f"graph {len(_GRAPHS) - 1}")
         return Artifact(artifact)
@@ -78,26 +76,6 @@ class Interpreter(Backend):
         if word != "graph" or not number.isdigit() or int(number) >= len(_GRAPHS):
             raise IncompatibleEngineError("interpreter", "not a graph of this process")
         return Interpretation(int(number), constants, weights)
-
-
-class Freezer(Interpreter):
-    """A backend whose engines cannot be refitted; building a refittable one raises."""
-
-    name: ClassVar[str] = "freezer"
-    capabilities: ClassVar[Capabilities] = replace(Interpreter.capabilities, bakes_weights=True)
-
-    def check(self, settings: Settings) -> None:
-        """Take every setting."""
-
-    def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
-        """Return all slots for an engine that is not refittable."""
-        return program.interface.slots if settings.tensorrt.refit is False else ()
-
-    def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
-        """Keep the graph, if its weights are in the key."""
-        if settings.tensorrt.refit is not False:
-            raise FrozenWeightsError(self.name, "bn.weight: the network has no refittable weight of this name")
-        return super().build(program, settings, target, folder)
 
 
 class Interpretation(Engine):

@@ -1,0 +1,91 @@
+"""Whether a stored engine can run in this process, and the remedy if it cannot. Imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from trtcache.target import capability_words, host_flags, levels_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTarget:
+    """One target of an exported program.
+
+    Attributes:
+        number: its index in the file.
+        backend: the backend of its engines.
+        label: the target in readable form.
+        target, toolchain: as in the key.
+        member: reads a member of the first engine's entry by name; None without engines.
+    """
+
+    number: int
+    backend: str
+    label: str
+    target: dict[str, Any]
+    toolchain: dict[str, Any]
+    member: Callable[[str], bytes] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Why an engine cannot run here, the remedy, and its distance: smaller if less has to be done.
+
+    A driver is 10, a missing package 20, another version 30, another processor 40, another GPU 50, a missing backend
+    60, another platform 90.
+    """
+
+    why: str
+    remedy: str
+    distance: int
+
+
+class Fitness(Protocol):
+    """A backend, as far as the choice of a stored engine needs it."""
+
+    def why_misfit(self, stored: StoredTarget) -> Misfit | None:
+        """Return why a stored engine cannot run here, or None if it can."""
+        ...
+
+    def rank(self, target: Mapping[str, Any]) -> int:
+        """Return how well an engine for a target fits; of several that can run here, the highest is used."""
+        ...
+
+
+def compare_with_here(
+    stored: StoredTarget, versions: Mapping[str, Any], names: tuple[str, ...] | None
+) -> Misfit | None:
+    """Compare the versions, instruction sets and GPU of an engine with this process's.
+
+    Args:
+        stored: the engine.
+        versions: the versions here.
+        names: those that have to be equal; None for all of them.
+    """
+    for name in sorted({*stored.toolchain, *versions}) if names is None else names:
+        built, here = stored.toolchain.get(name), versions.get(name)
+        if built != here and (built is not None or names is None):
+            what = {"torch_git": "torch", "builder": f"version {stored.backend}"}.get(name, name)
+            why = f"it was built with {what} {built}, and this is {what} {here}"
+            return Misfit(why, f"run it with {what} {built}, or export it again with {what} {here}", 30)
+    lacks = sorted(set(stored.target["instruction_sets"]) - set(host_flags()))
+    if lacks:
+        level = next(iter(levels_of(host_flags())), "x86-64")
+        why = f"this machine's processor lacks {', '.join(lacks)}"
+        return Misfit(why, f"export it for less: trtcache export FILE.pt2 --target {level} -o OUT.pt2", 40)
+    return _compare_gpus(str(stored.target.get("capability"))) if stored.target["device"] == "cuda" else None
+
+
+def _compare_gpus(capability: str) -> Misfit | None:
+    from trtcache.backends.tensorrt.flavour import gpu_here
+
+    gpu, wanted = gpu_here(), capability_words(capability)
+    if gpu is not None and gpu.capability == capability:
+        return None
+    here = f"{gpu.product} ({capability_words(gpu.capability)})" if gpu else "none"
+    why = f"it is for {wanted}, and the GPU here is {here}"
+    return Misfit(why, f"run it on a GPU of {wanted}, or export it on this one", 50)

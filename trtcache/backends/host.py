@@ -1,0 +1,66 @@
+"""The backend whose engines run in processes without torch, and what runs them there: AOTInductor's, on the CPU.
+
+Each name is loaded on first use: torch's libraries are loaded while the rest is imported.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trtcache.backends.aot_inductor.host_engine import HostEngine as HostEngine
+    from trtcache.backends.aot_inductor.host_engine import library_of as library_of
+    from trtcache.backends.aot_inductor.host_weights import HostWeights as HostWeights
+    from trtcache.backends.aot_inductor.host_weights import check_arrays as check_arrays
+    from trtcache.backends.aot_inductor.host_weights import make_weights as make_weights
+    from trtcache.backends.aot_inductor.libtorch import LibTorch as LibTorch
+    from trtcache.backends.aot_inductor.libtorch import libtorch as libtorch
+    from trtcache.backends.aot_inductor.libtorch import preload as preload
+    from trtcache.backends.aot_inductor.libtorch import torch_versions as torch_versions
+    from trtcache.backends.aot_inductor.loader import Assumptions as Assumptions
+    from trtcache.backends.aot_inductor.variables import environment as environment
+    from trtcache.backends.aot_inductor.variables import torch_environment as torch_environment
+    from trtcache.backends.fitness import Misfit, StoredTarget
+
+NAME = "aot_inductor"
+
+_EXPORTS = {
+    "Assumptions": "loader",
+    "HostEngine": "host_engine",
+    "HostWeights": "host_weights",
+    "LibTorch": "libtorch",
+    "check_arrays": "host_weights",
+    "environment": "variables",
+    "library_of": "host_engine",
+    "libtorch": "libtorch",
+    "make_weights": "host_weights",
+    "preload": "libtorch",
+    "torch_environment": "variables",
+    "torch_versions": "libtorch",
+}
+
+
+class HostFitness:
+    """The fitness of packages, by torch's files: nothing is imported."""
+
+    def why_misfit(self, stored: StoredTarget) -> Misfit | None:
+        """Return why a package cannot run here, or None if it can."""
+        from trtcache.backends.aot_inductor.libtorch import SAME_VERSIONS, torch_versions
+        from trtcache.backends.fitness import compare_with_here
+
+        return compare_with_here(stored, torch_versions(), SAME_VERSIONS)
+
+    def rank(self, target: Mapping[str, Any]) -> int:
+        """Return the number of instruction sets that it uses."""
+        return len(target["instruction_sets"])
+
+
+def __getattr__(name: str) -> object:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"trtcache.backends.aot_inductor.{_EXPORTS[name]}"), name)
+    globals()[name] = value
+    return value

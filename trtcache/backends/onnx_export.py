@@ -1,0 +1,120 @@
+"""ONNX export of a lowered program, with every weight intact under its name in the weight map.
+
+``torch.onnx`` folds and transposes initializers under unchanged or new names. So weights pass through its optimiser as
+graph inputs, which it cannot modify, and become initializers afterwards. These have no data in the model: its reader
+gets the weights' own memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.backends.onnx_model import OnnxModel
+from trtcache.backends.program_forms import input_name, to_exported_program
+from trtcache.errors import BuildError, UnsupportedOperatorError
+from trtcache.lowering.capture import quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from torch import fx
+
+    from trtcache.lowering import LoweredProgram
+
+_TRACE = "pkg.torch.onnx.stack_trace"
+_CHATTY = ("torch.onnx", "onnxscript", "onnx_ir")
+
+# Error messages of torch/onnx/_internal/exporter/_core.py (torch 2.11 to 2.13).
+_NO_ONNX = re.compile(r"No ONNX function found for <OpOverload\(op='([^']+)'")
+_AT_NODE = re.compile(r"Error when translating node %(\w+)")
+
+
+def to_onnx(program: LoweredProgram, backend: str, *, weights: Mapping[str, torch.Tensor] | None = None) -> OnnxModel:
+    """Export a lowered program to ONNX, with inputs ``in0``, ... and then ``w0``, ..., and outputs ``out0``, ....
+
+    Args:
+        program: the lowered program.
+        backend: the backend's name, for errors.
+        weights: engine weights, by name, that become initializers without data; the others stay inputs.
+
+    Raises:
+        BuildError: torch cannot export the program, or an operator of it (UnsupportedOperatorError).
+    """
+    from onnx import TensorProto
+
+    exported = to_exported_program(program, backend)
+    names = [*(input_name(one.leaf) for one in program.interface.inputs), *(w.name for w in program.interface.weights)]
+    results = [f"out{place}" for place in range(len(exported.graph_signature.output_specs))]
+    try:
+        with quiet(), _quiet_exporter():
+            written = torch.onnx.export(
+                exported, dynamo=True, optimize=True, verbose=False, input_names=names, output_names=results
+            )
+    except Exception as error:
+        raise _failure(error, exported.graph, backend) from error
+    proto: Any = written.model_proto  # type: ignore[union-attr]  # dynamo=True always returns one
+    # Weights become initializers without data.
+    inputs = {given.name: given for given in proto.graph.input}
+    for name, tensor in (weights or {}).items():
+        elem_type = inputs[name].type.tensor_type.elem_type
+        stub = TensorProto(name=name, dims=list(tensor.shape), data_type=elem_type)
+        stub.data_location = TensorProto.EXTERNAL
+        stub.external_data.add(key="location", value="weights")
+        proto.graph.initializer.append(stub)
+        proto.graph.input.remove(inputs[name])
+    places = {}
+    for node in proto.graph.node:
+        traces = [entry.value for entry in node.metadata_props if entry.key == _TRACE]
+        if place := source_line("\n".join(traces)):
+            places[node.name] = place
+    return OnnxModel(
+        content=proto.SerializeToString(),
+        weights={name: tensor.detach().cpu().contiguous() for name, tensor in (weights or {}).items()},
+        inputs=tuple(one.name for one in proto.graph.input),
+        outputs=tuple(one.name for one in proto.graph.output),
+        places=places,
+    )
+
+
+@contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """Silence warnings and logs of torch.onnx and its libraries."""
+    loggers = [logging.getLogger(name) for name in _CHATTY]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def source_line(trace: str) -> str:
+    """Return the innermost line of a stack outside of torch, or else the innermost one; empty without a stack."""
+    lines = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
+    users = [line for line in lines if "/site-packages/torch/" not in line]
+    return (users or lines or [""])[-1].removeprefix("File ").replace('"', "")
+
+
+def _failure(error: Exception, graph: fx.Graph, backend: str, most: int = 800) -> BuildError:
+    """Return the error for a failed export: the operator that cannot be exported, or torch's message."""
+    chain: list[BaseException] = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    operator = _NO_ONNX.search(str(chain[-1]))
+    node = next((found[1] for one in reversed(chain) if (found := _AT_NODE.search(str(one)))), "")
+    if operator is None:
+        text = f"{type(chain[-1]).__name__}: {chain[-1]}".strip()
+        return BuildError(backend, f"torch.onnx: {text[:most]}")
+    traces = [one.stack_trace for one in graph.nodes if one.name == node and one.stack_trace]
+    where = source_line(traces[0]) if traces else ""
+    return UnsupportedOperatorError(backend, "torch has no ONNX for it", node, operator[1], where)

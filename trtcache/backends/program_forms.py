@@ -1,0 +1,233 @@
+"""Forms of a lowered program for builders: an exported program, or a graph module.
+
+Nodes are in canonical order and names are numbers, so that equal programs give equal graphs: inputs are ``in0``, ...,
+engine weights ``w0``, ... and constants ``c0``, ....
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from torch.utils import _pytree as pytree
+
+from trtcache.errors import BuildError
+from trtcache.lowering.interface import NOT_COMPUTED
+from trtcache.lowering.rewriting import is_view
+
+if TYPE_CHECKING:
+    from trtcache.lowering import LoweredProgram
+
+aten = torch.ops.aten
+
+
+def input_name(leaf: int) -> str:
+    """Return the name of the input for a leaf of the call's arguments."""
+    return f"in{leaf}"
+
+
+def to_exported_program(program: LoweredProgram, backend: str) -> ExportedProgram:
+    """Return the program as an ``ExportedProgram`` whose arguments are its inputs and then its engine weights.
+
+    Constants stay constants. The outputs are results and new contents of inputs, in order.
+
+    Args:
+        program: the lowered program.
+        backend: the backend's name, for the error.
+
+    Raises:
+        BuildError: calls modify a weight, which this form cannot express; the message names the weight.
+    """
+    output = program.graph_module.graph.output_node()
+    roles = list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]  # a list
+    if changed := [str(role.target) for role, _ in roles if role.kind == "weight"]:
+        raise BuildError(backend, f"calls change {', '.join(changed)}, and an engine keeps no state between calls")
+    writer = _Writer(program)
+    writer.write_inputs()
+    writer.write_nodes()
+    return writer.export([node for role, node in roles if role.kind not in NOT_COMPUTED])
+
+
+class _Writer:
+    """Copy a lowered graph in canonical order, so that equal programs give equal graphs."""
+
+    def __init__(self, program: LoweredProgram) -> None:
+        self._program = program
+        self._graph = fx.Graph()
+        self._copies: dict[fx.Node, fx.Node] = {}
+        self._specs: list[InputSpec] = []
+
+    def write_inputs(self) -> None:
+        """Write constants, inputs and weights, in this order."""
+        constants: dict[str, fx.Node] = {}
+        for node in self._program.order:
+            if node.op == "get_attr":
+                name = node.meta["constant"][0]
+                if name not in constants:
+                    constants[name] = self._placeholder(name, node, InputKind.CONSTANT_TENSOR)
+                self._copies[node] = constants[name]
+        for node in self._program.graph_module.graph.find_nodes(op="placeholder"):
+            if "input" in node.meta:
+                self._placeholder(input_name(node.meta["input"]), node, InputKind.USER_INPUT)
+        for node in self._program.order:
+            if "engine_weight" in node.meta:
+                self._placeholder(node.meta["engine_weight"].name, node, InputKind.USER_INPUT)
+
+    def _placeholder(self, name: str, node: fx.Node, kind: InputKind) -> fx.Node:
+        copy = self._graph.placeholder(name)
+        copy.meta["val"] = node.meta["val"]
+        self._copies[node] = copy
+        target = name if kind is InputKind.CONSTANT_TENSOR else None
+        self._specs.append(InputSpec(kind, TensorArgument(name=copy.name), target))
+        return copy
+
+    def write_nodes(self) -> None:
+        """Write the calls."""
+        for node in self._program.order:
+            if node in self._copies:
+                continue
+            copy = self._copies[node] = self._graph.node_copy(node, self._copies.__getitem__)
+            if node.target is aten.reshape.default:
+                # Its argument is made contiguous: torch.onnx traces a reshape into a view by the strides of one trace,
+                # and a later trace has others: "Cannot view a tensor" for attention in T5 and Swin (torch 2.13). In
+                # ONNX the copy is removed.
+                source: Any = copy.args[0]
+                contiguous: dict[str, Any] = {"memory_format": torch.contiguous_format}
+                with self._graph.inserting_before(copy):
+                    dense = self._graph.call_function(aten.clone.default, (source,), contiguous)
+                dense.meta["val"] = source.meta["val"].contiguous()
+                copy.args = (dense, *copy.args[1:])
+
+    def export(self, outputs: list[fx.Node]) -> ExportedProgram:
+        """Return the program; an output that is returned twice or is an input is copied."""
+        results: list[fx.Node] = []
+        for node in outputs:
+            made = self._copies[node]
+            if made in results or made.op == "placeholder":
+                value = made.meta["val"]
+                made = self._graph.call_function(aten.clone.default, (made,))
+                made.meta["val"] = value
+            results.append(made)
+        self._graph.output(tuple(results))
+        specs = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(name=one.name), None) for one in results]
+        names = [spec.arg.name for spec in self._specs if spec.kind is InputKind.USER_INPUT]
+        arguments = pytree.tree_structure((tuple(names), {}))
+        returned = pytree.tree_structure(tuple(range(len(results))))
+        call = ModuleCallEntry("", ModuleCallSignature([], [], arguments, returned, names))
+        return ExportedProgram(
+            root=torch.nn.Module(),
+            graph=self._graph,
+            graph_signature=ExportGraphSignature(self._specs, specs),
+            state_dict={},
+            range_constraints=dict(self._program.constraints),
+            module_call_graph=[call],
+            constants=dict(self._program.constants),
+        )
+
+
+def to_graph_module(program: LoweredProgram, backend: str) -> fx.GraphModule:
+    """Return the program as a graph module that takes its inputs and then its engine weights.
+
+    Constants are buffers. It returns results and new contents of inputs, in order.
+
+    Args:
+        program: the lowered program.
+        backend: the backend's name, for the error.
+
+    Raises:
+        BuildError: calls modify a weight, which this form cannot express; the message names the weight.
+    """
+    graph = to_exported_program(program, backend).graph
+    root = torch.nn.Module()
+    for name, tensor in program.constants.items():
+        root.register_buffer(name, tensor)
+    for node in graph.find_nodes(op="placeholder"):
+        if node.target in program.constants:
+            with graph.inserting_before(node):
+                constant = _copy_value(graph.create_node("get_attr", str(node.target)), node)
+            node.replace_all_uses_with(constant)
+            graph.erase_node(node)
+    return fx.GraphModule(root, graph)
+
+
+def to_module_with_weights(program: LoweredProgram) -> tuple[fx.GraphModule, tuple[torch.Tensor, ...]]:
+    """Return the program as a graph module whose weights and constants are buffers, and example inputs for it.
+
+    Weights have no values. New contents of weights are copied into them; new contents of inputs are outputs.
+    """
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    root = torch.nn.Module()
+    for node in program.graph_module.graph.find_nodes(op="placeholder"):
+        if "input" in node.meta:
+            copies[node] = _copy_value(graph.placeholder(f"in{node.meta['input']}"), node)
+    for weight in program.interface.weights:
+        place = program.device if weight.device == program.device.type else torch.device(weight.device)
+        empty = torch.empty_strided(weight.shape, weight.stride, dtype=getattr(torch, weight.dtype), device=place)
+        root.register_buffer(weight.name, empty)
+    for name, tensor in program.constants.items():
+        root.register_buffer(name, tensor)
+    for node in program.order:
+        if node in copies:
+            continue
+        if "engine_weight" in node.meta or "constant" in node.meta:
+            name = node.meta["engine_weight"].name if "engine_weight" in node.meta else node.meta["constant"][0]
+            copies[node] = _copy_value(graph.create_node("get_attr", name), node)
+        else:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    _write_output(program, graph, copies)
+    inputs = [node for node in copies if "input" in node.meta]
+    return fx.GraphModule(root, graph), tuple(node.meta["val"] for node in inputs)
+
+
+def _copy_value(copy: fx.Node, node: fx.Node) -> fx.Node:
+    copy.meta["val"] = node.meta["val"]
+    return copy
+
+
+def _write_output(program: LoweredProgram, graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> None:
+    output = program.graph_module.graph.output_node()
+    outputs = list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]
+    weights = [(node, node.meta["engine_weight"].slot) for node in program.order if "engine_weight" in node.meta]
+    nodes = {name: node for node, slot in weights if slot for name in slot.names}
+    stores = {nodes[role.target]: value for role, value in outputs if role.kind == "weight"}
+    results = []
+    for role, value in outputs:
+        if role.kind not in {*NOT_COMPUTED, "weight"}:
+            results.append(_recompute(graph, copies[value]) if _source(value) in stores else copies[value])
+    for weight, value in stores.items():
+        copied = graph.call_function(torch.ops.aten.copy_.default, (copies[weight], copies[value]))
+        copied.meta["val"] = weight.meta["val"]
+    graph.output(tuple(results))
+
+
+def _source(node: fx.Node) -> fx.Node:
+    """Return the node whose value a result has, looking through views and copies."""
+    while node.op == "call_function" and (node.target is torch.ops.aten.clone.default or is_view(node)):
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _recompute(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    """Return the same value, computed again.
+
+    A result that is a weight's old content must not share the weight's memory, which is overwritten. ``clone`` does not
+    help: torch/_inductor/fx_passes/post_grad.py removes it, since it tracks inputs but not attributes.
+    """
+    value = node.meta["val"]
+    boolean = value.dtype is torch.bool
+    operator, other = (torch.ops.aten.bitwise_or.Tensor, node) if boolean else (torch.ops.aten.mul.Tensor, 1)
+    made = graph.call_function(operator, (node, other))
+    made.meta["val"] = value
+    return made
