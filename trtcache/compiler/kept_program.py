@@ -45,7 +45,8 @@ class KeptOptions:
     def of(cls, options: CompileOptions) -> KeptOptions:
         """Convert options; only settings that differ from their defaults are kept."""
         settings, default = options.settings, Settings()
-        values = {field.name: getattr(settings, field.name) for field in fields(Settings) if field.name != "threads"}
+        names = [field.name for field in fields(Settings) if field.name not in {"threads", "on_miss", "detach"}]
+        values = {name: getattr(settings, name) for name in names}
         changed = {name: value for name, value in values.items() if value != getattr(default, name)}
         if "tensorrt" in changed:
             changed["tensorrt"] = settings.tensorrt.explicit

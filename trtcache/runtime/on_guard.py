@@ -26,6 +26,29 @@ MOST_PROGRAMS: Final = 8
 """The maximum number of programs of a compiled module, including the first."""
 
 
+class TorchCalls:
+    """Answers calls in torch: with the model's own weights, or with those of a refit.
+
+    It keeps the model, or its program, alive.
+    """
+
+    def __init__(self, model: Callable[[], torch.nn.Module]) -> None:
+        """Store how to get the model as a module."""
+        self.model = model
+        self._state: Mapping[str, torch.Tensor] | None = None
+
+    def refit(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Use these weights, by the model's names; the model's own are no longer used."""
+        self._state = state
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the model returns, without gradients."""
+        state = self._state
+        with torch.no_grad():
+            model = self.model()
+            return model(*args, **kwargs) if state is None else eager(model, state)(*args, **kwargs)
+
+
 class OnGuard:
     """Answer the calls that a compiled module's guards reject.
 
@@ -53,9 +76,9 @@ class OnGuard:
         """
         self.policy = policy
         self.programs: list[CompiledModule] = []
-        self._report, self._model, self._compile_for = report, model, compile_for
+        self._report, self._compile_for = report, compile_for
+        self._in_torch = TorchCalls(model)
         self._weights: Weights | None = None
-        self._state: Mapping[str, torch.Tensor] | None = None
         self._lock = threading.RLock()
 
     def refit(self, weights: Weights, state: Mapping[str, torch.Tensor]) -> None:
@@ -69,7 +92,8 @@ class OnGuard:
             RefitError: see ``CompiledModule.refit``.
         """
         with self._lock:
-            self._weights, self._state = weights, state
+            self._weights = weights
+            self._in_torch.refit(state)
             for program in self.programs:
                 program.refit(weights)
 
@@ -94,9 +118,7 @@ class OnGuard:
 
     def _eager(self, error: GuardError, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         try:
-            with torch.no_grad():
-                model = self._model()
-                return model(*args, **kwargs) if self._state is None else eager(model, self._state)(*args, **kwargs)
+            return self._in_torch(*args, **kwargs)
         except AssertionError as refused:  # how ExportedProgram.module() rejects sizes
             if "Guard failed" in str(refused):
                 raise error from refused
