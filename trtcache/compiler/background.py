@@ -8,12 +8,12 @@ the worker ends, and the others wait for it.
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from contextlib import ExitStack
@@ -145,30 +145,34 @@ class BackgroundBuild:
                 return None, waited
 
     def _run_worker(self, lock: int | None) -> str:
-        folder = Path(tempfile.mkdtemp(prefix="trtcache-background-"))
-        builder, answer = None, ""
+        is_detached = str(int(self.options.settings.detach))
+        worker = ["trtcache.compiler.background_worker", "supervise", str(os.getpid()), is_detached]
+        folder, builder, answer = None, None, ""
         try:
-            self._write_request(folder)
             # The process has a session of its own, so that Ctrl-C in a terminal does not reach it.
-            is_detached = str(int(self.options.settings.detach))
-            worker = ["trtcache.compiler.background_worker", "supervise", str(folder), str(os.getpid()), is_detached]
             with subprocess.Popen(  # noqa: S603  # a module of this package
                 [sys.executable, "-W", "ignore", "-m", *worker],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=self._environ(folder),
+                env=self._environ(),
                 pass_fds=() if lock is None else (lock,),
                 start_new_session=True,
                 text=True,
             ) as process:
-                assert process.stdout is not None  # noqa: S101  # it is a pipe
+                assert process.stdin is not None  # noqa: S101  # both are pipes
+                assert process.stdout is not None  # noqa: S101
+                with process.stdin:
+                    folder = _path(process.stdout.readline())
+                    self._write_request(folder)
+                    process.stdin.write("build\n")
                 first = process.stdout.readline()
-                builder = int(first) if first.strip().isdecimal() else None
+                builder = int(first) if first.rstrip().isdecimal() else None
                 log.info("%s is built by process %s", self.source.name, builder)
-                answer = process.stdout.readline()
+                answer = first if builder is None else process.stdout.readline()
         finally:
-            remove(folder, builder)  # if the supervisor was killed, it has not done so
+            if folder is not None:
+                remove(folder, builder)  # if the supervisor was killed, it has not done so
         found: dict[str, Any] = json.loads(answer) if answer.endswith("\n") else {"error": "the worker was killed"}
         if "error" in found:
             raise WorkerError(found["error"])
@@ -200,7 +204,7 @@ class BackgroundBuild:
         }
         (folder / REQUEST).write_text(json.dumps(request))
 
-    def _environ(self, folder: Path) -> dict[str, str]:
+    def _environ(self) -> dict[str, str]:
         # The worker waits for other processes whatever this one does: nobody waits for the worker.
         config = replace(self.cache.config, busy=ContentionPolicy("wait", self.cache.busy.timeout_s), on_miss="build")
         threads = str(self.options.settings.build_processes or 1)
@@ -210,9 +214,19 @@ class BackgroundBuild:
             "OMP_NUM_THREADS": threads,
             "TORCHINDUCTOR_COMPILE_THREADS": threads,
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "TMPDIR": str(folder),
             "TRTCACHE_NO_TORCH": "0",
         }
+
+
+def _path(line: str) -> Path:
+    """Return the folder that a supervisor prints.
+
+    Raises:
+        WorkerError: it could not create one.
+    """
+    if not line.endswith("\n"):
+        raise WorkerError("the worker cannot create a temporary folder")
+    return Path(line.rstrip("\n"))
 
 
 def _save(program: torch.export.ExportedProgram, path: Path, *, with_weights: bool) -> None:
@@ -294,7 +308,8 @@ def compile_in_background(
 
 def _model_of(source: Source, build: BackgroundBuild) -> TorchCalls:
     """Return the live model, or the program as a module."""
-    model: Any = source.model if isinstance(source.model, torch.nn.Module) else build.source.program().module()
+    is_live = isinstance(source.model, torch.nn.Module) and not isinstance(source.model, torch.jit.ScriptModule)
+    model: Any = source.model if is_live else build.source.program().module()
     return TorchCalls(lambda: model)
 
 
@@ -329,24 +344,45 @@ def start_build(
     busy: Sequence[str] = (),
 ) -> None:
     """Start a thread that builds, and calls ``load`` with how it was built, or ``fail`` with why it was not."""
-    arguments = (build, load, fail, closing, busy)
-    threading.Thread(target=_work, args=arguments, name=f"trtcache: {build.source.name}", daemon=True).start()
+    _BuildThread(build, load, fail, closing, busy).start()
 
 
-def _work(
-    build: BackgroundBuild,
-    load: Callable[[str], None],
-    fail: Callable[[str], None],
-    closing: ExitStack,
-    busy: Sequence[str],
-) -> None:
-    try:
-        with closing:
-            load(build.run(busy))
-    except WorkerError as error:
-        fail(str(error))
-    except BuildForbiddenError as error:
-        fail(f"the worker built its engine under another key: {error.why or error}")
-    except Exception as error:
-        log.debug("a build in the background failed", exc_info=True)
-        fail(f"{type(error).__name__}: {error}")
+class _BuildThread(threading.Thread):
+    """Waits for a build, and loads the engine. The process may end meanwhile, but not while it loads."""
+
+    def __init__(
+        self,
+        build: BackgroundBuild,
+        load: Callable[[str], None],
+        fail: Callable[[str], None],
+        closing: ExitStack,
+        busy: Sequence[str],
+    ) -> None:
+        super().__init__(name=f"trtcache: {build.source.name}", daemon=True)
+        self._build, self._load, self._fail, self._closing, self._busy = build, load, fail, closing, busy
+        self._loading, self._is_ending, self._pid = threading.Lock(), False, os.getpid()
+
+    def run(self) -> None:
+        """Build and load."""
+        atexit.register(self._end)
+        try:
+            with self._closing:
+                how = self._build.run(self._busy)
+                with self._loading:
+                    if not self._is_ending:
+                        self._load(how)
+        except WorkerError as error:
+            self._fail(str(error))
+        except BuildForbiddenError as error:
+            self._fail(f"the worker built its engine under another key: {error.why or error}")
+        except Exception as error:
+            log.debug("a build in the background failed", exc_info=True)
+            self._fail(f"{type(error).__name__}: {error}")
+        finally:
+            atexit.unregister(self._end)
+
+    def _end(self) -> None:
+        if os.getpid() == self._pid:  # a forked process has no such thread
+            self._is_ending = True
+            with self._loading:
+                pass

@@ -1,9 +1,10 @@
-"""Worker of background builds: a supervisor, which outlives nothing and leaves nothing, and the process that builds.
+"""Worker of background builds: a supervisor that leaves nothing behind, and the process that builds.
 
-``python -m trtcache.compiler.background_worker supervise FOLDER PARENT DETACH`` starts the builder and waits for it. It
-prints the builder's process id, and the answer as JSON when the builder has ended. It kills the builder with all
-processes of its group, compilers included, when the parent has ended (unless detached) or when it is terminated. In
-every case it removes the folder, in which all temporary files are.
+``python -m trtcache.compiler.background_worker supervise PARENT DETACH`` prints the path of a new folder, in which all
+temporary files are. When the parent has written its request there and sends a line, the supervisor starts the builder,
+prints its process id, and when the builder has ended the answer as JSON. It kills the builder with all processes of its
+group, compilers included, when the parent has ended (unless detached) or when it is terminated. In every case it
+removes the folder.
 
 ``python -m trtcache.compiler.background_worker build FOLDER`` builds what ``request.json`` describes, and puts it into
 the cache that the environment configures. If its supervisor is killed, it ends with its group.
@@ -13,10 +14,12 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -34,7 +37,7 @@ NICENESS = 10
 _LOOK_EVERY_S = 0.2
 
 
-def supervise(folder: Path, parent: int, *, is_detached: bool) -> None:
+def supervise(parent: int, *, is_detached: bool) -> None:
     """Run the builder to its end, or kill it when the parent has ended; then remove the folder."""
 
     def stop(*_: object) -> None:
@@ -42,11 +45,18 @@ def supervise(folder: Path, parent: int, *, is_detached: bool) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     os.nice(NICENESS)
-    command = [sys.executable, "-W", "ignore", "-m", "trtcache.compiler.background_worker", "build", str(folder)]
-    quiet = subprocess.DEVNULL
-    answer: dict[str, Any] = {"error": "it was stopped"}
-    builder = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, process_group=0)  # noqa: S603
+    builder, answer = None, {"error": "it was stopped"}
+    folder = Path(tempfile.mkdtemp(prefix="trtcache-background-"))
     try:
+        _say(folder)
+        # The parent writes the request. A process that it forks meanwhile keeps the pipe open, so that its end alone
+        # does not tell whether the parent lives.
+        while not select.select([sys.stdin], [], [], _LOOK_EVERY_S)[0]:
+            if os.getppid() != parent:
+                return
+        if not sys.stdin.readline():
+            return
+        builder = _start_builder(folder)
         _say(builder.pid)
         while builder.poll() is None:
             if not is_detached and os.getppid() != parent:
@@ -58,8 +68,19 @@ def supervise(folder: Path, parent: int, *, is_detached: bool) -> None:
             code = builder.returncode
             answer = {"error": f"the worker was killed by signal {-code}" if code < 0 else f"the worker exited: {code}"}
     finally:
-        remove(folder, builder.pid)
+        remove(folder, builder.pid if builder is not None else None)
         _say(json.dumps(answer))
+
+
+def _start_builder(folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603  # this module
+        [sys.executable, "-W", "ignore", "-m", "trtcache.compiler.background_worker", "build", str(folder)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(folder)},
+        process_group=0,
+    )
 
 
 def remove(folder: Path, builder: int | None) -> None:
@@ -197,6 +218,6 @@ def layouts_of(weights: dict[str, torch.Tensor]) -> list[dict[str, Any]] | None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "supervise":
-        supervise(Path(sys.argv[2]), int(sys.argv[3]), is_detached=sys.argv[4] == "1")
+        supervise(int(sys.argv[2]), is_detached=sys.argv[3] == "1")
     else:
         main(Path(sys.argv[2]))

@@ -156,6 +156,7 @@ class Config:
             "TRTCACHE_READONLY": int(self.readonly),
             "TRTCACHE_RECACHE": int(self.recache),
             "TRTCACHE_FORBID_BUILD": int(self.forbid_build),
+            "TRTCACHE_NO_TORCH": int(self.no_torch),
             "TRTCACHE_LOG": self.log,
             "TRTCACHE_SIGNATURES": {None: "", True: "require", False: "off"}[self.trust.required],
             "TRTCACHE_TRUSTED_KEYS": " ".join(map(str, self.trust.keys)),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from trtcache.errors import ExportError, GuardError, InputError
+from trtcache.errors import ExportError, GuardError, InputError, RefitError
 from trtcache.runtime.guards import ON_GUARD as ON_GUARD
 from trtcache.runtime.guards import parse_on_guard as parse_on_guard
-from trtcache.runtime.verify import eager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,18 +35,45 @@ class TorchCalls:
     def __init__(self, model: Callable[[], torch.nn.Module]) -> None:
         """Store how to get the model as a module."""
         self.model = model
-        self._state: Mapping[str, torch.Tensor] | None = None
+        self._refitted: torch.nn.Module | None = None
 
     def refit(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Use these weights, by the model's names; the model's own are no longer used."""
-        self._state = state
+        """Use these weights, by the model's names; the model's own are no longer used.
+
+        Raises:
+            RefitError: the model cannot be copied.
+        """
+        try:
+            self._refitted = with_state(self.model(), state)
+        except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+            raise RefitError(
+                mismatched=(f"the model, which cannot be copied to run with them in torch: {error}",)
+            ) from error
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the model returns, without gradients."""
-        state = self._state
+        refitted = self._refitted
         with torch.no_grad():
-            model = self.model()
-            return model(*args, **kwargs) if state is None else eager(model, state)(*args, **kwargs)
+            return (self.model() if refitted is None else refitted)(*args, **kwargs)
+
+
+def with_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:
+    """Return a copy of a module with other weights in place of its own; what ``state`` does not name is shared.
+
+    ``torch.func.functional_call`` assigns weights to the module itself for the time of a call: of calls in several
+    threads some see those of others, and the module may keep them.
+    """
+    if isinstance(model, torch.jit.ScriptModule):
+        from trtcache.frontends.torchscript_module import Script, Scripted  # few models are TorchScript
+
+        model = Scripted(Script(model))
+    memo: dict[int, object] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        given = state.get(name)
+        memo[id(parameter)] = parameter if given is None else torch.nn.Parameter(given.detach(), requires_grad=False)
+    for name, buffer in model.named_buffers(remove_duplicate=False):
+        memo[id(buffer)] = state.get(name, buffer).detach()
+    return copy.deepcopy(model, memo)
 
 
 class OnGuard:
@@ -92,8 +119,8 @@ class OnGuard:
             RefitError: see ``CompiledModule.refit``.
         """
         with self._lock:
-            self._weights = weights
             self._in_torch.refit(state)
+            self._weights = weights
             for program in self.programs:
                 program.refit(weights)
 
