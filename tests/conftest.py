@@ -147,6 +147,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
     (site / "interpreter-1.0.dist-info" / "entry_points.txt").write_text(
         "[trtcache.backends]\ninterpreter = trtcache.testing.interpreter:Interpreter\n"
         "freezer = tests.backends.freezer:Freezer\n"
+        "portable = tests.backends.portable:Portable\n"
     )
     sys.path.append(str(site))
     backend_names.backend_table.cache_clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from trtcache.backends import registry
 from trtcache.bundle.file_alias import remember
 from trtcache.cache import Cache
 from trtcache.compiler.compile import compile_source
-from trtcache.config.environment import parse_direct
+from trtcache.config.environment import parse_direct, parse_on_miss
 from trtcache.config.imports import take_import_s
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.pt2 import ProgramFile
@@ -50,43 +51,71 @@ def compile(  # noqa: A001  # named like torch.compile
     keep_program: bool = False,
     direct: str | None = None,
     on_guard: str = "error",
+    on_miss: str | None = None,
 ) -> CompiledModule:
     """Compile a model with torch. Arguments and errors are those of ``trtcache.public.compile``."""
     start = time.perf_counter()
     opened, options = cache if isinstance(cache, Cache) else Cache(cache), CompileOptions.of(backend, settings, target)
     policy = parse_on_guard(on_guard)
     mode = opened.config.direct if direct is None else parse_direct(direct, "direct")
-    with resolve(model, args, kwargs, dynamic_shapes, name=name, direct=mode, cache=opened) as source:
-        if not source.is_torch and (keep_program or policy != "error"):
-            if keep_program:
-                raise SettingsError("keep_program", "an ONNX file is the program: keep the file")
-            raise SettingsError("on_guard", "torch can neither run nor export an ONNX file: leave it at 'error'")
-        module = compile_source(source, options, opened)
-        module.threads = options.settings.threads
-        module.report.file_s = source.file_s
-        module.note_fixed_sizes(source.automatic_sizes(module.in_spec))
-        if source.model is not None:
-            module.examples = Examples.of(source.model, args, kwargs)
-        if isinstance(source, ProgramFile):
-            remember(source, module, options, opened)
-        if keep_program:
-            from trtcache.compiler.kept_program import KeptOptions, keep  # rarely needed
+    chosen = options.settings.on_miss if on_miss is None else parse_on_miss(on_miss, "on_miss")
+    with ExitStack() as closing:
+        source = closing.enter_context(
+            resolve(model, args, kwargs, dynamic_shapes, name=name, direct=mode, cache=opened)
+        )
+        if not source.is_torch:
+            _check_onnx(policy, chosen, keep_program=keep_program)
 
-            keep(opened, module.report, source.program, KeptOptions.of(options))
-        if policy != "error":
-            compile_again = partial(
-                compile,
-                backend=backend,
-                settings=options.settings,
-                target=target,
-                cache=opened,
-                name=source.name,
-                direct=direct,
-            )
-            module.on_guard = _on_guard(policy, model, source, module, dynamic_shapes, compile_again)
+        def complete(module: CompiledModule) -> None:
+            module.threads = options.settings.threads
+            module.report.file_s = source.file_s
+            module.note_fixed_sizes(source.automatic_sizes(module.in_spec))
+            if source.model is not None:
+                module.examples = Examples.of(source.model, args, kwargs)
+            if isinstance(source, ProgramFile):
+                remember(source, module, options, opened)
+            if keep_program:
+                from trtcache.compiler.kept_program import KeptOptions, keep  # rarely needed
+
+                keep(opened, module.report, source.program, KeptOptions.of(options))
+            if policy != "error":
+                compile_again = partial(
+                    compile,
+                    backend=backend,
+                    settings=options.settings,
+                    target=target,
+                    cache=opened,
+                    name=source.name,
+                    direct=direct,
+                )
+                module.on_guard = _on_guard(policy, model, source, module, dynamic_shapes, compile_again)
+
+        in_background = (chosen or opened.config.on_miss) == "background" and source.is_torch
+        if in_background or opened.busy.policy == "eager":
+            from trtcache.compiler.background import BackgroundBuild, compile_in_background  # a hit without needs none
+
+            build = BackgroundBuild(source, options, opened, keep_program)
+            module = compile_in_background(source, build, complete, closing, in_background=in_background)
+        else:
+            module = compile_source(source, options, opened)
+            complete(module)
     module.report.import_s, module.report.compile_s = take_import_s(), time.perf_counter() - start
     log.info("%s", module.report)
     return module
+
+
+def _check_onnx(policy: str, on_miss: str | None, *, keep_program: bool) -> None:
+    """Refuse options that an ONNX file cannot have.
+
+    Raises:
+        SettingsError: there is one.
+    """
+    if keep_program:
+        raise SettingsError("keep_program", "an ONNX file is the program: keep the file")
+    if policy != "error":
+        raise SettingsError("on_guard", "torch can neither run nor export an ONNX file: leave it at 'error'")
+    if on_miss == "background":
+        raise SettingsError("on_miss", "torch cannot run an ONNX file while its engine is built: leave it at 'build'")
 
 
 def _on_guard(

@@ -311,6 +311,15 @@ class RefitError(TrtcacheError):
         return f"weights do not fit, nothing was changed ({'; '.join(parts)})"
 
 
+class NotReadyError(TrtcacheError):
+    """A compiled module was used for something that needs its engine, which is still being built, or failed to."""
+
+    name: str
+    what: str
+    why: str
+    message = "{name} has no {what} yet: {why}; call wait() first"
+
+
 class VerifyError(RefitError):
     """An engine with new weights does not match eager torch, or that cannot be verified; the old ones are unchanged.
 

@@ -41,6 +41,7 @@ def compile(  # noqa: A001  # named like torch.compile
     keep_program: bool = False,
     direct: str | None = None,
     on_guard: str = "error",
+    on_miss: str | None = None,
 ) -> CompiledModule: ...
 
 
@@ -59,6 +60,7 @@ def compile(  # noqa: A001  # named like torch.compile
     keep_program: bool = False,
     direct: str | None = None,
     on_guard: str = "error",
+    on_miss: str | None = None,
 ) -> CompiledModule | Program: ...
 
 
@@ -76,6 +78,7 @@ def compile(  # noqa: A001  # named like torch.compile
     keep_program: bool = False,
     direct: str | None = None,
     on_guard: str = "error",
+    on_miss: str | None = None,
 ) -> CompiledModule | Program:
     """Compile a model for inference, or load its engine from the cache and set this model's weights.
 
@@ -100,6 +103,8 @@ def compile(  # noqa: A001  # named like torch.compile
         on_guard: how to handle a call with sizes for which the model takes another branch than for the example inputs
             (``docs/guards.md``): ``error`` raises GuardError, ``eager`` runs the call in torch, ``compile`` compiles
             the other branch as a further program, up to 8. With the last two the compiled module keeps the model.
+        on_miss: ``build``, or ``background``: return at once, and run in torch while a worker process builds
+            (``docs/background.md``); by default ``settings.on_miss``, or else the value of ``TRTCACHE_ON_MISS``.
 
     Returns:
         A callable with the model's signature and output structure: a ``CompiledModule``; or for a ``.pt2`` file in a
@@ -146,6 +151,7 @@ def compile(  # noqa: A001  # named like torch.compile
         keep_program=keep_program,
         direct=direct,
         on_guard=on_guard,
+        on_miss=on_miss,
     )
     module.report.torch = why
     # Return what a hit will: a caller who passes arrays of NumPy must not get tensors the first time.

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from trtcache.config import backend_names
 from trtcache.config.backend_settings import BackendSettings, label
+from trtcache.config.environment import parse_on_miss
 from trtcache.config.inductor_settings import InductorSettings
 from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.config.threads import Threads
@@ -27,7 +28,7 @@ IN_THE_GRAPH = frozenset({"torch_executed_modules", "torch_executed_ops", "min_b
 AFTER_THE_KEY = frozenset({"require_full_compilation", "on_build_failure"})
 """Settings for programs that are not, or not completely, compiled to an engine."""
 
-AT_RUN_TIME = frozenset({"threads", "build_processes"})
+AT_RUN_TIME = frozenset({"threads", "build_processes", "on_miss", "detach"})
 """Settings for running or building engines that do not change them: code supports any number of threads."""
 
 AUTOCASTS = ("fp16", "bf16")
@@ -72,6 +73,9 @@ class Settings:
             (``{"intra": 1}``). Not in the key. ``trtcache.threads`` overrides it, and it overrides torch's own number.
         backends: settings of other backends by name, each the backend's own dataclass or a mapping of its fields. In
             a mapping of settings they are fields like the others (``{"onnxruntime": {"optimization": "all"}}``).
+        on_miss: ``build``, or ``background``: run in torch while a worker process builds (``docs/background.md``); by
+            default ``TRTCACHE_ON_MISS`` decides.
+        detach: whether a background build goes on if the process ends.
     """
 
     inductor: InductorSettings = field(default_factory=InductorSettings)
@@ -87,6 +91,8 @@ class Settings:
     tensorrt: TensorRTSettings = field(default_factory=TensorRTSettings)
     threads: Threads = field(default_factory=Threads)
     backends: Mapping[str, BackendSettings] = field(default_factory=dict)
+    on_miss: str | None = None
+    detach: bool = False
 
     def __post_init__(self) -> None:
         self._check_names()
@@ -125,10 +131,11 @@ class Settings:
         count = self.build_processes
         if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
             raise SettingsError("settings.build_processes", f"{count!r} is not a positive integer")
-        if not isinstance(self.require_full_compilation, bool):
-            raise SettingsError(
-                "settings.require_full_compilation", f"{self.require_full_compilation!r} is not a boolean"
-            )
+        for name in ("require_full_compilation", "detach"):
+            if not isinstance(getattr(self, name), bool):
+                raise SettingsError(f"settings.{name}", f"{getattr(self, name)!r} is not a boolean")
+        if self.on_miss is not None:
+            parse_on_miss(self.on_miss, "settings.on_miss")
         if self.on_build_failure not in ON_BUILD_FAILURE:
             known = " or ".join(map(repr, ON_BUILD_FAILURE))
             raise SettingsError("settings.on_build_failure", f"expected {known}, got {self.on_build_failure!r}")

@@ -62,6 +62,7 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
         "TRTCACHE_NO_TORCH": found.no_torch,
         "TRTCACHE_ON_BUSY": found.busy.policy,
         "TRTCACHE_BUSY_TIMEOUT": found.busy.patience_s,
+        "TRTCACHE_ON_MISS": found.on_miss,
         "TRTCACHE_SIGNATURES": _MODES[found.trust.required],
         "TRTCACHE_TRUSTED_KEYS": " ".join(map(str, found.trust.keys)),
         "TRTCACHE_SIGNING_KEY": str(found.trust.signing_key or ""),

@@ -43,6 +43,7 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
         "TRTCACHE_SIGNING_KEY": "/k",
         "TRTCACHE_CONFIG": str(tmp_path / "own.toml"),
         "TRTCACHE_DIRECT": "verify",
+        "TRTCACHE_ON_MISS": "background",
     }
     config = Config.from_environ(environ)
     switches = {"disable": True, "readonly": True, "recache": True, "forbid_build": True, "no_torch": True}
@@ -58,8 +59,47 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
         lower=(Path("/l"), Path("/m")),
         copy_up=True,
         direct="verify",
+        on_miss="background",
         remotes=RemoteSettings((RemoteUrl.parse("s3://bucket/prefix"),), 1.0, 1.0, 1.0, 1.0),
     )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://bucket/a/b?mode=write&claims=1&lifetime=36h&endpoint=https%3A%2F%2Fminio.example&region=eu",
+        "gs://bucket?mode=write&endpoint=http://localhost:9000",
+        "az://container/x?account=me",
+        "https://host:8443/folder",
+        "http://10.0.0.1/x?insecure=1",
+    ],
+)
+def test_another_process_gets_the_same_configuration(tmp_path: Path, url: str) -> None:
+    """Through the environment, whatever the settings file says."""
+    lower = () if "http" in url else (Path("/l"), Path("/m"))
+    config = Config(
+        tmp_path / "cache",
+        None,
+        7,
+        recache=True,
+        trust=Trust(False, (PublicKey("b", b"\xbb" * 32, date(2027, 1, 31)),), Path("/k")),
+        busy=ContentionPolicy("build", 2.5),
+        lower=lower,
+        direct="on",
+        on_miss="background",
+        remotes=RemoteSettings((RemoteUrl.parse(url), RemoteUrl.parse("s3://other")), 0.1, 2.0, 0.0, 1.0),
+    )
+    (tmp_path / "own.toml").write_text("readonly = true\ncopy-up = true\nmax-entries = 1\ndir = '/else'\n")
+    (tmp_path / "own.toml").chmod(0o600)
+    assert Config.from_environ({**config.variables(), "TRTCACHE_CONFIG": str(tmp_path / "own.toml")}) == config
+
+
+def test_a_path_with_colons_cannot_be_one_of_several() -> None:
+    """In a variable it would be two."""
+    config = Config(Path("/a:b"))
+    assert Config.from_environ(config.variables()) == config
+    with pytest.raises(SettingsError, match="colon"):
+        Config(Path("/a:b"), lower=(Path("/c"),)).variables()
 
 
 def test_a_path_stands_for_the_directory(tmp_path: Path) -> None:

@@ -42,27 +42,44 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
         BuildError: the build failed.
         BusyError: another process is building the engine, ``on_busy`` is ``eager``, and torch cannot run the program.
     """
-    # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported, parsed or lowered. For a module,
-    #    ``fingerprint`` looks up the manifest of direct mode, so a direct hit returns here.
-    compilation = try_fast_path(source, options, cache)
-    if compilation.module is not None:
+    compilation = find_or_export(source, options, cache)
+    if compilation.module is not None and compilation.source is source:
         return compilation.module
-
-    # 2. A module's program is unknown until it is exported. The exported program is a source of its own, with a fast
-    #    path of its own: an earlier process that exported the same program has stored its alias.
-    exported = source.export(options)
-    if exported is not source:
-        compilation = try_fast_path(exported, options, cache)
 
     # 3. Slow path: lower, partition, a key for each engine partition; get or build each of them, load it, set its
     #    weights, and store the key alias for the next time.
     module = compilation.finish()
 
     # 4. If direct mode is on, store a manifest: it leads the next process from the module to the program's alias.
-    if exported is not source:
-        source.remember(exported, has_alias=compilation.has_alias)
-        source.annotate(module.report, is_hit=False)
+    remember(source, compilation, module)
     return module
+
+
+def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Compilation:
+    """Take the first steps of ``compile_source``: the fast path, or else the export and the fast path of its program.
+
+    Raises:
+        ExportError: the model cannot be exported.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+        SettingsError: a setting or the target is unknown.
+    """
+    # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported, parsed or lowered. For a module,
+    #    ``fingerprint`` looks up the manifest of direct mode, so a direct hit returns here.
+    compilation = try_fast_path(source, options, cache)
+    if compilation.module is not None:
+        return compilation
+
+    # 2. A module's program is unknown until it is exported. The exported program is a source of its own, with a fast
+    #    path of its own: an earlier process that exported the same program has stored its alias.
+    exported = source.export(options)
+    return compilation if exported is source else try_fast_path(exported, options, cache)
+
+
+def remember(source: Source, compilation: Compilation, module: CompiledModule) -> None:
+    """Store a manifest of direct mode, if a module was exported, and report it."""
+    if compilation.source is not source:
+        source.remember(compilation.source, has_alias=compilation.has_alias)
+        source.annotate(module.report, is_hit=False)
 
 
 @dataclass(slots=True)

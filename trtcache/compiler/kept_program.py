@@ -45,7 +45,13 @@ class KeptOptions:
     def of(cls, options: CompileOptions) -> KeptOptions:
         """Convert options; only settings that differ from their defaults are kept."""
         settings, default = options.settings, Settings()
-        names = {field.name for field in fields(Settings)} - {"threads", "backends", *settings.sections}
+        names = {field.name for field in fields(Settings)} - {
+            "threads",
+            "backends",
+            "on_miss",
+            "detach",
+            *settings.sections,
+        }
         changed = {name: getattr(settings, name) for name in sorted(names)}
         changed = {name: value for name, value in changed.items() if value != getattr(default, name)}
         changed |= {name: section.explicit for name, section in settings.sections.items()}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_SIZE_BYTES = 20 * 10**9
 DEFAULT_DIRECT = "off"  # an independent test suite of 330 pairs of processes found 52 wrong hits
 DIRECT_MODES = ("on", "verify", "off")
+ON_MISS = ("build", "background")
 
 VARIABLES = {
     "TRTCACHE_DIR": "the cache directory (default: trtcache in $XDG_CACHE_HOME or ~/.cache)",
@@ -44,6 +45,7 @@ VARIABLES = {
     "TRTCACHE_NO_TORCH": "1: importing torch is an error (for programs that must start without it)",
     "TRTCACHE_ON_BUSY": "while another process builds an entry: wait (default), build it too, or eager (run in torch)",
     "TRTCACHE_BUSY_TIMEOUT": "seconds to wait for it; then it is built (default: no limit; 480 in a distributed job)",
+    "TRTCACHE_ON_MISS": "build (default), or background: run in torch while a worker process builds",
     "TRTCACHE_SIGNATURES": "require: use only entries signed by a trusted key; off: any (default: require if shared)",
     "TRTCACHE_TRUSTED_KEYS": "trusted public keys as NAME:HEX, separated by spaces or commas",
     "TRTCACHE_SIGNING_KEY": "path of the secret key that signs new entries",
@@ -94,6 +96,7 @@ class Config:
     lower: tuple[Path, ...] = ()
     copy_up: bool = False
     direct: str = DEFAULT_DIRECT
+    on_miss: str = "build"
     remotes: RemoteSettings = field(default_factory=RemoteSettings)
 
     @classmethod
@@ -130,8 +133,38 @@ class Config:
             trust=trust,
             busy=ContentionPolicy.of(environ),
             direct=parse_direct(environ.get("TRTCACHE_DIRECT") or DEFAULT_DIRECT, "TRTCACHE_DIRECT"),
+            on_miss=parse_on_miss(environ.get("TRTCACHE_ON_MISS") or "build", "TRTCACHE_ON_MISS"),
             remotes=RemoteSettings.of(environ),
         )
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment variables for another process with this configuration.
+
+        Raises:
+            SettingsError: a directory has a colon in its name, and there are several directories.
+        """
+        folders = list(map(str, (self.root, *self.lower)))
+        if self.lower and any(os.pathsep in folder for folder in folders):
+            raise SettingsError("TRTCACHE_PATH", f"a directory of {', '.join(folders)} has a colon in its name")
+        values: dict[str, object] = {
+            "TRTCACHE_DIR": "" if self.lower else self.root,
+            "TRTCACHE_PATH": os.pathsep.join(folders) if self.lower else "",
+            "TRTCACHE_COPY_UP": int(self.copy_up),
+            "TRTCACHE_MAX_SIZE": self.max_size_bytes or 0,
+            "TRTCACHE_MAX_ENTRIES": self.max_entries or 0,
+            "TRTCACHE_DISABLE": int(self.disable),
+            "TRTCACHE_READONLY": int(self.readonly),
+            "TRTCACHE_RECACHE": int(self.recache),
+            "TRTCACHE_FORBID_BUILD": int(self.forbid_build),
+            "TRTCACHE_NO_TORCH": int(self.no_torch),
+            "TRTCACHE_LOG": self.log,
+            "TRTCACHE_SIGNATURES": {None: "", True: "require", False: "off"}[self.trust.required],
+            "TRTCACHE_TRUSTED_KEYS": " ".join(map(str, self.trust.keys)),
+            "TRTCACHE_SIGNING_KEY": self.trust.signing_key or "",
+            "TRTCACHE_DIRECT": self.direct,
+            "TRTCACHE_ON_MISS": self.on_miss,
+        }
+        return {name: str(value) for name, value in values.items()} | self.busy.variables() | self.remotes.variables()
 
 
 def _directories(environ: Mapping[str, str], settings: Mapping[str, str]) -> tuple[Path, tuple[Path, ...]]:
@@ -164,6 +197,17 @@ def parse_direct(text: object, name: str) -> str:
     """
     if text not in DIRECT_MODES:
         raise SettingsError(name, f"{text!r} is not one of {', '.join(DIRECT_MODES)}")
+    return str(text)
+
+
+def parse_on_miss(text: object, name: str) -> str:
+    """Parse what to do on a miss.
+
+    Raises:
+        SettingsError: it is invalid; the message names ``name``.
+    """
+    if text not in ON_MISS:
+        raise SettingsError(name, f"{text!r} is not one of {', '.join(ON_MISS)}")
     return str(text)
 
 

@@ -107,6 +107,23 @@ class RemoteUrl:
         )
 
     @property
+    def url(self) -> str:
+        """The URL with its parameters, as ``parse`` takes it."""
+        from urllib.parse import urlencode  # only needed for a worker process
+
+        given = {
+            "mode": "write" if self.writable else "",
+            "claims": "1" if self.claims else "",
+            "insecure": "1" if self.is_plain_http else "",
+            "lifetime": f"{self.lifetime_s}s",
+            "endpoint": self.endpoint,
+            "region": self.region,
+            "account": self.account,
+        }
+        known = PARAMETERS[self.scheme]
+        return f"{self.text}?{urlencode({name: text for name, text in given.items() if text and name in known})}"
+
+    @property
     def is_plain_http(self) -> bool:
         """Whether requests are not encrypted."""
         return self.scheme == "http" or self.endpoint.startswith("http://")
@@ -141,6 +158,17 @@ class RemoteSettings:
             if (text := environ.get(variable, "").strip())
         }
         return cls(parse_remotes(environ.get(VARIABLE, "").split()), **limits)
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment variables that ``of`` reads these settings from."""
+        limits = {
+            "CONNECT_TIMEOUT": self.connect_timeout_s,
+            "TIMEOUT": self.timeout_s,
+            "FLUSH": self.flush_s,
+            "MIN_BUILD": self.min_build_s,
+        }
+        named = {f"{VARIABLE}_{name}": repr(seconds) for name, seconds in limits.items()}
+        return {VARIABLE: " ".join(url.url for url in self.urls), **named}
 
     @property
     def target(self) -> RemoteUrl | None:

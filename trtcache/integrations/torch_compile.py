@@ -307,7 +307,7 @@ class CompiledGraph:
                 return self._eager
             handler: CallHandler = self._eager
             try:
-                handler = engine = GraphEngine(self._compiler, args)
+                handler = engine = GraphEngine(self._compiler, args, self._fall_back)
             except _UNSUPPORTED as error:
                 text = error.why if isinstance(error, ExportError) else str(error)  # torch's messages are long
                 lines = (line.strip() for line in text.splitlines() if line.strip())

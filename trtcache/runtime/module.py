@@ -25,7 +25,7 @@ from trtcache.runtime.weight_source import WeightSource
 from trtcache.weights.slots import EngineWeights, check, fit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch.utils import _pytree as pytree
 
@@ -106,6 +106,20 @@ class CompiledModule:
         self.examples = Examples()
         self.threads = Threads()
         self._operator = EngineCall.of(self._interface, self)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the engine answers the calls: always, unless it is built in the background."""
+        return True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until a build in the background has ended; return ``ready``."""
+        del timeout
+        return True
+
+    def add_done_callback(self, callback: Callable[[CompiledModule], object]) -> None:
+        """Call ``callback(module)`` when a build in the background has ended; at once if there is none."""
+        callback(self)
 
     @property
     def interface(self) -> Interface:

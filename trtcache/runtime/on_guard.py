@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from trtcache.errors import ExportError, GuardError, InputError
+from trtcache.errors import ExportError, GuardError, InputError, RefitError
 from trtcache.runtime.guards import ON_GUARD as ON_GUARD
 from trtcache.runtime.guards import parse_on_guard as parse_on_guard
-from trtcache.runtime.verify import eager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,6 +24,56 @@ log = logging.getLogger(__name__)
 
 MOST_PROGRAMS: Final = 8
 """The maximum number of programs of a compiled module, including the first."""
+
+
+class TorchCalls:
+    """Answers calls in torch: with the model's own weights, or with those of a refit.
+
+    It keeps the model, or its program, alive.
+    """
+
+    def __init__(self, model: Callable[[], torch.nn.Module]) -> None:
+        """Store how to get the model as a module."""
+        self.model = model
+        self._refitted: torch.nn.Module | None = None
+
+    def refit(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Use these weights, by the model's names; the model's own are no longer used.
+
+        Raises:
+            RefitError: the model cannot be copied.
+        """
+        try:
+            self._refitted = with_state(self.model(), state)
+        except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+            raise RefitError(
+                mismatched=(f"the model, which cannot be copied to run with them in torch: {error}",)
+            ) from error
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the model returns, without gradients."""
+        refitted = self._refitted
+        with torch.no_grad():
+            return (self.model() if refitted is None else refitted)(*args, **kwargs)
+
+
+def with_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:
+    """Return a copy of a module with other weights in place of its own; what ``state`` does not name is shared.
+
+    ``torch.func.functional_call`` assigns weights to the module itself for the time of a call: of calls in several
+    threads some see those of others, and the module may keep them.
+    """
+    if isinstance(model, torch.jit.ScriptModule):
+        from trtcache.frontends.torchscript_module import Script, Scripted  # few models are TorchScript
+
+        model = Scripted(Script(model))
+    memo: dict[int, object] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        given = state.get(name)
+        memo[id(parameter)] = parameter if given is None else torch.nn.Parameter(given.detach(), requires_grad=False)
+    for name, buffer in model.named_buffers(remove_duplicate=False):
+        memo[id(buffer)] = state.get(name, buffer).detach()
+    return copy.deepcopy(model, memo)
 
 
 class OnGuard:
@@ -53,9 +103,9 @@ class OnGuard:
         """
         self.policy = policy
         self.programs: list[CompiledModule] = []
-        self._report, self._model, self._compile_for = report, model, compile_for
+        self._report, self._compile_for = report, compile_for
+        self._in_torch = TorchCalls(model)
         self._weights: Weights | None = None
-        self._state: Mapping[str, torch.Tensor] | None = None
         self._lock = threading.RLock()
 
     def refit(self, weights: Weights, state: Mapping[str, torch.Tensor]) -> None:
@@ -69,7 +119,8 @@ class OnGuard:
             RefitError: see ``CompiledModule.refit``.
         """
         with self._lock:
-            self._weights, self._state = weights, state
+            self._in_torch.refit(state)
+            self._weights = weights
             for program in self.programs:
                 program.refit(weights)
 
@@ -94,9 +145,7 @@ class OnGuard:
 
     def _eager(self, error: GuardError, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         try:
-            with torch.no_grad():
-                model = self._model()
-                return model(*args, **kwargs) if self._state is None else eager(model, self._state)(*args, **kwargs)
+            return self._in_torch(*args, **kwargs)
         except AssertionError as refused:  # how ExportedProgram.module() rejects sizes
             if "Guard failed" in str(refused):
                 raise error from refused

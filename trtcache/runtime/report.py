@@ -136,6 +136,7 @@ class Report:
         fixed_sizes: the sizes for which ``Dim.AUTO`` was given and which torch fixed: other sizes are refused.
         torch: ``not used`` for a program that was loaded without torch; why torch was imported, if the process had not
             imported it; else empty.
+        background: what became of a build in the background, or why calls run in torch for good; empty without one.
         programs: reports of further programs that ``on_guard="compile"`` compiled for calls that the guards reject.
     """
 
@@ -161,11 +162,13 @@ class Report:
     programs: list[Report] = field(default_factory=list)
     torch: str = ""
     import_s: float = 0.0
+    background: str = ""
 
     @property
     def why(self) -> str:
-        """Why it missed: the nearest stored entry and the difference; empty for a hit."""
-        return "; ".join(one.why for one in self.partitions if one.why)
+        """Why it missed, or runs in torch: the nearest stored entry and the difference; empty for a hit."""
+        missed = "; ".join(one.why for one in self.partitions if one.why)
+        return missed or ("" if self.partitions else self.background)
 
     @property
     def saved_s(self) -> float:
@@ -223,6 +226,8 @@ class Report:
         rows += [f"  and for other sizes: {one.name}, {', '.join(one.guards) or 'no guards'}" for one in self.programs]
         if self.torch:
             rows.append(f"  torch: {self.torch}")
+        if self.background:
+            rows.append(f"  background: {self.background}")
         if self.direct and self.direct != "hit":
             rows.append(f"  direct mode: {self.direct}")
         imports = f"  imports {format_duration(self.import_s)}" if self.import_s else ""

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -346,6 +346,19 @@ class DiskStore(StoredEntries, Store):
         """
         who = who or BuildProcess.here()
         return turn(self._folders, digest, who, timeout_s=timeout_s, on_wait=on_wait, notice_every_s=notice_every_s)
+
+    @contextmanager
+    def lock(self, digest: str) -> Iterator[int]:
+        """Hold the lock of a digest without waiting, and yield its descriptor, which a child process may inherit.
+
+        Raises:
+            LockTimeoutError: another process holds it.
+            OSError: its directory cannot be created, or the file system has no locks.
+        """
+        with ExitStack() as stack:
+            with self._folders.inside("locks", digest[:2], make=True) as folder:
+                fd = stack.enter_context(hold(folder / f"{digest}.lock", timeout_s=0.0))
+            yield fd
 
     @property
     def notes(self) -> BuildNotes:

@@ -27,8 +27,11 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @contextmanager
-def hold(path: Path, *, timeout_s: float) -> Iterator[None]:
-    """Hold the lock file at ``path``, waiting up to ``timeout_s`` seconds for it (0: do not wait)."""
+def hold(path: Path, *, timeout_s: float) -> Iterator[int]:
+    """Hold the lock file at ``path``, waiting up to ``timeout_s`` seconds for it (0: do not wait).
+
+    Yields its descriptor: a child process that inherits it keeps the lock if this process ends.
+    """
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if file_mode(path.parent) != 0o600:
         make_permanent(path)  # with its final mode at once, or another member could fail to open it
@@ -45,7 +48,7 @@ def hold(path: Path, *, timeout_s: float) -> Iterator[None]:
                 if left_s <= 0:
                     raise LockTimeoutError(str(path), timeout_s) from error
                 time.sleep(min(_POLL_S, left_s))
-        yield
+        yield fd
     finally:
         if fd in opened:  # not in a forked child, where the descriptor may belong to another file
             opened.discard(fd)

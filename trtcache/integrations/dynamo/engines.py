@@ -15,8 +15,8 @@ import sys
 import threading
 import time
 import weakref
-from contextlib import contextmanager, redirect_stderr, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -110,6 +110,11 @@ class Instances:
         self._lock = threading.Lock()
         self._clock = itertools.count(1)
 
+    def start_from(self, module: CompiledModule) -> None:
+        """Derive the next module from this one, whatever weights it has."""
+        with self._lock:
+            self._last = module
+
     def find(self, args: Sequence[Any]) -> CompiledModule:
         """Return the module that holds the weights of a call."""
         weights = [args[place] for place in self._places]
@@ -186,8 +191,13 @@ class GraphEngine:
         fixed: the input dimensions, by index, that are dynamic in Dynamo but not in the engine.
     """
 
-    def __init__(self, compiler: GraphCompiler, call: Sequence[Any]) -> None:
-        """Compile the engine for a call, with that call's weights.
+    def __init__(self, compiler: GraphCompiler, call: Sequence[Any], fail: Callable[[str], None]) -> None:
+        """Compile the engine for a call, with that call's weights; or start to build it in the background.
+
+        Args:
+            compiler: compiles the graph.
+            call: the arguments of the call.
+            fail: takes the reason why a build in the background failed.
 
         Raises:
             CanonicalizationError: the graph has no key.
@@ -215,8 +225,31 @@ class GraphEngine:
         )
         self._first: Compilation | None = compilation
         self._instances = Instances(self._arguments.weights, self._compile_instance, compiler.report)
-        self._instances.find(call)
+        on_miss = compiler.options.settings.on_miss or compiler.cache.config.on_miss
+        self._is_built = on_miss != "background" or not self._build_in_background(compilation, fail)
+        if self._is_built:
+            self._instances.find(call)
         self._first = None
+
+    def _build_in_background(self, compilation: Compilation, fail: Callable[[str], None]) -> bool:
+        """Start a background build; return whether one is needed and possible."""
+        from trtcache.compiler.background import BackgroundBuild, start_build  # a hit needs none of it
+
+        build = BackgroundBuild(compilation.source, compilation.options, compilation.cache)
+        if compilation.module is not None or build.why_not:
+            return False
+
+        def load(how: str) -> None:
+            start = time.perf_counter()
+            module = replace(compilation, cache=build.reading_cache()).finish()
+            module.report.background = how
+            self._add_report(module, start)
+            # Its weights are those of the first call: each call's are put into a module derived from it.
+            self._instances.start_from(module)
+            self._is_built = True
+
+        start_build(build, load, fail, ExitStack())
+        return True
 
     def __call__(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """Return the graph's results.
@@ -224,6 +257,9 @@ class GraphEngine:
         Raises:
             InputError: the engine does not accept these arguments; nothing ran.
         """
+        if not self._is_built:
+            results: tuple[Any, ...] = self._compiler.graph_module(*args)
+            return results
         if self._changed:
             # Reject a call that modifies an argument sharing a weight's memory, which the engine reads before.
             apart = {place: args[place] for place in (*self._changed, *self._arguments.weights)}
@@ -242,11 +278,13 @@ class GraphEngine:
         with _outside_of_dynamo():
             compilation = self._first or self._compiler.prepare(self._arguments, call)
             module = compilation.finish()
-        report = module.report
-        report.compile_s = time.perf_counter() - start
-        self._compiler.report.engines.append(report)
-        log.info("%s", report)
+        self._add_report(module, start)
         return module
+
+    def _add_report(self, module: CompiledModule, start: float) -> None:
+        module.report.compile_s = time.perf_counter() - start
+        self._compiler.report.engines.append(module.report)
+        log.info("%s", module.report)
 
 
 def _prepare(compiler: GraphCompiler, call: Sequence[Any]) -> tuple[Arguments, Compilation]:

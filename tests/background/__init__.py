@@ -1,0 +1,1 @@
+"""Builds in the background."""

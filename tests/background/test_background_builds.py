@@ -1,0 +1,380 @@
+"""Builds in a worker process: one for all that need an engine, and nothing that is left of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import textwrap
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+import trtcache
+from tests.background.conftest import assert_nothing_left, until, workers
+from tests.holding import holder
+from trtcache.cache import Cache
+from trtcache.config.environment import Config
+from trtcache.errors import BuildForbiddenError, SettingsError
+from trtcache.integrations import torch_compile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import StartPython
+
+X = torch.randn(3, 8)
+
+
+class Counter(nn.Module):
+    """Calls change its buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Count, and add the count."""
+        self.count += 1
+        return x + self.count
+
+
+def model(seed: int = 0) -> nn.Module:
+    """Return two layers."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
+
+
+def answer(module: nn.Module) -> torch.Tensor:
+    """Return what a module computes."""
+    with torch.no_grad():
+        found: torch.Tensor = module(X)
+        return found
+
+
+def test_an_engine_takes_over(
+    portable: str,
+    tmp_path: Path,
+    temporary: Path,
+    builds: Callable[[], list[list[int]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is built by a niced process of one thread, under the key of every other build; refits before it count."""
+    monkeypatch.setenv("PORTABLE_BUILD", "1")
+    live, other, called = model(), model(1), []
+    module = trtcache.compile(live, (X,), backend=portable, cache=tmp_path / "cache", on_miss="background")
+    module.add_done_callback(called.append)
+    assert not module.ready
+    assert "its engine is being built" in module.report.why
+    torch.testing.assert_close(module(X), answer(live))
+    assert module.refit(other).changed == ("0.weight", "0.bias", "2.weight", "2.bias")
+    torch.testing.assert_close(module(X), answer(other))
+    assert module.wait(90)
+    torch.testing.assert_close(module(X), answer(other))
+    torch.testing.assert_close(answer(live), live(X).detach())  # the model itself has its own weights
+    assert called == [module]
+    (part,) = module.report.partitions
+    assert part.key == trtcache.key(live, (X,), backend=portable)
+    assert (part.outcome, module.report.route, module.report.why) == ("hit", "memo", "")
+    assert module.report.background.startswith("built by a worker in ")
+    ((pid, threads, niceness),) = builds()
+    assert (pid != os.getpid(), threads, niceness) == (True, 1, os.nice(0) + 10)
+    assert_nothing_left(temporary)
+    again = trtcache.compile(live, (X,), backend=portable, cache=tmp_path / "cache", on_miss="background")
+    assert (again.ready, again.report.background, len(builds())) == (True, "", 1)
+
+
+def test_programs_with_dynamic_sizes_and_their_files(portable: str, tmp_path: Path, temporary: Path) -> None:
+    """An exported program, and the file of one, run in torch as the program does."""
+    program = torch.export.export(model(), (X,))
+    torch.export.save(program, tmp_path / "program.pt2")
+    for given in (program, tmp_path / "program.pt2"):
+        module = trtcache.compile(
+            given, backend=portable, cache=tmp_path / Path(str(given)[:9]).name, on_miss="background"
+        )
+        torch.testing.assert_close(module(X), answer(model()))
+        assert not module.ready
+        assert module.wait(90), module.report.why
+        torch.testing.assert_close(module(X), answer(model()))
+    assert_nothing_left(temporary)
+
+
+@pytest.mark.parametrize(("how", "why"), [("fail", "the compiler found an error"), ("kill", "killed by signal 9")])
+def test_a_build_that_fails(
+    portable: str,
+    tmp_path: Path,
+    temporary: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    why: str,
+) -> None:
+    """It is one warning with the reason, which is in the report too; calls and refits go on in torch."""
+    monkeypatch.setenv("PORTABLE_BUILD", how)
+    live = model()
+    module = trtcache.compile(live, (X,), backend=portable, cache=tmp_path / "cache", on_miss="background")
+    assert not module.wait(90)
+    assert why in module.report.why
+    assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
+        f"Sequential goes on in torch: {module.report.background}"
+    ]
+    module.refit(model(1))
+    torch.testing.assert_close(module(X), answer(model(1)))
+    assert_nothing_left(temporary)
+
+
+@pytest.mark.parametrize("victim", ["builder", "supervisor"])
+def test_a_worker_that_is_killed(
+    portable: str, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, victim: str
+) -> None:
+    """Neither process is left, and the next compilation has a worker of its own."""
+    monkeypatch.setenv("PORTABLE_BUILD", "60")
+    module = trtcache.compile(model(), (X,), backend=portable, cache=tmp_path / "cache", on_miss="background")
+    word = " build " if victim == "builder" else " supervise "
+    until(lambda: list(temporary.glob("*/trtcache-build-*/intermediate")))
+    pids = [int(found.split()[0]) for found in workers(temporary) + supervisors() if word in found]
+    assert len(pids) == 1
+    os.kill(pids[0], signal.SIGKILL)
+    assert not module.wait(30)
+    assert "killed" in module.report.why
+    assert_nothing_left(temporary)
+    assert supervisors() == []
+    monkeypatch.setenv("PORTABLE_BUILD", "")
+    again = trtcache.compile(model(), (X,), backend=portable, cache=tmp_path / "cache", on_miss="background")
+    assert again.wait(90)
+
+
+def supervisors() -> list[str]:
+    """Return the supervisors that this process started."""
+    found = []
+    for path in Path("/proc").iterdir():
+        try:
+            command = (path / "cmdline").read_bytes().decode().replace("\0", " ")
+        except OSError:
+            continue
+        if f"background_worker supervise {os.getpid()} " in command:
+            found.append(f"{path.name} {command}")
+    return found
+
+
+PROGRAM = """
+    import os, sys, time
+    import torch
+    from torch import nn
+    import trtcache
+    sys.path.append({site!r})
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
+    settings = {{"on_miss": "background", "detach": {detach}}}
+    module = trtcache.compile(model, (torch.randn(3, 8),), backend="portable", cache={cache!r}, settings=settings)
+    {then}
+"""
+
+
+def program(interpreter_site: str, cache: Path, *, then: str, detach: bool = False) -> str:
+    """Return the code of a process that compiles in the background."""
+    return textwrap.dedent(PROGRAM).format(site=interpreter_site, cache=str(cache), detach=detach, then=then)
+
+
+@pytest.fixture
+def site(portable: str) -> str:
+    """Return the folder with the entry points of the tests' backends."""
+    import sys
+
+    assert portable
+    return next(path for path in sys.path if (Path(path) / "interpreter-1.0.dist-info").exists())
+
+
+@pytest.mark.parametrize("how", ["exits", "exits at once", "is killed"])
+def test_a_process_that_ends_takes_its_worker_along(
+    site: str, tmp_path: Path, temporary: Path, start_python: StartPython, how: str
+) -> None:
+    """Whether it exits or is killed, no process and no file is left, and nothing is stored."""
+    wait = "time.sleep(600)" if how == "is killed" else "" if how == "exits at once" else "time.sleep(6)"
+    process = start_python(
+        program(site, tmp_path / "cache", then=wait), PYTHONPATH=pythonpath(site), PORTABLE_BUILD="60"
+    )
+    if how == "is killed":
+        until(lambda: workers_of(temporary, process.pid))
+        process.kill()
+    process.communicate(timeout=90)
+    assert process.returncode == (-signal.SIGKILL if how == "is killed" else 0)
+    assert_nothing_left(temporary)
+    assert Cache(tmp_path / "cache").key({}, kind="none") is not None
+    assert not list((tmp_path / "cache" / "entries").glob("*/*"))
+
+
+def pythonpath(site: str) -> str:
+    """Return the path of modules for a process of these tests."""
+    return os.pathsep.join([str(Path(__file__).parents[2]), site])
+
+
+def workers_of(temporary: Path, process: int) -> list[str]:
+    """Return the builders that run beside a process."""
+    return [found for found in workers(temporary) if " build " in found and not found.startswith(f"{process} ")]
+
+
+def test_a_detached_build_goes_on(site: str, tmp_path: Path, temporary: Path, start_python: StartPython) -> None:
+    """The next process has a hit; after that nothing is left either."""
+    then = "time.sleep(0.01)\nwhile 'process' not in str(os.listdir(os.environ['TMPDIR'])) + 'process': time.sleep(0.1)"
+    code = program(site, tmp_path / "cache", then="time.sleep(3)", detach=True)
+    assert then
+    process = start_python(code, PYTHONPATH=pythonpath(site), PORTABLE_BUILD="3")
+    process.communicate(timeout=90)
+    assert process.returncode == 0
+    assert workers(temporary)
+    until(lambda: list((tmp_path / "cache" / "entries").glob("*/*")))
+    assert_nothing_left(temporary)
+    assert (
+        trtcache.compile(model(), (X,), backend="portable", cache=tmp_path / "cache").report.partitions[0].outcome
+        == "hit"
+    )
+
+
+def test_processes_share_a_worker(
+    site: str, tmp_path: Path, start_python: StartPython, builds: Callable[[], list[list[int]]]
+) -> None:
+    """Of three that need one program, one has a worker, and all get the engine."""
+    code = program(site, tmp_path / "cache", then="print(module.wait(90), module.report.background)")
+    started = [start_python(code, PYTHONPATH=pythonpath(site), PORTABLE_BUILD="5") for _ in range(3)]
+    lines = [process.communicate(timeout=120)[0] for process in started]
+    assert len(builds()) == 1
+    assert all(line.startswith("True built by ") for line in lines), lines
+    assert sum("by a worker" in line for line in lines) == 1, lines
+
+
+def test_a_full_disk(portable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of temporary files, or of the cache: the reason is in the report, and nothing is left."""
+    full = tmp_path / "full"
+    full.mkdir()
+    if os.geteuid() != 0 or os.system(f"mount -t tmpfs -o size=64k none {full} 2>/dev/null"):  # noqa: S605
+        pytest.skip("no file system can be mounted")
+    try:
+        monkeypatch.setenv("TMPDIR", str(full))
+        (full / "rest").write_bytes(bytes(60_000))
+        module = trtcache.compile(model(), (X,), backend=portable, cache=tmp_path / "cache", on_miss="background")
+        assert not module.wait(90)
+        assert "space" in module.report.why
+        torch.testing.assert_close(module(X), answer(model()))
+        until(lambda: [path.name for path in full.iterdir()] == ["rest"], timeout_s=10.0)
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        module = trtcache.compile(model(), (X,), backend=portable, cache=full / "cache", on_miss="background")
+        assert not module.wait(90)
+        assert "stored" in module.report.why or "space" in module.report.why
+        assert not list(full.rglob(".tmp-*"))
+    finally:
+        os.system(f"umount -l {full}")  # noqa: S605
+
+
+def test_forbidden_builds_stay_forbidden(portable: str, tmp_path: Path, temporary: Path) -> None:
+    """At once, and without a worker."""
+    cache = Cache(config=Config(root=tmp_path / "cache", forbid_build=True, on_miss="background"))
+    with pytest.raises(BuildForbiddenError):
+        trtcache.compile(model(), (X,), backend=portable, cache=cache)
+    assert_nothing_left(temporary)
+
+
+@pytest.mark.parametrize("how", ["calls change weights", "readonly", "disabled"])
+def test_what_cannot_be_built_in_the_background_is_built_now(
+    portable: str, tmp_path: Path, temporary: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says why."""
+    caplog.set_level(logging.INFO)
+    Cache(tmp_path / "cache")
+    config = Config(root=tmp_path / "cache", readonly=how == "readonly", disable=how == "disabled")
+    given = Counter() if how.startswith("calls") else model()
+    module = trtcache.compile(given, (X,), backend=portable, cache=Cache(config=config), on_miss="background")
+    assert (module.ready, module.report.partitions[0].outcome) == (True, "built")
+    assert "is not built in the background: " in caplog.text
+    assert_nothing_left(temporary)
+
+
+def test_where_it_is_set(portable: str, tmp_path: Path) -> None:
+    """The argument comes before the settings, and these before the environment; none of it is in the key."""
+    config = Config(root=tmp_path / "cache", on_miss="background")
+    module = trtcache.compile(
+        model(), (X,), backend=portable, cache=Cache(config=config), settings={"on_miss": "build"}
+    )
+    assert module.report.partitions[0].outcome == "built"
+    settings = {"on_miss": "background", "detach": True}
+    module = trtcache.compile(
+        model(), (X,), backend=portable, cache=tmp_path / "other", settings=settings, on_miss="build"
+    )
+    assert module.report.partitions[0].outcome == "built"
+    key = trtcache.key(model(), (X,), backend=portable)
+    assert trtcache.key(model(), (X,), backend=portable, settings=settings) == key
+    for wrong in ({"on_miss": "never"}, {"settings": {"on_miss": 1}}, {"settings": {"detach": "no"}}):
+        with pytest.raises(SettingsError):
+            trtcache.compile(model(), (X,), backend=portable, **wrong)  # type: ignore[call-overload]
+    with pytest.raises(SettingsError, match="TRTCACHE_ON_MISS"):
+        Config.from_environ({"TRTCACHE_ON_MISS": "later"})
+
+
+def test_an_engine_that_another_process_builds_takes_over(portable: str, tmp_path: Path, temporary: Path) -> None:
+    """With ``on_busy="eager"`` the module runs in torch until then; if the other one dies, a worker builds."""
+    cache = Cache(config=Config(root=tmp_path / "cache"), on_busy="eager")
+    key = trtcache.key(model(), (X,), backend=portable)
+    with holder(tmp_path / "cache", key.digest) as process:
+        module = trtcache.compile(model(), (X,), backend=portable, cache=cache)
+        (part,) = module.report.partitions
+        assert (part.outcome, part.reason, module.ready) == ("eager", "busy", False)
+        module.refit(model(1))
+        torch.testing.assert_close(module(X), answer(model(1)))
+        time.sleep(1)
+        assert not workers(temporary)
+        process.kill()
+    assert module.wait(90), module.report.why
+    torch.testing.assert_close(module(X), answer(model(1)))
+    assert module.report.partitions[0].outcome == "hit"
+    assert_nothing_left(temporary)
+
+
+def test_torch_compile(portable: str, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls run in eager torch, with the weights that they pass, until the engine takes over."""
+    torch.compiler.reset()
+    torch_compile.clear_reports()
+    monkeypatch.setenv("PORTABLE_BUILD", "1")
+    live = model()
+    options = {"backend": portable, "cache": tmp_path / "cache", "on_miss": "background"}
+    compiled = torch.compile(live, backend=torch_compile.backend, options=options)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(X), answer(live))
+        (report,) = torch_compile.reports()
+        assert (report.engines, report.weight_sets) == ([], 0)
+        live.load_state_dict(model(1).state_dict())
+        torch.testing.assert_close(compiled(X), answer(model(1)))
+        until(lambda: report.engines)
+        time.sleep(0.2)
+        torch.testing.assert_close(compiled(X), answer(model(1)))
+        assert (len(report.engines), report.weight_sets, report.eager) == (1, 1, [])
+    assert report.engines[0].background.startswith("built by a worker")
+    assert_nothing_left(temporary)
+
+
+def test_torch_compile_goes_on_in_eager_torch(
+    portable: str, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the build fails; the report says why."""
+    torch.compiler.reset()
+    torch_compile.clear_reports()
+    monkeypatch.setenv("PORTABLE_BUILD", "fail")
+    options = {"backend": portable, "cache": tmp_path / "cache", "on_miss": "background"}
+    compiled = torch.compile(model(), backend=torch_compile.backend, options=options)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(X), answer(model()))
+        (report,) = torch_compile.reports()
+        until(lambda: report.eager)
+        torch.testing.assert_close(compiled(X), answer(model()))
+    assert "the compiler found an error" in report.eager[0]
+    assert_nothing_left(temporary)
+
+
+def test_an_onnx_file_is_refused(tmp_path: Path) -> None:
+    """It cannot run in torch meanwhile."""
+    (tmp_path / "model.onnx").write_bytes(b"\x08\x0a")
+    with pytest.raises(SettingsError, match="on_miss"):
+        trtcache.compile(tmp_path / "model.onnx", cache=tmp_path / "cache", on_miss="background")

@@ -1,0 +1,213 @@
+"""The moment when an engine takes over: no mix, and the weights of that moment."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import trtcache
+from trtcache.errors import NotReadyError, RefitError, VerifyError
+from trtcache.runtime.background import BackgroundModule
+from trtcache.runtime.on_guard import TorchCalls
+from trtcache.runtime.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SWAPS, THREADS = 200, 8
+X = torch.randn(2, 3, 8, 8)
+
+
+class Folded(nn.Module):
+    """A convolution with the BatchNorm after it, whose weights an engine has to compute, and a layer that it shares."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.convolution, self.norm, self.linear = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(144, 5)
+        nn.init.normal_(self.norm.weight)
+        self.eval()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return five numbers for each image."""
+        return self.linear(self.norm(self.convolution(x)).relu().flatten(1))
+
+
+def answer(model: nn.Module) -> torch.Tensor:
+    """Return what a model computes."""
+    with torch.no_grad():
+        found: torch.Tensor = model(X)
+        return found
+
+
+def pending(model: nn.Module) -> BackgroundModule:
+    """Return a module whose engine is still to come."""
+    program = torch.export.export(model, (X,))
+    return BackgroundModule(program, TorchCalls(lambda: model), Report("folded", "aot_inductor", ""))
+
+
+@pytest.fixture
+def load(engines: Path) -> Callable[[nn.Module], trtcache.CompiledModule]:
+    """Return a function that compiles a model with a real backend; all but the first time it is a hit."""
+    settings = {"inductor": {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": False}}
+    return lambda model: trtcache.compile(model, (X,), cache=engines, settings=settings)
+
+
+@pytest.mark.slow
+def test_swaps_under_calls_and_refits(load: Callable[[nn.Module], trtcache.CompiledModule]) -> None:
+    """Of 200 swaps under eight calling threads with refits beside them, no answer is a mix or an old one."""
+    models = [Folded(0), Folded(1)]
+    expected = [answer(model) for model in models]
+    program = torch.export.export(models[0], (X,))
+    engine = load(models[0])
+    current: list[tuple[BackgroundModule, list[int]]] = []
+    wrong: list[str] = []
+    counts = [0] * THREADS
+    ending = threading.Event()
+
+    def call(number: int) -> None:
+        while not ending.is_set():
+            module, states = current[0]
+            before = len(states)
+            try:
+                found = module(X)
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is wrong
+                wrong.append(repr(error))
+                return
+            counts[number] += 1
+            # A call sees the weights of the last refit that returned before it, or of one that ran beside it.
+            choices = (
+                {states[before - 1], *states[before:]} if before % 2 else {states[before - 2], *states[before - 1 :]}
+            )
+            if type(found) is not torch.Tensor or not any(
+                torch.allclose(found, expected[choice], atol=1e-5, rtol=1e-4) for choice in choices
+            ):
+                wrong.append(f"{before} {states} {found}")
+
+    def fresh() -> tuple[BackgroundModule, list[int]]:
+        module = BackgroundModule(program, TorchCalls(lambda: models[0]), Report("folded", "aot_inductor", ""))
+        return module, [0]
+
+    current.append(fresh())
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for swap in range(SWAPS):
+        module, states = current[0] = fresh()
+        loaded = copy.deepcopy(engine)
+        refits = threading.Thread(target=_refit, args=(module, states, models, swap))
+        refits.start()
+        module.take_over(loaded)
+        refits.join()
+        assert module.ready
+    ending.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert all(counts)
+
+
+def _refit(module: BackgroundModule, states: list[int], models: list[nn.Module], swap: int) -> None:
+    """Refit three times; ``states`` gets the model's number when a refit begins, and again when it has returned."""
+    for number in ((swap + 1) % 2, swap % 2, (swap + 1) % 2):
+        states.append(number)
+        module.refit(models[number])
+        states.append(number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["in place", "assigned", "a buffer", "refitted", "refitted in place"])
+def test_an_engine_takes_over_with_the_weights_of_now(
+    load: Callable[[nn.Module], trtcache.CompiledModule], how: str
+) -> None:
+    """Whatever the way in which they were changed after the engine was loaded."""
+    model, new = Folded(0), Folded(1)
+    module, loaded = pending(model), load(model)
+    if how == "in place":
+        model.load_state_dict(new.state_dict())
+    elif how == "assigned":
+        model.load_state_dict(copy.deepcopy(new.state_dict()), assign=True)
+    elif how == "a buffer":
+        model.norm.running_mean.fill_(0.5)
+        new = copy.deepcopy(model)
+    else:
+        state = model.state_dict() if how == "refitted in place" else new.state_dict()
+        state = {name: one.clone() for name, one in state.items()}
+        assert bool(module.refit(state).changed) is (how == "refitted")
+        for name, one in state.items():
+            one.copy_(new.state_dict()[name])
+    torch.testing.assert_close(module(X), answer(new))
+    module.take_over(loaded)
+    assert module.ready
+    torch.testing.assert_close(module(X), answer(new), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(copy.deepcopy(module)(X), answer(new), atol=1e-5, rtol=1e-4)
+
+
+def test_refits_that_do_not_fit_change_nothing() -> None:
+    """All faults are named at once, before there is an engine."""
+    model = Folded()
+    module = pending(model)
+    state = {name: one for name, one in model.state_dict().items() if name != "linear.bias"}
+    state |= {"linear.weight": torch.zeros(3), "more": torch.zeros(1)}
+    with pytest.raises(RefitError) as caught:
+        module.refit(state)
+    assert (caught.value.missing, caught.value.unexpected) == (("linear.bias",), ("more",))
+    assert caught.value.mismatched == ("linear.weight",)
+    with pytest.raises(VerifyError, match="not built yet"):
+        module.refit(model, verify=True)
+    torch.testing.assert_close(module(X), answer(model))
+
+
+def test_what_needs_an_engine_is_refused(tmp_path: Path) -> None:
+    """With the name of the module and why, and not by an AttributeError."""
+    module = pending(Folded())
+    for use in (lambda: trtcache.export(module, tmp_path / "x.pt2"), module.runners, lambda: copy.copy(module)):
+        with pytest.raises(NotReadyError, match="folded has no"):
+            use()
+    with pytest.raises(NotReadyError):
+        copy.deepcopy(module)
+    assert not hasattr(module, "__getstate_for_tests__")
+    assert module.takes("anything")
+
+
+def test_a_failure_is_one_warning_and_calls_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    """Callbacks of before and after are called, and an exception of one is logged."""
+    model = Folded()
+    module = pending(model)
+    called: list[Any] = []
+    module.add_done_callback(called.append)
+    module.add_done_callback(lambda _: 1 / 0)
+    assert not module.wait(0.01)
+    module.fail("the compiler found an error")
+    module.add_done_callback(called.append)
+    assert called == [module, module]
+    assert (module.wait(), module.ready, module.report.why) == (False, False, "the compiler found an error")
+    assert "background: the compiler found an error" in str(module.report)
+    torch.testing.assert_close(module(X), answer(model))
+    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == ["folded goes on in torch: the compiler found an error"]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_forked_process_does_not_wait() -> None:
+    """Its copy of the module has no thread that could make it ready."""
+    module = pending(Folded())
+    pid = os.fork()
+    if not pid:
+        os._exit(int(module.wait()))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_compiled_modules_are_ready(compiled: Callable[..., Any]) -> None:
+    """So that code for both needs no case."""
+    module, called = compiled(nn.Linear(8, 8), (torch.randn(2, 8),)), []
+    module.add_done_callback(called.append)
+    assert (module.ready, module.wait(0.0), called) == (True, True, [module])

@@ -1,0 +1,388 @@
+"""Background builds: a worker process builds while calls run in torch (``on_miss="background"``).
+
+The program is exported by the caller's thread, never by another beside the live model: of 145 calls beside an export 32
+returned fake tensors. A thread sends it to a worker without its weights, waits, and loads the engine. Of all processes
+of a host that need the same program, one has a worker: it holds a lock of the store, which the kernel releases when
+the worker ends, and the others wait for it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.cache import Cache
+from trtcache.compiler.alias_lookup import AliasLookup
+from trtcache.compiler.background_worker import PROGRAM, REQUEST, layouts_of, remove
+from trtcache.compiler.compile import find_or_export, remember, try_fast_path
+from trtcache.compiler.kept_program import KeptOptions
+from trtcache.config.contention import ContentionPolicy
+from trtcache.config.units import format_duration
+from trtcache.digests import CacheKey
+from trtcache.errors import BuildForbiddenError, LockTimeoutError, TrtcacheError
+from trtcache.runtime.background import BackgroundModule
+from trtcache.runtime.on_guard import TorchCalls
+from trtcache.runtime.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trtcache.frontends.source import CompileOptions, Source
+    from trtcache.runtime import CompiledModule
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 0.2
+_LOCK = "background"
+
+
+class WorkerError(Exception):
+    """A worker did not build the engines; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundBuild:
+    """A build of a program's engines by a worker process.
+
+    Attributes:
+        source: the program; its model, if it has one, is not used.
+        options: the options of the compilation.
+        cache: the cache to put the engines into.
+        keep_program: whether the worker keeps the program as well.
+    """
+
+    source: Source
+    options: CompileOptions
+    cache: Cache
+    keep_program: bool = False
+
+    @property
+    def why_not(self) -> str:
+        """Why the program cannot be built in the background, or an empty text."""
+        if not self.source.is_torch:
+            return "it is an ONNX file, which torch cannot run"
+        if self.cache.config.forbid_build:
+            return "builds are forbidden"
+        if self.cache.store is None or not self.cache.store.writable or not self.cache.store.takes:
+            return "a worker needs a cache directory that it can write to"
+        signature = self.source.program().graph_signature
+        if signature.buffers_to_mutate or getattr(signature, "parameters_to_mutate", None):
+            return "calls change its weights"
+        return ""
+
+    def run(self, busy: Sequence[str] = ()) -> str:
+        """Return when the engines are stored, after a build by a worker unless another process builds them.
+
+        Args:
+            busy: key digests of engines that other processes build.
+
+        Returns:
+            How they were built.
+
+        Raises:
+            WorkerError: the worker failed, or was killed.
+            OSError: the request cannot be written, or no process can be started.
+        """
+        start, others = time.monotonic(), False
+        for digest in busy:
+            with ExitStack() as waiting:
+                others |= self._hold(waiting, digest)[1]
+        with ExitStack() as stack:
+            lock = None
+            for digest in self._lock_digest():
+                lock, waited = self._hold(stack, digest)
+                others |= waited
+            if others and self._is_stored(busy):
+                return f"built by another process in {format_duration(time.monotonic() - start)}"
+            return self._run_worker(lock)
+
+    def _is_stored(self, busy: Sequence[str]) -> bool:
+        """Return whether what another process has built is all that is needed."""
+        cache = self.reading_cache()
+        if busy:
+            return all(cache.layers.holder(digest) for digest in busy)
+        lookup = AliasLookup.of(self.source, self.options, cache)
+        return lookup is not None and lookup.find() is not None
+
+    def reading_cache(self) -> Cache:
+        """Return the cache for what the worker has stored: nothing is built in this process."""
+        return Cache(config=replace(self.cache.config, forbid_build=True, recache=False))
+
+    def _lock_digest(self) -> tuple[str, ...]:
+        """Return the digest that the lock of the program and its options is named after; none for some programs."""
+        try:
+            fingerprint = self.source.fingerprint()
+        except (ValueError, TrtcacheError):  # each process has its own worker; the locks of the engines remain
+            return ()
+        options = KeptOptions.of(self.options).write().decode()
+        parts = {"program": dict(fingerprint or {}), "options": options, "is_subgraph": self.options.is_subgraph}
+        return (CacheKey.of(_LOCK, parts).digest,)
+
+    def _hold(self, stack: ExitStack, digest: str) -> tuple[int | None, bool]:
+        """Hold a build lock; return its descriptor, None if it cannot be had, and whether another process held it."""
+        store, waited = self.cache.store, False
+        assert store is not None  # noqa: S101  # see why_not
+        while True:
+            try:
+                return stack.enter_context(store.lock(digest)), waited
+            except LockTimeoutError:
+                waited = True
+                time.sleep(_LOOK_EVERY_S)
+            except OSError as error:
+                log.warning("building %s without the lock of its worker: %s", self.source.name, error)
+                return None, waited
+
+    def _run_worker(self, lock: int | None) -> str:
+        is_detached = str(int(self.options.settings.detach))
+        worker = ["trtcache.compiler.background_worker", "supervise", str(os.getpid()), is_detached]
+        folder, builder, answer = None, None, ""
+        try:
+            # The process has a session of its own, so that Ctrl-C in a terminal does not reach it.
+            with subprocess.Popen(  # noqa: S603  # a module of this package
+                [sys.executable, "-W", "ignore", "-m", *worker],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=self._environ(),
+                pass_fds=() if lock is None else (lock,),
+                start_new_session=True,
+                text=True,
+            ) as process:
+                assert process.stdin is not None  # noqa: S101  # both are pipes
+                assert process.stdout is not None  # noqa: S101
+                with process.stdin:
+                    folder = _path(process.stdout.readline())
+                    self._write_request(folder)
+                    process.stdin.write("build\n")
+                first = process.stdout.readline()
+                builder = int(first) if first.rstrip().isdecimal() else None
+                log.info("%s is built by process %s", self.source.name, builder)
+                answer = first if builder is None else process.stdout.readline()
+        finally:
+            if folder is not None:
+                remove(folder, builder)  # if the supervisor was killed, it has not done so
+        found: dict[str, Any] = json.loads(answer) if answer.endswith("\n") else {"error": "the worker was killed"}
+        if "error" in found:
+            raise WorkerError(found["error"])
+        return f"built by a worker in {format_duration(found['built_s'])}"
+
+    def _write_request(self, folder: Path) -> None:
+        options, source = self.options, self.source
+        file = getattr(source, "path", None)
+        backend = source.find_backend(options)
+        layouts = None
+        if file is None:
+            program = source.program()
+            if not backend.capabilities.bakes_weights:
+                layouts = layouts_of(program.state_dict)
+            _save(program, folder / PROGRAM, with_weights=layouts is None)
+        kept = KeptOptions.of(options)
+        settings = {"build_processes": 1, **kept.settings}
+        request = {
+            "name": source.name,
+            "file": str(Path(file).absolute()) if file is not None else "",
+            "layouts": layouts,
+            "export_s": source.export_s,
+            "device_type": source.device_type,
+            "backend": backend.name,
+            "settings": settings,
+            "target": kept.target,
+            "is_subgraph": options.is_subgraph,
+            "keep_program": self.keep_program,
+        }
+        (folder / REQUEST).write_text(json.dumps(request))
+
+    def _environ(self) -> dict[str, str]:
+        # The worker waits for other processes whatever this one does: nobody waits for the worker.
+        config = replace(self.cache.config, busy=ContentionPolicy("wait", self.cache.busy.timeout_s), on_miss="build")
+        threads = str(self.options.settings.build_processes or 1)
+        return {
+            **os.environ,
+            **config.variables(),
+            "OMP_NUM_THREADS": threads,
+            "TORCHINDUCTOR_COMPILE_THREADS": threads,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "TRTCACHE_NO_TORCH": "0",
+        }
+
+
+def _path(line: str) -> Path:
+    """Return the folder that a supervisor prints.
+
+    Raises:
+        WorkerError: it could not create one.
+    """
+    if not line.endswith("\n"):
+        raise WorkerError("the worker cannot create a temporary folder")
+    return Path(line.rstrip("\n"))
+
+
+def _save(program: torch.export.ExportedProgram, path: Path, *, with_weights: bool) -> None:
+    """Write a program for the worker, with its weights or with a number for each of them.
+
+    Raises:
+        WorkerError: torch cannot write it.
+    """
+    import copy
+
+    from trtcache.lowering import ALONE
+
+    sent = copy.copy(program)
+    sent._example_inputs = None  # users' data
+    if not with_weights:
+        sent._state_dict = {name: _placeholder(tensor) for name, tensor in program.state_dict.items()}
+    try:
+        with ALONE:
+            torch.export.save(sent, path)
+    except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
+        raise WorkerError(f"torch cannot send the program to a worker: {error}") from error
+
+
+def _placeholder(tensor: torch.Tensor) -> torch.Tensor:
+    zeros = torch.zeros(1, dtype=tensor.dtype)
+    return torch.nn.Parameter(zeros, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else zeros
+
+
+def compile_in_background(
+    source: Source,
+    build: BackgroundBuild,
+    complete: Callable[[CompiledModule], None],
+    closing: ExitStack,
+    *,
+    in_background: bool,
+) -> CompiledModule:
+    """Compile a source without waiting for a build of this process, or only of others (``on_busy="eager"``).
+
+    Args:
+        source: the source to compile.
+        build: the options of the build; its source is not used.
+        complete: completes a module after its engine was loaded.
+        closing: what to close when the source is no longer needed; it is taken over if a build begins.
+        in_background: whether this process does not build either.
+
+    Returns:
+        The module of a hit or of a build; or one that runs in torch until its engine is built.
+
+    Raises:
+        Exception: as ``compile_source``.
+    """
+    compilation = find_or_export(source, build.options, build.cache)
+    build = replace(build, source=compilation.source)
+    why_not = "" if compilation.module is None else "it is a hit"
+    why_not = why_not or build.why_not
+    if in_background and not why_not:
+        report = Report(
+            name=source.name,
+            backend=build.source.find_backend(build.options).name,
+            target="",
+            export_s=build.source.export_s,
+            route="exported",
+            background="its engine is being built; calls run in torch",
+        )
+        model = _model_of(source, build)
+        return _start(BackgroundModule(build.source.program(), model, report), source, build, complete, closing)
+    if in_background:
+        log.info("%s is not built in the background: %s", source.name, why_not)
+    module = compilation.finish()
+    remember(source, compilation, module)
+    complete(module)
+    busy = [part.key.digest for part in module.report.partitions if part.reason == "busy" and part.key is not None]
+    if not busy or build.why_not:
+        return module
+    module.report.background = "another process builds its engine; calls run in torch"
+    waiting = BackgroundModule(build.source.program(), _model_of(source, build), module.report, module)
+    return _start(waiting, source, build, complete, closing, busy)
+
+
+def _model_of(source: Source, build: BackgroundBuild) -> TorchCalls:
+    """Return the live model, or the program as a module."""
+    is_live = isinstance(source.model, torch.nn.Module) and not isinstance(source.model, torch.jit.ScriptModule)
+    model: Any = source.model if is_live else build.source.program().module()
+    return TorchCalls(lambda: model)
+
+
+def _start(
+    module: BackgroundModule,
+    source: Source,
+    build: BackgroundBuild,
+    complete: Callable[[CompiledModule], None],
+    closing: ExitStack,
+    busy: Sequence[str] = (),
+) -> BackgroundModule:
+    """Start the build of a module's engine, which takes over when it is loaded."""
+
+    def load(how: str) -> None:
+        found = try_fast_path(build.source, build.options, build.reading_cache())
+        loaded = found.finish()
+        remember(source, found, loaded)
+        loaded.report.background = how
+        complete(loaded)
+        module.take_over(loaded)
+        log.info("%s", module.report)
+
+    start_build(build, load, module.fail, closing.pop_all(), busy)
+    return module
+
+
+def start_build(
+    build: BackgroundBuild,
+    load: Callable[[str], None],
+    fail: Callable[[str], None],
+    closing: ExitStack,
+    busy: Sequence[str] = (),
+) -> None:
+    """Start a thread that builds, and calls ``load`` with how it was built, or ``fail`` with why it was not."""
+    _BuildThread(build, load, fail, closing, busy).start()
+
+
+class _BuildThread(threading.Thread):
+    """Waits for a build, and loads the engine. The process may end meanwhile, but not while it loads."""
+
+    def __init__(
+        self,
+        build: BackgroundBuild,
+        load: Callable[[str], None],
+        fail: Callable[[str], None],
+        closing: ExitStack,
+        busy: Sequence[str],
+    ) -> None:
+        super().__init__(name=f"trtcache: {build.source.name}", daemon=True)
+        self._build, self._load, self._fail, self._closing, self._busy = build, load, fail, closing, busy
+        self._loading, self._is_ending, self._pid = threading.Lock(), False, os.getpid()
+
+    def run(self) -> None:
+        """Build and load."""
+        atexit.register(self._end)
+        try:
+            with self._closing:
+                how = self._build.run(self._busy)
+                with self._loading:
+                    if not self._is_ending:
+                        self._load(how)
+        except WorkerError as error:
+            self._fail(str(error))
+        except BuildForbiddenError as error:
+            self._fail(f"the worker built its engine under another key: {error.why or error}")
+        except Exception as error:
+            log.debug("a build in the background failed", exc_info=True)
+            self._fail(f"{type(error).__name__}: {error}")
+        finally:
+            atexit.unregister(self._end)
+
+    def _end(self) -> None:
+        if os.getpid() == self._pid:  # a forked process has no such thread
+            self._is_ending = True
+            with self._loading:
+                pass

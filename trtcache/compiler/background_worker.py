@@ -1,0 +1,223 @@
+"""Worker of background builds: a supervisor that leaves nothing behind, and the process that builds.
+
+``python -m trtcache.compiler.background_worker supervise PARENT DETACH`` prints the path of a new folder, in which all
+temporary files are. When the parent has written its request there and sends a line, the supervisor starts the builder,
+prints its process id, and when the builder has ended the answer as JSON. It kills the builder with all processes of its
+group, compilers included, when the parent has ended (unless detached) or when it is terminated. In every case it
+removes the folder.
+
+``python -m trtcache.compiler.background_worker build FOLDER`` builds what ``request.json`` describes, and puts it into
+the cache that the environment configures. If its supervisor is killed, it ends with its group.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from trtcache.frontends.source import Source
+
+REQUEST, ANSWER, PROGRAM = "request.json", "answer.json", "program.pt2"
+
+NICENESS = 10
+_LOOK_EVERY_S = 0.2
+
+
+def supervise(parent: int, *, is_detached: bool) -> None:
+    """Run the builder to its end, or kill it when the parent has ended; then remove the folder."""
+
+    def stop(*_: object) -> None:
+        raise SystemExit(1)
+
+    signal.signal(signal.SIGTERM, stop)
+    os.nice(NICENESS)
+    builder, answer = None, {"error": "it was stopped"}
+    folder = Path(tempfile.mkdtemp(prefix="trtcache-background-"))
+    try:
+        _say(folder)
+        # The parent writes the request. A process that it forks meanwhile keeps the pipe open, so that its end alone
+        # does not tell whether the parent lives.
+        while not select.select([sys.stdin], [], [], _LOOK_EVERY_S)[0]:
+            if os.getppid() != parent:
+                return
+        if not sys.stdin.readline():
+            return
+        builder = _start_builder(folder)
+        _say(builder.pid)
+        while builder.poll() is None:
+            if not is_detached and os.getppid() != parent:
+                return
+            time.sleep(_LOOK_EVERY_S)
+        try:
+            answer = json.loads((folder / ANSWER).read_text())
+        except (OSError, ValueError):
+            code = builder.returncode
+            answer = {"error": f"the worker was killed by signal {-code}" if code < 0 else f"the worker exited: {code}"}
+    finally:
+        remove(folder, builder.pid if builder is not None else None)
+        _say(json.dumps(answer))
+
+
+def _start_builder(folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603  # this module
+        [sys.executable, "-W", "ignore", "-m", "trtcache.compiler.background_worker", "build", str(folder)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(folder)},
+        process_group=0,
+    )
+
+
+def remove(folder: Path, builder: int | None) -> None:
+    """Kill the builder with its group, and remove the folder."""
+    if builder is not None:
+        with suppress(ProcessLookupError, PermissionError):  # it has ended
+            os.killpg(builder, signal.SIGKILL)
+    for _ in range(50):  # a killed process may still be writing
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.02)
+
+
+def _say(what: object) -> None:
+    try:
+        sys.stdout.write(f"{what}\n")
+        sys.stdout.flush()
+    except OSError:  # a detached build whose parent has ended
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  # or the exit would fail to flush
+
+
+def main(folder: Path) -> None:
+    """Build, and write the answer."""
+    supervisor = os.getppid()
+    threading.Thread(target=_end_with, args=(supervisor,), daemon=True).start()
+    from trtcache.errors import TrtcacheError
+
+    start = time.monotonic()
+    answer: dict[str, Any] = {}
+    try:
+        why = _build(folder)
+        answer = {"error": why} if why else {"built_s": time.monotonic() - start}
+    except (TrtcacheError, OSError, RuntimeError, TypeError, ValueError, KeyError) as error:
+        answer = {"error": str(error) or type(error).__name__}
+    written = folder / f".{ANSWER}"
+    written.write_text(json.dumps(answer))
+    written.replace(folder / ANSWER)
+
+
+def _end_with(supervisor: int) -> None:
+    while os.getppid() == supervisor:
+        time.sleep(_LOOK_EVERY_S)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _build(folder: Path) -> str:
+    """Build the engines of a request; return why they cannot be used, or an empty text."""
+    from trtcache.cache import Cache
+    from trtcache.compiler.compile import build_source
+    from trtcache.compiler.kept_program import KeptOptions, keep
+    from trtcache.frontends.source import CompileOptions
+    from trtcache.settings import Settings
+
+    request = json.loads((folder / REQUEST).read_text())
+    cache = Cache.from_environ()
+    options = CompileOptions(
+        request["backend"], Settings.of(request["settings"]), request["target"], request["is_subgraph"]
+    )
+    with open_source(folder, request) as source:
+        report = build_source(source, options, cache)
+        if request["keep_program"]:
+            keep(cache, report, source.program, KeptOptions.of(options))
+    unstored = [one.reason for one in report.partitions if one.path is None]
+    return f"its engine could not be stored: {unstored[0]}" if unstored else ""
+
+
+def open_source(folder: Path, request: dict[str, Any]) -> Source:
+    """Return the source that a request is about: a program's file, or a program with zeros for weights."""
+    import torch
+
+    from trtcache.frontends.exported import ExportedSource
+    from trtcache.frontends.resolve import resolve
+
+    if request["file"]:
+        return resolve(request["file"], name=request["name"])
+    program: torch.export.ExportedProgram = torch.export.load(folder / PROGRAM)
+    # torch.export.export sets no value there; without it the digest is that of the program that was sent, unless torch
+    # reads something else than it has written. Then the alias that is stored here leads nowhere.
+    program.graph.output_node().meta.pop("val", None)
+    if request["layouts"] is not None:
+        program._state_dict = blank_weights(request["layouts"])
+    return ExportedSource(program, request["name"], export_s=request["export_s"], device_type=request["device_type"])
+
+
+def blank_weights(layouts: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    """Return zeros with the layouts of weights, which share memory as the weights do. Zeros take no memory."""
+    import mmap
+
+    import torch
+
+    storages: dict[int, torch.UntypedStorage] = {}
+    blank: dict[str, torch.Tensor] = {}
+    for layout in layouts:
+        place, size_bytes = layout["storage"], layout["bytes"]
+        if place not in storages:
+            memory = torch.frombuffer(mmap.mmap(-1, size_bytes), dtype=torch.uint8) if size_bytes else torch.empty(0)
+            storages[place] = memory.untyped_storage()
+        zeros = torch.empty(0, dtype=getattr(torch, layout["dtype"])).set_(
+            storages[place], layout["offset"], layout["shape"], layout["stride"]
+        )
+        if layout["parameter"]:
+            zeros = torch.nn.Parameter(zeros, layout["requires_grad"])
+        blank[layout["name"]] = zeros
+    return blank
+
+
+def layouts_of(weights: dict[str, torch.Tensor]) -> list[dict[str, Any]] | None:
+    """Return the layouts of weights, as JSON values; None if one is not a plain tensor on the CPU."""
+    import torch
+
+    storages: dict[int, int] = {}
+    layouts: list[dict[str, Any]] = []
+    for name, tensor in weights.items():
+        if type(tensor) not in {torch.Tensor, torch.nn.Parameter} or tensor.layout != torch.strided:
+            return None
+        if tensor.device.type != "cpu" or tensor.is_conj() or tensor.is_neg():
+            return None
+        storage = tensor.untyped_storage()
+        layouts.append(
+            {
+                "name": name,
+                "storage": storages.setdefault(storage._cdata, len(storages)),
+                "bytes": storage.nbytes(),
+                "dtype": str(tensor.dtype).removeprefix("torch."),
+                "offset": tensor.storage_offset(),
+                "shape": list(tensor.shape),
+                "stride": list(tensor.stride()),
+                "parameter": isinstance(tensor, torch.nn.Parameter),
+                "requires_grad": tensor.requires_grad,
+            }
+        )
+    return layouts
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "supervise":
+        supervise(int(sys.argv[2]), is_detached=sys.argv[3] == "1")
+    else:
+        main(Path(sys.argv[2]))

@@ -1,0 +1,252 @@
+"""Compiled modules whose engine is built in the background: they run in torch until it takes over.
+
+A call reads once which of the two answers it, so none is a mix. The engine takes over with the weights of that moment:
+under the lock of refits, and only if nothing has changed them since the engine copied or packed them.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.errors import NotReadyError, RefitError, VerifyError
+from trtcache.lowering.interface import Content
+from trtcache.runtime.module import CompiledModule
+from trtcache.runtime.on_guard import TorchCalls
+from trtcache.runtime.operator import EngineCall
+from trtcache.runtime.report import RefitReport
+from trtcache.runtime.weight_source import WeightSource
+from trtcache.weights.slots import alike
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trtcache.runtime.report import Report
+    from trtcache.runtime.weight_source import Weights
+
+log = logging.getLogger(__name__)
+
+_MOST_COPIES = 10
+
+
+class BackgroundModule(CompiledModule):
+    """A compiled module that runs in torch while its engine is built, and for good if that fails.
+
+    Until it is ready, ``refit`` applies to the calls in torch. What only an engine has, such as ``export`` and
+    ``runners``, raises NotReadyError.
+    """
+
+    def __init__(
+        self,
+        program: torch.export.ExportedProgram,
+        model: TorchCalls,
+        report: Report,
+        meanwhile: CompiledModule | None = None,
+    ) -> None:
+        """Answer calls in torch.
+
+        Args:
+            program: the exported program, which has the model's weights. Calls MUST NOT change them.
+            model: runs the model.
+            report: the report until the engine takes over.
+            meanwhile: runs the calls until then, in place of the model: a compiled module with parts in torch.
+        """
+        self.report = report
+        self._model: TorchCalls | None = model
+        self._in_torch: TorchCalls | CompiledModule | None = meanwhile or model
+        self._program: torch.export.ExportedProgram | None = program
+        signature = program.graph_signature
+        self._used = (*signature.parameters, *(name for name in signature.buffers if name in program.state_dict))
+        self._given: Mapping[str, torch.Tensor] | None = None
+        self._pending_lock = threading.RLock()
+        self._done, self._pid = threading.Event(), os.getpid()
+        self._callbacks: list[Callable[[CompiledModule], object]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise an error for what only an engine has."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if isinstance(in_torch := vars(self).get("_in_torch"), CompiledModule):
+            return getattr(in_torch, name)
+        report = vars(self).get("report")
+        raise NotReadyError(getattr(report, "name", "it"), name.lstrip("_"), getattr(report, "background", ""))
+
+    def __copy__(self) -> CompiledModule:
+        """Return another module with the same engine.
+
+        Raises:
+            NotReadyError: it has none yet.
+        """
+        if isinstance(self._in_torch, CompiledModule):
+            return copy.copy(self._in_torch)
+        if self._in_torch is not None:
+            raise NotReadyError(self.report.name, "copy", self.report.background)
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
+    @property
+    def ready(self) -> bool:
+        """Whether the engine answers the calls."""
+        return self._in_torch is None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the engine takes over or has failed to; return whether it answers the calls.
+
+        It returns False at once in a process that was forked meanwhile: the engine does not take over there.
+        """
+        if self._pid == os.getpid():
+            self._done.wait(timeout)
+        return self.ready
+
+    def add_done_callback(self, callback: Callable[[CompiledModule], object]) -> None:
+        """Call ``callback(module)`` when the engine takes over or has failed to; at once if that is past.
+
+        It is called in the thread of the build. Its exceptions are logged.
+        """
+        with self._pending_lock:
+            if not self._done.is_set():
+                self._callbacks.append(callback)
+                return
+        self._call_back(callback)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the model returns.
+
+        Raises:
+            GuardError: as ``CompiledModule``, once the engine answers.
+            InputError: as ``CompiledModule``, once the engine answers.
+        """
+        in_torch = self._in_torch
+        return super().__call__(*args, **kwargs) if in_torch is None else in_torch(*args, **kwargs)
+
+    def takes(self, *args: Any, **kwargs: Any) -> bool:
+        """Return whether a call with these arguments would run; in torch, that is left to the model."""
+        return isinstance(self._in_torch, TorchCalls) or super().takes(*args, **kwargs)
+
+    def refit(
+        self,
+        weights: Weights,
+        *,
+        verify: bool | float = False,
+        args: tuple[Any, ...] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> RefitReport:
+        """Replace the weights, of the calls in torch and of the engine. See ``CompiledModule.refit``.
+
+        Raises:
+            RefitError: as ``CompiledModule.refit``.
+            VerifyError: likewise, and if there is no engine yet to verify.
+        """
+        with self._pending_lock:
+            in_torch, program = self._in_torch, self._program
+            if in_torch is None or program is None:
+                return super().refit(weights, verify=verify, args=args, kwargs=kwargs)
+            state = self._read(weights, program)
+            if isinstance(in_torch, CompiledModule):
+                report = in_torch.refit(weights, verify=verify, args=args, kwargs=kwargs)
+            elif verify is not False:
+                raise VerifyError(why="the engine is not built yet; call wait() first")
+            else:
+                before = self._current_state()
+                changed = tuple(name for name in self._used if not alike(state[name].detach(), before[name].detach()))
+                in_torch.refit(state)
+                report = RefitReport(len(self._used), changed, len(self._used))
+            self._given = state
+            return report
+
+    def _read(self, weights: Weights, program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
+        """Return the weights that were given to a refit, by the model's names.
+
+        Raises:
+            RefitError: they do not fit the program.
+        """
+        old, known = program.state_dict, frozenset({**program.state_dict, **program.constants})
+        tensors = {name: value for name, value in program.constants.items() if isinstance(value, torch.Tensor)}
+        contents = {name: Content.of(value) for name, value in tensors.items()}
+        source = WeightSource.of(weights, known=known, constants=contents)
+        state = dict(source.state)
+        if source.is_file:
+            state = {name: one.to(old[name].device) if name in old else one for name, one in state.items()}
+        missing = tuple(name for name in self._used if name not in state)
+        unexpected = tuple(sorted(set(state) - known))
+        mismatched = tuple(name for name in self._used if name in state and not _fits(state[name], old[name]))
+        if missing or unexpected or mismatched:
+            raise RefitError(missing, unexpected, mismatched)
+        return state
+
+    def _current_state(self) -> Mapping[str, torch.Tensor]:
+        """Return the weights that calls in torch use now, by name."""
+        state = self._given
+        if state is None:
+            assert self._model is not None  # noqa: S101  # there is no engine yet
+            state = self._model.model().state_dict(keep_vars=True)
+        return {name: state[name] for name in self._used}
+
+    def take_over(self, compiled: CompiledModule) -> None:
+        """Let a loaded engine answer the calls from now on, with the weights that they have now.
+
+        Args:
+            compiled: the engine with weights of the model; those of which time does not matter.
+
+        Raises:
+            RefitError: the weights of now do not fit the program.
+        """
+        with self._pending_lock:
+            model = self._model
+            assert model is not None  # noqa: S101  # it happens once
+            # Other threads may assign weights, or write to them, without a refit, and the engine has copied some.
+            # Identities and version counters show a change during the copies, which are then made again. Weights that
+            # change all the time, as in training, have no value of now.
+            seen: list[object] | None = None
+            for _ in range(_MOST_COPIES):
+                now = identities(self._current_state())
+                if now == seen:
+                    break
+                compiled.refit(model.model() if self._given is None else self._given)
+                seen = now
+            own = {name: value for name, value in vars(self).items() if name not in {"report", "_in_torch"}}
+            vars(self).update({**vars(compiled), **own})
+            compiled.report.compile_s, compiled.report.import_s = self.report.compile_s, self.report.import_s
+            self.report = compiled.report
+            self._operator = EngineCall.of(self._interface, self)
+            self._program = self._given = self._model = None
+            self._in_torch = None  # each call reads it once
+        self._finish()
+
+    def fail(self, why: str) -> None:
+        """Stay in torch for good, with one warning."""
+        self.report.background = why
+        log.warning("%s goes on in torch: %s", self.report.name, why)
+        self._finish()
+
+    def _finish(self) -> None:
+        with self._pending_lock:
+            self._done.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            self._call_back(callback)
+
+    def _call_back(self, callback: Callable[[CompiledModule], object]) -> None:
+        try:
+            callback(self)
+        except Exception:
+            log.exception("a callback of %s failed", self.report.name)
+
+
+def identities(state: Mapping[str, torch.Tensor]) -> list[object]:
+    """Return what changes when a weight is assigned or written to: the tensor, its memory and its version counter."""
+    return [(name, id(one), _address(one), 0 if one.is_inference() else one._version) for name, one in state.items()]
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.data_ptr() if tensor.layout == torch.strided else 0
+
+
+def _fits(tensor: torch.Tensor, old: torch.Tensor) -> bool:
+    return tensor.shape == old.shape and tensor.dtype == old.dtype and tensor.device == old.device
