@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 TORTURE = os.environ.get("TRTCACHE_TORTURE") == "1"
+SOON_S = 20.0
+"""What ends at once ends within this time on the busiest machine; what hangs or waits to its end does not."""
 
 
 def tries(quick: int, torture: int) -> int:
