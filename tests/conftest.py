@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from hypothesis import settings
 
+from tests.effort import TORTURE, samples
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:
@@ -68,6 +69,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that build engines: they take longest, and a worker that is left with one is waited for."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the tests that tried a sample, and its size."""
+    passed = {report.nodeid.partition("::")[0] for report in terminalreporter.stats.get("passed", [])}
+    found = {path: samples(_PROJECT / path) for path in sorted(passed) if (_PROJECT / path).exists()}
+    if TORTURE or not any(found.values()):
+        return
+    terminalreporter.section("a sample was tried: tries(in make test, in make torture)")
+    for path, calls in found.items():
+        if calls:
+            terminalreporter.line(f"{path}: {', '.join(calls)}")
 
 
 @pytest.fixture(scope="session")

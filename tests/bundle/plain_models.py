@@ -13,7 +13,7 @@ from torch.export import Dim
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FAST = {"inductor": {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": False}}
+FAST = {"inductor": {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": True}}
 
 
 class Nested(nn.Module):

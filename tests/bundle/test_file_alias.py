@@ -39,7 +39,7 @@ import numpy as np
 import trtcache
 
 folder, name, cache = sys.argv[1:]
-settings = {"inductor": {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": False}}
+settings = {"inductor": {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": True}}
 program = trtcache.compile(f"{folder}/{name}.pt2", settings=settings, cache=cache)
 made = program(np.load(f"{folder}/x.npy"))
 assert type(program).__name__ == "Program" and program.report.torch == "not used", program.report

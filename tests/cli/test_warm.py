@@ -36,7 +36,7 @@ def nothing():
     return None
 """
 X = torch.randn(5, 4)
-FAST_OPTIONS = {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": False}
+FAST_OPTIONS = {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": True}
 FAST = json.dumps([f"inductor.{name}={json.dumps(value)}" for name, value in FAST_OPTIONS.items()])
 
 

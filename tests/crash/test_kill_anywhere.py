@@ -77,7 +77,7 @@ def explore(shim: Path, directory: Path, mode: str, names: list[str]) -> Results
     """Run the fork server for one mode and return what it found."""
     own = directory / mode.replace(" ", "-")
     own.mkdir()
-    most = str(tries(28 if mode == "kill" else 8 if mode in FAILURES else 4, 0))
+    most = str(tries(12 if mode == "kill" else 6 if mode in FAILURES else 3, 0))
     command = [sys.executable, "-m", "tests.crash.fork_server", shim, own, most, mode, *names]
     environ = os.environ | {"LD_PRELOAD": str(shim), "XDG_CACHE_HOME": str(own / "caches")}
     done = subprocess.run(command, env=environ, cwd=HERE.parents[1], stdout=subprocess.PIPE, check=True)
@@ -119,7 +119,7 @@ def test_the_calls_that_were_tried_are_told(results: Results, capsys: pytest.Cap
         sys.stdout.write(f"; {sum(one.tried for one in wrong)} of {sum(one.calls for one in wrong)} were short, ")
         sys.stdout.write("lying or lost\n")
     assert sum(one.calls for one in killed.values()) >= 300
-    assert sum(one.tried for one in killed.values()) >= 200
+    assert sum(one.tried for one in killed.values()) >= 100
     assert all(one.tried == one.calls for one in killed.values()) or not TORTURE
 
 

@@ -180,6 +180,7 @@ def main() -> None:
     with operators_listed_once():
         warm()
         gc.collect()
+        gc.freeze()  # or each child copies the memory of all objects when it collects garbage
         for number in map(int, numbers):
             began = time.perf_counter()
             result = run(SCENARIOS[number], Path(base) / f"s{number:03}", step)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import os
 import pickle
@@ -204,31 +206,36 @@ def warm() -> None:
 
 
 def main() -> None:
-    """Run the named scenarios (all if there are none), write a line of JSON for each."""
-    base, phases, *names = sys.argv[1:]
-    import importlib
+    """Run phases of the named scenarios, ``SUITE/NAME``, and write a line of JSON for each."""
+    from tests.keys.tracing import operators_listed_once  # not where a scenario's script imports this file
 
-    chosen = importlib.import_module(os.environ.get("SCENARIO_MODULE", "tests.direct.scenarios")).SCENARIOS
-    warm()
-    folder = Path(base)
-    for number, name in enumerate(chosen):
-        if names and name not in names:
+    base, phases, *names = sys.argv[1:]
+    suites = {name.partition("/")[0] for name in names}
+    scenarios = {
+        f"{suite}/{name}": scenario
+        for suite in sorted(suites)
+        for name, scenario in importlib.import_module(f"tests.direct.{suite}").SCENARIOS.items()
+    }
+    with operators_listed_once():
+        warm()
+        gc.collect()
+        gc.freeze()  # or each child copies the memory of all objects when it collects garbage
+        for number, name in enumerate(names):
+            _run_phases(Path(base) / f"s{number:04}", name, scenarios[name], phases.split(","))
+
+
+def _run_phases(folder: Path, name: str, scenario: Scenario, phases: list[str]) -> None:
+    suite, _, own = name.partition("/")
+    for phase in phases:
+        if phase == "again" and not scenario.again:
             continue
-        own = folder / f"s{number:03}"
-        for phase in phases.split(","):
-            if phase == "again" and not chosen[name].again:
-                continue
-            try:
-                result = run_state(own, chosen[name], phase)
-            except Exception:  # noqa: BLE001  # the next scenario goes on
-                result = {
-                    "direct": "crash",
-                    "wrong": False,
-                    "out": "",
-                    "keys": [],
-                    "log": traceback.format_exc()[-1500:],
-                }
-            print(json.dumps({"name": name, "phase": phase, "folder": str(own), **result}), flush=True)  # noqa: T201  # its answer
+        try:
+            result = run_state(folder, scenario, phase)
+        except Exception:  # noqa: BLE001  # the next scenario goes on
+            log = traceback.format_exc()[-1500:]
+            result = {"direct": "crash", "wrong": False, "out": "", "keys": [], "log": log}
+        said = {"suite": suite, "name": own, "phase": phase, "folder": str(folder), **result}
+        print(json.dumps(said), flush=True)  # noqa: T201  # its answer
 
 
 def site(folder: Path) -> Path:

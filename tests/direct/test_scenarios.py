@@ -36,28 +36,23 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """Run all states before the changes with one seed of hashes, and all after them with another."""
     found: Results = defaultdict(dict)
     tests = [item for item in request.session.items if getattr(item, "originalname", "") == "test_a_scenario"]
-    for suite in SUITES:
-        chosen = [item.callspec.params for item in tests]  # type: ignore[attr-defined]  # pytest's functions have it
-        names = [one["name"] for one in chosen if one["suite"] == suite]
-        if not names:
-            continue
-        base = tmp_path_factory.mktemp(suite)
-        path = f"{PROJECT}:{PROJECT / 'cli'}:{PROJECT / 'migrations'}:{site(base)}"
-        for seed, phases in (("1", PHASES[:2]), ("7", PHASES[2:])):
-            # Hide what the tests set for themselves: direct mode is off there, and each process has a thread.
-            environ = {
-                name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE_", "TRTCACHE_"))
-            }
-            environ |= {"PYTHONPATH": path, "PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1"}
-            environ["SCENARIO_MODULE"] = f"tests.direct.{suite}"
-            command = [sys.executable, "-W", "ignore", "-m", "tests.direct.scenario_runner", str(base)]
-            command += [",".join(phases), *names]
-            done = subprocess.run(command, cwd=base, env=environ, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
-            for line in done.stdout.splitlines():
-                if line.startswith("{"):
-                    result = json.loads(line)
-                    found[suite, result["name"]][result["phase"]] = result
+    chosen = [item.callspec.params for item in tests]  # type: ignore[attr-defined]  # pytest's functions have it
+    names = [f"{one['suite']}/{one['name']}" for one in chosen]
+    base = tmp_path_factory.mktemp("scenarios")
+    path = f"{PROJECT}:{PROJECT / 'cli'}:{PROJECT / 'migrations'}:{site(base)}"
+    # Hide what the tests set for themselves: direct mode is off there, and each process has a thread.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE_", "TRTCACHE_"))}
+    environ |= {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    for seed, phases in (("1", PHASES[:2]), ("7", PHASES[2:])):
+        command = [sys.executable, "-W", "ignore", "-m", "tests.direct.scenario_runner", str(base)]
+        command += [",".join(phases), *names]
+        environ["PYTHONHASHSEED"] = seed
+        done = subprocess.run(command, cwd=base, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        for line in done.stdout.splitlines():
+            if line.startswith("{"):
+                result = json.loads(line)
+                found[result["suite"], result["name"]][result["phase"]] = result
     return found
 
 

@@ -112,7 +112,7 @@ def test_a_second_process_generates_from_the_cache(run_python: RunPython, tmp_pa
     code = f"""
 {DEFINITIONS}
 from tests.frontends.test_language_models import PROMPT, language_model
-settings = {{"inductor": {{"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": False}}}}
+settings = {{"inductor": {{"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": True}}}}
 model = language_model("LlamaForCausalLM")
 programs = compile_decoder(model, 32, backend="aot_inductor", cache={str(tmp_path)!r}, settings=settings)
 print([program.report.partitions[0].outcome for program in programs])

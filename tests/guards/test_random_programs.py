@@ -141,7 +141,7 @@ def arguments(sizes: Sequence[int]) -> tuple[torch.Tensor, ...]:
 
 
 @settings(
-    max_examples=tries(60, 5000),
+    max_examples=tries(24, 5000),
     deadline=None,
     derandomize=True,
     database=None,

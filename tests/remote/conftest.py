@@ -40,7 +40,7 @@ def free_port() -> int:
 
 def put_object(port: int, path: str, content: bytes, **headers: str) -> None:
     """Put an object, as anyone who may write to the bucket can."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
     scope = "test/20260101/us-east-1/s3/aws4_request"
     authorization = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"  # moto verifies none
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -56,7 +56,7 @@ def moto() -> Iterator[int]:
     command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(200):
+        for _ in range(1200):
             try:
                 put_object(port, f"/{BUCKET}", b"")
                 break
@@ -114,7 +114,7 @@ class Hosts:
     def publish(self, content: bytes = b"engine", n: int = 0) -> Entry:
         """Build an entry on one machine, and wait for its upload."""
         entry = fetch(self.writer(), content, n)
-        assert uploads.flush(20) == 0
+        assert uploads.flush(60) == 0
         return entry
 
     @property

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.effort import tries
+from tests.effort import SOON_S, tries
 from tests.remote.conftest import BUCKET, fetch, report
 from trtcache.config.environment import Config
 from trtcache.config.remotes import RemoteSettings, RemoteUrl
@@ -252,7 +252,7 @@ def test_nobody_waits_where_conditions_are_ignored(
     waited = [float(outcome[2]) for outcome in farm.outcomes(warns=True)]
     report(f"conditions ignored: {len(farm.builders)} builds, the last began after {max(waited)} s")
     assert len(farm.builders) == count
-    assert max(waited) < 8
+    assert max(waited) < SOON_S
     assert not [path for path in served.objects if "/claims/" in path]
 
 
@@ -293,10 +293,10 @@ def test_what_a_claimed_build_asks(hosts: Hosts, proxy: FaultProxy) -> None:
     """The claim, the entry once more, its upload, and the end of the claim; builds of any length are uploaded."""
     cache = claimer(hosts, TRTCACHE_REMOTE_MIN_BUILD="60")
     fetch(cache, n=0)
-    assert uploads.flush(10) == 0
+    assert uploads.flush(60) == 0
     proxy.requests.clear()
     fetch(cache, n=1)
-    assert uploads.flush(10) == 0
+    assert uploads.flush(60) == 0
     asked = [(method, "/claims/" in path or method == "POST") for method, path in proxy.requests]
     report(f"a claimed build: {asked}")
     assert asked[:4] == [("GET", False), ("PUT", True), ("GET", False), ("PUT", False)]
@@ -335,8 +335,8 @@ def test_an_old_claim_is_passed_over(hosts: Hosts, content: bytes) -> None:
     hold_claim(hosts, cache.key({"n": 0}, kind="test").digest, content)
     began_s = time.monotonic()
     assert fetch(cache).outcome == "built"
-    assert 1 < time.monotonic() - began_s < 10
-    assert uploads.flush(10) == 0
+    assert 1 < time.monotonic() - began_s < SOON_S
+    assert uploads.flush(60) == 0
     assert objects(hosts, "claims") == []
 
 
@@ -347,7 +347,7 @@ def test_on_busy_decides_how_long_to_wait(hosts: Hosts) -> None:
         hold_claim(hosts, cache.key({"n": n}, kind="test").digest)
         began_s = time.monotonic()
         assert fetch(cache, n=n).outcome == "built"
-        assert at_least_s <= time.monotonic() - began_s < 5
+        assert at_least_s <= time.monotonic() - began_s < SOON_S
     cache = claimer(hosts, TRTCACHE_ON_BUSY="eager")
     who = json.dumps({"host": "farm-7", "pid": 12, "since_ns": 1}).encode()
     hold_claim(hosts, cache.key({"n": 9}, kind="test").digest, who)
@@ -386,8 +386,8 @@ def test_a_remote_that_fails_costs_no_build(hosts: Hosts, proxy: FaultProxy, far
     waited_s = time.monotonic() - began_s
     report(f"{fault}: a build of 1 s ended after {built_s:.2f} s, and one that waited after {waited_s:.2f} s")
     assert (outcome, entry.outcome) == ("built", "built")
-    assert built_s < 10
-    assert waited_s < 10
+    assert built_s < SOON_S
+    assert waited_s < SOON_S
     breaker = Connection(RemoteUrl.parse(hosts.url), RemoteSettings()).breaker
     assert breaker.read().wait_s in (0, FIRST_S)  # what was not asked is no failure
 
@@ -460,6 +460,6 @@ def test_a_claim_that_never_ends_holds_nobody_for_ever(
     finally:
         stopped.set()
         thread.join()
-    assert 4 < time.monotonic() - began_s < 9
+    assert 4 < time.monotonic() - began_s < SOON_S
     assert "although" in caplog.text
     assert all(record.getMessage().isprintable() for record in caplog.records)

@@ -85,7 +85,7 @@ def test_a_large_entry_goes_to_a_web_server_in_one_piece(hosts: Hosts, folder: t
     served, url = folder
     content = os.urandom(PART_BYTES + 1)
     fetch(hosts.writer(TRTCACHE_REMOTE=f"{url}?mode=write"), content)
-    assert uploads.flush(20) == 0
+    assert uploads.flush(60) == 0
     assert served.asked == ["GET", "HEAD", "PUT"]
     assert bytes(fetch(hosts.host("b", TRTCACHE_REMOTE=url)).read()) == content
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.effort import tries
+from tests.effort import SOON_S, tries
 from tests.remote.conftest import fetch, free_port, left_behind, report
 from tests.remote.fault_proxy import FAULTS
 from trtcache.remote import uploads
@@ -45,10 +45,10 @@ def test_a_fault_costs_a_moment_and_no_answer(hosts: Hosts, proxy: FaultProxy, f
         f"{fault}: first three {first_s:.2f} s, next hundred {next_s * 1e3:.0f} ms, {proxy.count() - asked} requests"
     )
     assert found == [None] * 100
-    assert first_s < 5  # measured: 2.3 at most
+    assert first_s < SOON_S  # measured: 2.3 at most
     if fault not in ("1 MB/s", "every other 503"):  # which answer, slowly or at the second attempt
         assert proxy.count() - asked <= 3
-        assert next_s < 4
+        assert next_s < SOON_S
     assert not left_behind(hosts.folder)
 
 
@@ -74,9 +74,9 @@ def test_a_server_that_cannot_be_reached(make_hosts: Callable[..., Hosts], fault
         assert all(cache.get(cache.key({"n": n}, kind="test")) is None for n in range(1, 101))
         next_s = time.monotonic() - began_s
         report(f"{fault}: first {first_s:.2f} s, next hundred {next_s * 1e3:.0f} ms")
-        assert first_s < 4
-        assert next_s < 1
-        assert uploads.flush(10) == 0
+        assert first_s < SOON_S
+        assert next_s < SOON_S
+        assert uploads.flush(60) == 0
         assert cache.store is not None
         assert len(cache.store.outbox.digests()) == 1
 
@@ -128,7 +128,7 @@ def test_a_drip_is_left_before_it_ends(hosts: Hosts, proxy: FaultProxy) -> None:
     proxy.fault = "drip"
     began_s = time.monotonic()
     assert fetch(hosts.host("a"), CONTENT).outcome == "built"
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < SOON_S
 
 
 def test_a_download_that_takes_longer_than_the_build_is_left(hosts: Hosts, proxy: FaultProxy) -> None:
@@ -164,7 +164,7 @@ def test_ctrl_c_ends_a_hang(hosts: Hosts, proxy: FaultProxy, start_python: Start
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     report(f"Ctrl-C ends a hang after {time.monotonic() - began_s:.2f} s")
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < SOON_S
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert process.returncode == -signal.SIGINT
 

@@ -139,7 +139,7 @@ def test_a_killed_download(hosts: Hosts, tmp_path: Path) -> None:
     content = {n: shake_256(b"%d" % n).digest(size_of(n)) for n in (2, 3)}
     for n in content:
         hosts.publish(content[n], n)
-    assert uploads.flush(10) == 0
+    assert uploads.flush(60) == 0
     with forking(tmp_path) as run:
         whole_s = {n: run("get", n, 0, hosts.variables(f"whole-{n}"))[1] for n in content}
         for turn in range(count):

@@ -35,19 +35,19 @@ def test_a_writer_renews_what_it_hits_once(hosts: Hosts, proxy: FaultProxy, size
     before_ns = modified_ns(hosts, entry.key.digest)
     renews = {"TRTCACHE_REMOTE": f"{hosts.url}&mode=write&lifetime=60s"}
     fetch(hosts.host("young", **renews))
-    assert uploads.flush(10) == 0
+    assert uploads.flush(60) == 0
     assert modified_ns(hosts, entry.key.digest) == before_ns
 
     time.sleep(2.1)
     renews["TRTCACHE_REMOTE"] = f"{hosts.url}&mode=write&lifetime=4s"
     proxy.requests.clear()
     assert fetch(hosts.host("first", **renews)).origin == "remote"
-    assert uploads.flush(10) == 0
+    assert uploads.flush(60) == 0
     assert (proxy.count("GET"), proxy.count("HEAD")) == (1, 1)
     assert modified_ns(hosts, entry.key.digest) > before_ns
     proxy.requests.clear()
     assert bytes(fetch(hosts.host("second", **renews)).read()) == content
-    assert uploads.flush(10) == 0
+    assert uploads.flush(60) == 0
     assert [method for method, _ in proxy.requests] == ["GET"]
 
 
@@ -58,7 +58,7 @@ def test_others_renew_nothing(hosts: Hosts, proxy: FaultProxy, parameters: str) 
     time.sleep(1.1)
     proxy.requests.clear()
     assert fetch(hosts.host("a", TRTCACHE_REMOTE=f"{hosts.url}{parameters}")).origin == "remote"
-    assert uploads.flush(10) == 0
+    assert uploads.flush(60) == 0
     assert [method for method, _ in proxy.requests] == ["GET"]
 
 
@@ -70,12 +70,12 @@ def test_one_of_several_writers_renews(hosts: Hosts, proxy: FaultProxy) -> None:
     late = hosts.host("late", **renews)
     proxy.requests.clear()
     fetch(hosts.host("first", **renews))
-    assert uploads.flush(10) == 0
+    assert uploads.flush(60) == 0
     assert late.store is not None
     fetch(late)
     tier = RemoteTier(late.config.remotes.urls[0], late.config.remotes, late.config.trust)
     uploads.uploader_of(late.store, tier).offer(entry.key.digest, renew=True)  # as if it had hit at the same moment
-    assert uploads.flush(10) == 0
+    assert uploads.flush(60) == 0
     assert (proxy.count("PUT"), proxy.count("HEAD")) == (1, 2)
 
 

@@ -128,7 +128,7 @@ def test_an_archived_object_is_a_miss_of_its_key_alone(
     assert (synced.code, len(synced.json["copied"])) == (4, 1)
     assert [entry["reason"] for entry in synced.json["refused"]] == ["remote:archived"]
     fetch(hosts.writer("again"), b"own build")
-    assert uploads.flush(20) == 0
+    assert uploads.flush(60) == 0
     assert bytes(fetch(hosts.host("later")).read()) == b"own build"
 
 

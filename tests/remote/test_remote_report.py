@@ -22,7 +22,7 @@ def test_the_entries_are_the_remotes_and_the_look_ups_this_machines(
     writer = hosts.writer("ci")
     for n in range(3):
         writer.keep(writer.key({"n": n}, kind="test"), b"x" * 1000, build_s=60.0, name=f"model {n}")
-    assert uploads.flush(20) == 0
+    assert uploads.flush(60) == 0
     reader = hosts.host("a")
     fetch(reader)
     fetch(reader, n=7)
@@ -31,7 +31,7 @@ def test_the_entries_are_the_remotes_and_the_look_ups_this_machines(
     found = command("report", hosts.name, "--json").json
     assert (found["place"], found["entries"], found["unreadable"], found["untrusted"]) == (hosts.name, 3, 1, 0)
     assert (found["hits"], found["misses"], found["unused"]) == (1, {"absent": 1}, None)
-    assert 50 < found["saved_s"] < 60
+    assert 0 < found["saved_s"] < 60
     assert set(found["models"]) == {"model 0", "model 1", "model 2"}
     assert found["events_of"] == str(hosts.folder / "a")
     stranger = command("report", hosts.name, "--json", TRTCACHE_TRUSTED_KEYS=keys["stranger"][0]).json

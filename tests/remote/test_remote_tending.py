@@ -17,6 +17,7 @@ import boto3
 import click
 import pytest
 
+from tests.effort import SOON_S
 from tests.remote.conftest import fetch, free_port, put_object, report
 from trtcache.config.environment import Config
 from trtcache.config.remotes import RemoteUrl
@@ -396,10 +397,10 @@ def test_ctrl_c_ends_a_command_at_once(hosts: Hosts, proxy: FaultProxy, tmp_path
         time.sleep(0.3)
         began_s = time.monotonic()
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(60) == 130
         took_s = time.monotonic() - began_s
     report(f"{args[0]}: ended {took_s:.2f} s after Ctrl-C")
-    assert took_s < 2
+    assert took_s < SOON_S
 
 
 def test_a_terminal_shows_bytes_and_rates(hosts: Hosts, entries: list[Entry], tmp_path: Path) -> None:

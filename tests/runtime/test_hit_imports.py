@@ -90,5 +90,5 @@ def test_a_hit_imports_what_a_hit_needs(prepared: Path, way: str, route: str) ->
     found = _run(prepared, way)
     assert (found["route"], found["outcome"]) == (route, "hit")
     assert [name for name in found["modules"] if name in _FOR_MISSES] == []
-    assert 0 < found["import_s"] < 10
+    assert 0 < found["import_s"] < 60
     assert "  imports " in found["text"]

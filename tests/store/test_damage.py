@@ -70,7 +70,7 @@ def test_no_damaged_entry_is_served(store: DiskStore, key: CacheKey, capsys: pyt
     whole, reader, tried = path.read_bytes(), DiskStore.open(store.root, readonly=True), 0
     for what, data in mutations(whole, tries(3_000, 200_000)):
         path.write_bytes(data)
-        with no_longer_than(5):
+        with no_longer_than(60):
             assert isinstance(reader.get(key), Miss), what
         tried += 1
     path.write_bytes(whole)

@@ -43,7 +43,7 @@ def bring(root: Path, count: int) -> tuple[int, int]:
     for number, (what, data) in enumerate(mutations(whole, count, seed=3)):
         what, data = forged(whole, chance) if number % 2 else (what, data)
         path.write_bytes(data)
-        with no_longer_than(5):
+        with no_longer_than(60):
             done = plan_sync([source], target).execute()
             found = DiskStore.open(source.root, readonly=True).get(KEY)
         refused += len(done.refused)
