@@ -86,8 +86,8 @@ def test_a_module_runs_with_the_number_of_its_settings(interpreter: str) -> None
 
 
 def test_numbers_of_threads_are_in_no_key() -> None:
-    """They affect how an engine runs, and its code supports any number."""
-    given = {"threads": {"intra": 1}, "build_processes": 2}
+    """They affect how an engine runs or is built, and its code supports any number."""
+    given = {"threads": {"intra": 1}, "build_processes": 2, "on_miss": "background", "detach": True}
     assert set(given) == AT_RUN_TIME
     assert Settings.of(given).document() == Settings().document()
 

@@ -9,6 +9,8 @@ the worker ends, and the others wait for it.
 from __future__ import annotations
 
 import atexit
+import copy
+import io
 import json
 import logging
 import os
@@ -235,19 +237,19 @@ def _save(program: torch.export.ExportedProgram, path: Path, *, with_weights: bo
     Raises:
         WorkerError: torch cannot write it.
     """
-    import copy
-
     from trtcache.lowering import ALONE
 
     sent = copy.copy(program)
     sent._example_inputs = None  # users' data
     if not with_weights:
         sent._state_dict = {name: _placeholder(tensor) for name, tensor in program.state_dict.items()}
+    data = io.BytesIO()
     try:
         with ALONE:
-            torch.export.save(sent, path)
+            torch.export.save(sent, data)
     except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
         raise WorkerError(f"torch cannot send the program to a worker: {error}") from error
+    path.write_bytes(data.getbuffer())  # torch's own writer aborts the process where the disk is full (torch 2.13)
 
 
 def _placeholder(tensor: torch.Tensor) -> torch.Tensor:
