@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from trtcache.backends.aot_inductor.libtorch import preload
 from trtcache.config.environment import require_torch_allowed
@@ -22,13 +22,23 @@ if TYPE_CHECKING:
     from trtcache.runtime.program import Program
     from trtcache.settings import Settings
 
+    Output = TypeVar("Output", covariant=True)
+
+    class HasForward(Protocol[Output]):
+        """A ``torch.nn.Module``, by the type that its ``forward`` returns."""
+
+        def forward(self, *args: Any, **kwargs: Any) -> Output:
+            """Return the model's output."""
+            ...
+
+
 log = logging.getLogger(__name__)
 
 
 @overload
 def compile(  # noqa: A001  # named like torch.compile
-    model: torch.nn.Module | torch.export.ExportedProgram,
-    args: tuple[Any, ...] = (),
+    model: HasForward[Output] | torch.export.ExportedProgram,
+    args: tuple[Any, ...] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
@@ -40,13 +50,13 @@ def compile(  # noqa: A001  # named like torch.compile
     keep_program: bool = False,
     direct: str | None = None,
     on_guard: str = "error",
-) -> CompiledModule: ...
+) -> CompiledModule[Output]: ...
 
 
 @overload
 def compile(  # noqa: A001  # named like torch.compile
     model: str | os.PathLike[str],
-    args: tuple[Any, ...] = (),
+    args: tuple[Any, ...] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
@@ -63,7 +73,7 @@ def compile(  # noqa: A001  # named like torch.compile
 
 def compile(  # noqa: A001  # named like torch.compile
     model: Any,
-    args: tuple[Any, ...] = (),
+    args: tuple[Any, ...] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
@@ -84,9 +94,9 @@ def compile(  # noqa: A001  # named like torch.compile
             module or file with example inputs, whose sizes it is compiled for. A ``.pt2`` or ``.onnx`` file that is
             unchanged since it was last compiled, or a module that direct mode recognizes, is neither exported nor
             lowered. The weights of a file are mapped: replace the file by renaming, never in place.
-        args: example positional arguments. The engine is built for their shapes, dtypes and layouts. A program has
-            its own and takes none, nor ``kwargs`` or ``dynamic_shapes``. For an ONNX file they give the dynamic
-            sizes, in the order of its inputs; pass None for an input whose sizes are known.
+        args: example positional arguments, or one tensor. The engine is built for their shapes, dtypes and layouts. A
+            program has its own and takes none, nor ``kwargs`` or ``dynamic_shapes``. For an ONNX file they give the
+            dynamic sizes, in the order of its inputs; pass None for an input whose sizes are known.
         kwargs: example keyword arguments.
         dynamic_shapes: the sizes that may vary, as ``torch.export.export`` takes them.
         backend: the name of a backend, or ``auto``.
@@ -101,7 +111,8 @@ def compile(  # noqa: A001  # named like torch.compile
             the other branch as a further program, up to 8. With the last two the compiled module keeps the model.
 
     Returns:
-        A callable with the model's signature and output structure: a ``CompiledModule``; or for the hit of a ``.pt2``
+        A callable with the model's signature and output structure: a ``CompiledModule``, which is a
+        ``torch.nn.Module`` and may take the model's place in another one; or for the hit of a ``.pt2``
         file in a process that has not imported torch a ``Program``, which needs none (``docs/without-torch.md``).
         ``.report`` has what was done, and ``.report.why`` why there was no hit. Operators that no engine supports stay
         in torch (``.report.left``).
