@@ -20,7 +20,7 @@ from trtcache.config.environment import parse_direct, parse_on_miss
 from trtcache.config.imports import take_import_s
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.pt2 import ProgramFile
-from trtcache.frontends.resolve import Model, resolve
+from trtcache.frontends.resolve import Model, as_args, resolve
 from trtcache.frontends.source import CompileOptions
 from trtcache.runtime.on_guard import OnGuard, parse_on_guard
 from trtcache.runtime.verify import Examples
@@ -39,7 +39,7 @@ registry.import_default()
 
 def compile(  # noqa: A001  # named like torch.compile
     model: Model,
-    args: tuple[Any, ...] = (),
+    args: tuple[Any, ...] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
@@ -57,6 +57,7 @@ def compile(  # noqa: A001  # named like torch.compile
     start = time.perf_counter()
     opened, options = cache if isinstance(cache, Cache) else Cache(cache), CompileOptions.of(backend, settings, target)
     policy = parse_on_guard(on_guard)
+    args = as_args(args)
     mode = opened.config.direct if direct is None else parse_direct(direct, "direct")
     chosen = options.settings.on_miss if on_miss is None else parse_on_miss(on_miss, "on_miss")
     with ExitStack() as closing:
@@ -72,6 +73,8 @@ def compile(  # noqa: A001  # named like torch.compile
             module.note_fixed_sizes(source.automatic_sizes(module.in_spec))
             if source.model is not None:
                 module.examples = Examples.of(source.model, args, kwargs)
+            if isinstance(source.model, torch.nn.Module):
+                module.name_weights(source.model)
             if isinstance(source, ProgramFile):
                 remember(source, module, options, opened)
             if keep_program:

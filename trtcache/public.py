@@ -8,7 +8,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from trtcache.backends.host import preload
 from trtcache.config.environment import require_torch_allowed
@@ -23,13 +23,23 @@ if TYPE_CHECKING:
     from trtcache.runtime.program import Program
     from trtcache.settings import Settings
 
+    Output = TypeVar("Output", covariant=True)
+
+    class HasForward(Protocol[Output]):
+        """A ``torch.nn.Module``, by the type that its ``forward`` returns."""
+
+        def forward(self, *args: Any, **kwargs: Any) -> Output:
+            """Return the model's output."""
+            ...
+
+
 log = logging.getLogger(__name__)
 
 
 @overload
 def compile(  # noqa: A001  # named like torch.compile
-    model: torch.nn.Module | torch.export.ExportedProgram,
-    args: tuple[Any, ...] = (),
+    model: HasForward[Output] | torch.export.ExportedProgram,
+    args: tuple[Any, ...] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
@@ -42,13 +52,13 @@ def compile(  # noqa: A001  # named like torch.compile
     direct: str | None = None,
     on_guard: str = "error",
     on_miss: str | None = None,
-) -> CompiledModule: ...
+) -> CompiledModule[Output]: ...
 
 
 @overload
 def compile(  # noqa: A001  # named like torch.compile
     model: str | os.PathLike[str],
-    args: tuple[Any, ...] = (),
+    args: tuple[Any, ...] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
@@ -66,7 +76,7 @@ def compile(  # noqa: A001  # named like torch.compile
 
 def compile(  # noqa: A001  # named like torch.compile
     model: Any,
-    args: tuple[Any, ...] = (),
+    args: tuple[Any, ...] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
@@ -88,9 +98,9 @@ def compile(  # noqa: A001  # named like torch.compile
             module or file with example inputs, whose sizes it is compiled for. A ``.pt2`` or ``.onnx`` file that is
             unchanged since it was last compiled, or a module that direct mode recognizes, is neither exported nor
             lowered. The weights of a file are mapped: replace the file by renaming, never in place.
-        args: example positional arguments. The engine is built for their shapes, dtypes and layouts. A program has
-            its own and takes none, nor ``kwargs`` or ``dynamic_shapes``. For an ONNX file they give the dynamic
-            sizes, in the order of its inputs; pass None for an input whose sizes are known.
+        args: example positional arguments, or one tensor. The engine is built for their shapes, dtypes and layouts. A
+            program has its own and takes none, nor ``kwargs`` or ``dynamic_shapes``. For an ONNX file they give the
+            dynamic sizes, in the order of its inputs; pass None for an input whose sizes are known.
         kwargs: example keyword arguments.
         dynamic_shapes: the sizes that may vary, as ``torch.export.export`` takes them.
         backend: the name of a backend, or ``auto``.
@@ -107,8 +117,9 @@ def compile(  # noqa: A001  # named like torch.compile
             (``docs/background.md``); by default ``settings.on_miss``, or else the value of ``TRTCACHE_ON_MISS``.
 
     Returns:
-        A callable with the model's signature and output structure: a ``CompiledModule``; or for a ``.pt2`` file in a
-        process that has not imported torch a ``Program``, which needs none once the engine is in the cache
+        A callable with the model's signature and output structure: a ``CompiledModule``, which is a
+        ``torch.nn.Module`` and may take the model's place in another one; or for a ``.pt2`` file in a process that has
+        not imported torch a ``Program``, which needs none once the engine is in the cache
         (``docs/without-torch.md``).
         ``.report`` has what was done, and ``.report.why`` why there was no hit. Operators that no engine supports stay
         in torch (``.report.left``).

@@ -134,7 +134,7 @@ def test_fake_results_are_as_real_ones(compiled: Callable[..., trtcache.Compiled
     """Dtype, shape, strides and device of every output are known without a run, and what is no tensor is as it was."""
     case = models.cases()[name]
     engine = compiled(case.model, case.args, kwargs=case.kwargs)
-    assert engine._operator is not None
+    assert engine._path.operator is not None
     mode = FakeTensorMode()
     fake = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (case.args, case.kwargs))
     with mode:
@@ -166,7 +166,7 @@ def test_fake_tensors_are_checked(sized: tuple[Sized, trtcache.CompiledModule]) 
 
 def test_the_operator_keeps_its_promises(sized: tuple[Sized, trtcache.CompiledModule]) -> None:
     """Torch's own checks of an operator pass: schema, gradients, fake against real, and under AOTAutograd."""
-    call = sized[1]._operator
+    call = sized[1]._path.operator
     assert call is not None
     found = torch.library.opcheck(EXECUTE, ([*rows(5)], [], call.handle, "", "", call.input_spec, call.output_spec))
     assert set(found.values()) == {"SUCCESS"}
@@ -176,7 +176,7 @@ def test_outputs_have_memory_of_their_own(compiled: Callable[..., trtcache.Compi
     """An engine that answers with its input, or twice with one tensor, gives the operator copies."""
     model = models.Calls(lambda lin, x: (x, made := lin(x), made))
     engine = compiled(model, (X,))
-    found = engine.execute([X])
+    found = engine._path.execute([X])
     assert len({one.untyped_storage().data_ptr() for one in (X, *found)}) == 4
     assert difference([X, model.lin(X), model.lin(X)], found) is None
 
@@ -195,7 +195,7 @@ def test_inputs_that_calls_change_are_changed_in_a_traced_program(
 def test_a_module_whose_calls_change_weights_is_no_operator(compiled: Callable[..., trtcache.CompiledModule]) -> None:
     """No tracer would know of the change, so fake tensors are refused as before."""
     engine = compiled(KeyValue(), (torch.randn(3, 4), torch.arange(3)))
-    assert engine._operator is None
+    assert engine._path.operator is None
 
 
 def test_a_handle_dies_with_its_engine(compiled: Callable[..., trtcache.CompiledModule]) -> None:

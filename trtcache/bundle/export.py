@@ -149,7 +149,7 @@ def export(
 
     Raises:
         ProgramFileError: the module has no stored engines, or something in it cannot be written.
-        RefitError: model weights that an engine weight is computed from no longer exist: refit with the model.
+        RefitError: model weights that an engine weight is computed from have changed: refit with the model.
         SettingsError: ``engines`` or a target is unknown, or the signing key cannot be read.
         BuildError: an engine for another target could not be built.
         OSError: the file cannot be written.

@@ -186,7 +186,7 @@ class ModuleSource(Source):
             attempt: direct mode for this call; None to do without.
 
         Raises:
-            SettingsError: ``args`` is no tuple, a single tensor, say; or ``kwargs`` no dict.
+            SettingsError: ``args`` is no tuple, or ``kwargs`` no dict.
         """
         _check_examples(args, kwargs)
         self.model = self._module = model

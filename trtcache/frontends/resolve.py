@@ -31,7 +31,7 @@ Model = torch.nn.Module | torch.export.ExportedProgram | str | os.PathLike[str]
 
 def resolve(
     model: Model,
-    args: tuple[Any, ...] = (),
+    args: tuple[Any, ...] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
     *,
@@ -43,7 +43,7 @@ def resolve(
 
     Args:
         model: a module, an exported program, or the path of a ``.pt2``, ``.onnx`` or TorchScript file.
-        args: example positional arguments; none for an exported program, which has its own.
+        args: example positional arguments, or one tensor; none for an exported program, which has its own.
         kwargs: example keyword arguments.
         dynamic_shapes: sizes that vary, as ``torch.export.export`` takes them.
         name: the program's name in reports; by default the class's or the file's.
@@ -56,6 +56,7 @@ def resolve(
     """
     start_logging(os.environ)
     register_transformers_cache()
+    args = as_args(args)
     if isinstance(model, torch.export.ExportedProgram):
         refuse_examples(name or "the model", args, kwargs, dynamic_shapes)
         return ExportedSource(model, name or type(model).__name__)
@@ -93,6 +94,11 @@ def resolve(
     source = ModuleSource(model, args, kwargs, dynamic_shapes, name=name, attempt=attempt)
     source.direct = "off: TRTCACHE_DIRECT=off" if direct == "off" else ""
     return source
+
+
+def as_args(args: tuple[Any, ...] | torch.Tensor) -> tuple[Any, ...]:
+    """Return positional arguments as a tuple; a bare tensor is the only one."""
+    return (args,) if isinstance(args, torch.Tensor) else args
 
 
 def register_transformers_cache() -> None:

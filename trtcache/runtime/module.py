@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+import warnings
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol
 
 import torch
+from torch.nn.modules import module as nn_module
 
 from trtcache.config import threads as thread_counts
 from trtcache.config.threads import Threads
-from trtcache.errors import GuardError, InputError, RefitError, VerifyError
+from trtcache.errors import InputError, RefitError, VerifyError
 from trtcache.lowering.interface import FixedSize, describe, symbol_names
-from trtcache.runtime.checks import bind_sizes, evaluate_size
-from trtcache.runtime.inputs import InputCheck
-from trtcache.runtime.memory import has_layout, to_layout
-from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, separate_memory
+from trtcache.runtime.module_call import ModuleCall
+from trtcache.runtime.module_state import ModelNames, changed_by, publish, tensors_by_name
 from trtcache.runtime.refit import EngineSwap, make_new_weights, refit
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.runners import Runners, parts_at_once, report_on, side_by_side
@@ -25,7 +27,7 @@ from trtcache.runtime.weight_source import WeightSource
 from trtcache.weights.slots import EngineWeights, check, fit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from torch.utils import _pytree as pytree
 
@@ -39,6 +41,18 @@ if TYPE_CHECKING:
     from trtcache.runtime.signature import CallSignature
     from trtcache.runtime.weight_source import Weights
     from trtcache.weights.slots import SlotWeights
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Output = TypeVar("Output", default=Any)
+else:
+    from typing import TypeVar
+
+    Output = TypeVar("Output")
+
+_TABLES = ("_parameters", "_buffers", "_modules")
+"""Where ``torch.nn.Module`` keeps what it lists; the last is set last."""
 
 
 class WeightFile(Protocol):
@@ -57,8 +71,12 @@ class WeightFile(Protocol):
         ...
 
 
-class CompiledModule:
+class CompiledModule(torch.nn.Module, Generic[Output]):
     """A model compiled for inference: called like the model, returns outputs of its structure, without gradients.
+
+    It is a ``torch.nn.Module``, always in eval mode, and may take the place of the model in another module. Its
+    parameters, buffers and state_dict have the model's names and are for reading; ``load_state_dict`` refits, and
+    ``to`` with another dtype or device is an error, also through a module around it (``docs/refit.md``).
 
     Weights are shared with the model where their layout allows, so an in-place update of the model applies here too. A
     weight that had to be copied (another layout, or one that calls modify) does not follow, nor does one computed from
@@ -67,9 +85,7 @@ class CompiledModule:
     Attributes:
         report: what ``compile`` did.
         examples: the inputs given to ``compile``, if they were kept; ``refit(..., verify=True)`` uses them.
-        threads: the value of ``settings.threads``.
         origin: the stored engines, for ``export``; None without any.
-        on_guard: answers calls with sizes that the program was not exported for; None if they raise.
         weight_file: reads weights of files like the one that was compiled, for ONNX; None if any file of weights can be
             read. The module's own weights are in the plan, and are read from the file for the first refit.
     """
@@ -85,9 +101,10 @@ class CompiledModule:
             weights: those weights by the engine's names.
             call: how arguments and outputs are flattened.
         """
+        super().__init__()
+        self.training = False
         self.report: Report
         self.origin: Provenance | None = None
-        self.on_guard: OnGuard | None = None
         self.weight_file: WeightFile | None = None
         self._executable = executable
         self._interface = executable.interface
@@ -95,17 +112,14 @@ class CompiledModule:
         self._known = executable.known
         self._constants = executable.sources
         self._call = call
-        self._check = InputCheck(self._interface, self._device, call.label)
-        self._results = self._interface.results
-        self._plain = all(result.kind == "result" for result in self._results)
-        self._has_sizes = any(result.kind == "size" for result in self._results)
-        self._layouts = tuple(one.layout for one in self._results if one.is_output)
         self._swap = EngineSwap(engine)
+        self._path = ModuleCall(executable, call, self._swap)
         self._weights = weights if isinstance(weights, EngineWeights) else EngineWeights(weights)
         self._refitting = threading.Lock()
         self.examples = Examples()
-        self.threads = Threads()
-        self._operator = EngineCall.of(self._interface, self)
+        self._names: ModelNames | None = None
+        self._state = tensors_by_name(self._interface, self._weights)
+        self._drop_tables()
 
     @property
     def ready(self) -> bool:
@@ -127,6 +141,24 @@ class CompiledModule:
         return self._interface
 
     @property
+    def threads(self) -> Threads:
+        """The value of ``settings.threads``."""
+        return self._path.threads
+
+    @threads.setter
+    def threads(self, threads: Threads) -> None:
+        self._path.threads = threads
+
+    @property
+    def on_guard(self) -> OnGuard | None:
+        """What answers calls with sizes that the program was not exported for; None if they raise."""
+        return self._path.on_guard
+
+    @on_guard.setter
+    def on_guard(self, on_guard: OnGuard | None) -> None:
+        self._path.on_guard = on_guard
+
+    @property
     def in_spec(self) -> pytree.TreeSpec:
         """The pytree spec of the call's arguments."""
         return self._call.in_spec
@@ -145,8 +177,10 @@ class CompiledModule:
             size = sizes.get((leaf, dimension))
             if type(size) is int:
                 reason = f"since the example's is {size}" if size < 2 and not why else why
-                self._check.fixed_sizes[leaf, dimension] = FixedSize(self._call.label(leaf), dimension, size, reason)
-        self.report.fixed_sizes = tuple(self._check.fixed_sizes.values())
+                self._path.check.fixed_sizes[leaf, dimension] = FixedSize(
+                    self._call.label(leaf), dimension, size, reason
+                )
+        self.report.fixed_sizes = tuple(self._path.check.fixed_sizes.values())
 
     @property
     def guards(self) -> tuple[str, ...]:
@@ -160,7 +194,27 @@ class CompiledModule:
         with self._refitting:
             return self._executable, self._call, self._weights
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Output:
+        """Call ``forward`` and the hooks, as every ``torch.nn.Module`` does."""
+        state = self.__dict__  # its attributes are slow: without hooks, torch's way takes 1.5 us longer
+        if (
+            torch.compiler.is_compiling()
+            or state["_forward_hooks"]
+            or state["_forward_pre_hooks"]
+            or state["_backward_hooks"]
+            or state["_backward_pre_hooks"]
+            or nn_module._global_forward_hooks
+            or nn_module._global_forward_pre_hooks
+            or nn_module._global_backward_hooks
+            or nn_module._global_backward_pre_hooks
+            or "forward" in state
+        ):
+            output: Output = super().__call__(*args, **kwargs)
+            return output
+        answer: Output = state["_path"](args, kwargs)
+        return answer
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the model would return.
 
         Values of tensors are not checked: an index out of range, for which eager mode raises ``IndexError``, ends the
@@ -170,88 +224,15 @@ class CompiledModule:
             GuardError: the program was exported for other sizes, and ``on_guard`` is ``error``; nothing ran.
             InputError: an argument does not match what the module was compiled for; nothing ran.
         """
-        if self.on_guard is None:
-            return self._run(args, kwargs)
-        try:
-            return self._run(args, kwargs)
-        except GuardError as error:
-            refused = error
-        return self.on_guard.answer(refused, args, kwargs)
+        return self._path(args, kwargs)
 
     def takes(self, *args: Any, **kwargs: Any) -> bool:
         """Return whether a call with these arguments would run, without running it."""
         try:
-            self._check(self._call.flatten(args, kwargs))
+            self._path.check(self._call.flatten(args, kwargs))
         except InputError:
             return False
         return True
-
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        leaves = self._call.flatten(args, kwargs)
-        if is_tracing() and self._operator is not None:
-            self._check.check_values(leaves)
-            self._check.check_numbers(leaves)
-            outputs = self._operator(leaves)
-        else:
-            outputs = self._answer(leaves)
-        if not self._plain:
-            outputs = self._finish_results(outputs, leaves)
-        return self._call.unflatten(outputs)
-
-    def _answer(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
-        """Return the engine's outputs in the model's layouts."""
-        try:
-            inputs = self._check(leaves)
-        except InputError:
-            if self._operator is None or not is_fake(leaves):
-                raise
-            return self._operator(leaves)
-        intra = self.threads.intra
-        outputs = self._swap.run(inputs) if intra is None else thread_counts.run_with(intra, self._swap.run, inputs)
-        for place, order in enumerate(self._layouts):
-            if order is not None and not has_layout(outputs[place], order):
-                outputs[place] = to_layout(outputs[place], order)
-        return outputs
-
-    def execute(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run ``trtcache::execute_engine``, which a tracer recorded: from engine inputs to engine outputs.
-
-        Raises:
-            InputError: an input does not match what the module was compiled for; nothing ran.
-        """
-        values = {one.leaf: one.value for one in self._interface.values}
-        pairs = zip(self._interface.inputs, inputs, strict=True)
-        tensors = {one.leaf: source.shape[0] if one.number else source for one, source in pairs}
-        leaves: dict[int, Any] = {**values, **tensors}
-        outputs = self._answer([leaves.get(leaf) for leaf in range(max(leaves, default=-1) + 1)])
-        dense = [one if order else one.contiguous() for one, order in zip(outputs, self._layouts, strict=True)]
-        return separate_memory(dense, inputs)
-
-    def _finish_results(self, outputs: list[torch.Tensor], leaves: Any) -> list[Any]:
-        """Write new contents back to the caller's inputs, and insert the model's non-tensor results."""
-        results: list[Any] = []
-        remaining = iter(outputs)
-        sizes = self._sizes(leaves)
-        for result in self._results:
-            if result.kind == "value":
-                results.append(result.value)
-            elif result.kind == "size":
-                results.append(evaluate_size(result.value, sizes))
-            elif result.kind == "number":
-                results.append(next(remaining).item())
-            elif result.kind == "input":
-                with torch.no_grad():
-                    leaves[result.target].copy_(next(remaining))
-            else:
-                results.append(next(remaining))
-        return results
-
-    def _sizes(self, leaves: Any) -> dict[int, int]:
-        """Return the values of symbols for this call, if results depend on them."""
-        if not self._has_sizes:
-            return {}
-        inputs = self._interface.inputs
-        return bind_sizes(inputs, [leaves[one.leaf] for one in inputs])
 
     def refit(
         self,
@@ -305,6 +286,8 @@ class CompiledModule:
                 inputs = self._inputs(args, kwargs)
                 refitted, off_by = self._refit_verified(sources, source, inputs, tolerance)
             self._weights = refitted.weights
+            self._state = self._state_with(refitted.weights, source.state)
+            self._drop_tables()
             if self.on_guard is not None:
                 self.on_guard.refit(weights, source.state)
         if refitted.interrupt is not None:
@@ -340,6 +323,7 @@ class CompiledModule:
         refitted = make_new_weights(self._weights, needed, sources, device=self._device)
         candidate = copy.copy(self)
         candidate._swap = EngineSwap(self._swap.engine.refit(refitted.weights))
+        candidate._path = self._path.another(candidate._swap)
         state = {name: refitted.weights[one.name].clone() for one, slot in changing for name in slot.names}
         module = source.module
         if module is None:
@@ -382,7 +366,7 @@ class CompiledModule:
                 self._swap.swap_in(engine)
         return Runners(self, report_on(count, intra, found, why_not, inter=parts))
 
-    def with_weights(self, state: Mapping[str, torch.Tensor]) -> CompiledModule:
+    def with_weights(self, state: Mapping[str, torch.Tensor]) -> CompiledModule[Output]:
         """Return another module of the same engine with these weights; this one keeps its own.
 
         Raises:
@@ -392,12 +376,18 @@ class CompiledModule:
         with self._refitting:
             engine, current, needed = self._swap.engine, self._weights, self._interface.weights
             fitted = fit(needed, source.state, known=self._known, device=self._device, current=current)
-        return self._of(engine, fitted)
+        return self._of(engine, fitted, self._state_with(fitted, source.state))
 
-    def __deepcopy__(self, memo: dict[int, object]) -> CompiledModule:
+    def __copy__(self) -> CompiledModule[Output]:
+        """Return another module of the same engine object, with hooks of its own."""
+        other = type(self).__new__(type(self))
+        own = {name: copy.copy(value) if type(value) is OrderedDict else value for name, value in vars(self).items()}
+        other.__dict__.update(own)
+        other._drop_tables()
+        return other
+
+    def __deepcopy__(self, memo: dict[int, object]) -> CompiledModule[Output]:
         """Return another module of the same engine with a copy of the current weights.
-
-        Weights computed by a recipe lose their link to the model: refit the copy before exporting it.
 
         Raises:
             RefitError: the engine contains weights that calls modify.
@@ -406,8 +396,16 @@ class CompiledModule:
         with self._refitting:
             engine, current = self._swap.engine, self._weights
             made = copy.deepcopy({name: one.detach() for name, one in current.items()})
+            from_engine = {
+                name for one in needed if one.slot is not None and one.name in made for name in one.slot.names
+            }
+            others = {name: one.detach() for name, one in self._state.items() if name not in from_engine}
+            state = tensors_by_name(self._interface, EngineWeights(made), copy.deepcopy(others))
+        slots = [self._interface.slots[index] for index in current.source_weights]
+        sources = {slot.index: state[slot.names[0]] for slot in slots if slot.names}
+        weights = EngineWeights(made, own=made, source_weights=sources)
         try:
-            other = self._of(engine, EngineWeights(made, own=made))
+            other = self._of(engine, weights, state)
         except RefitError:
             if any(weight.is_mutated for weight in needed):
                 raise
@@ -415,14 +413,115 @@ class CompiledModule:
         memo[id(self)] = other
         return other
 
-    def _of(self, engine: Engine, weights: EngineWeights) -> CompiledModule:
+    def _of(self, engine: Engine, weights: EngineWeights, state: dict[str, torch.Tensor]) -> CompiledModule[Output]:
         """Return this module with other weights, in a second engine object."""
         other = copy.copy(self)
-        other.on_guard = None  # it has the first module's weights
-        other._swap, other._weights = EngineSwap(engine.refit(weights)), weights
-        other._operator = EngineCall.of(self._interface, other)
+        other._swap, other._weights, other._state = EngineSwap(engine.refit(weights)), weights, state
+        other._path = self._path.another(other._swap)  # without on_guard, which has the first module's weights
         other._refitting = threading.Lock()
         return other
+
+    # What torch.nn.Module offers. Its parameters, buffers and submodules are created on first use: a hit does without.
+
+    def name_weights(self, model: torch.nn.Module) -> None:
+        """Take names and kinds of weights from the model, with its weights that the program does not use."""
+        self._names = ModelNames.of(model, self._interface)
+        self._state = {**self._names.unused, **self._state}
+        self._drop_tables()
+
+    def _state_with(self, weights: EngineWeights, given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the state of other weights; those that the program does not use are the given ones, if any."""
+        unused = {name: given[name].detach() for name in self._state.keys() & given.keys()}
+        return tensors_by_name(self._interface, weights, {**self._state, **unused})
+
+    def _drop_tables(self) -> None:
+        for name in _TABLES:
+            self.__dict__.pop(name, None)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a parameter, buffer or submodule, after creating all of them."""
+        if _TABLES[-1] not in self.__dict__ and not name.startswith("__"):
+            if self._names is None:
+                parameters = self.origin.parameters if self.origin is not None else frozenset()
+                self._names = ModelNames.guess(self._interface, parameters)
+            publish(self, self._names, self._state)
+            if name in _TABLES:
+                return self.__dict__[name]
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute that is not part of the model.
+
+        Raises:
+            TypeError: it is a module or a parameter, of which the engine would know nothing.
+        """
+        if isinstance(value, (torch.nn.Module, torch.nn.Parameter)):
+            raise TypeError(
+                f"{name}: a compiled module takes no further parameters or submodules; refit changes weights"
+            )
+        super().__setattr__(name, value)
+
+    def train(self, mode: bool = True) -> CompiledModule[Output]:
+        """Stay in eval mode; ``train(True)`` warns."""
+        if mode:
+            name = self.report.name
+            warnings.warn(f"{name} is compiled for inference and stays in eval mode", UserWarning, stacklevel=2)
+        return self
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> CompiledModule[Output]:  # noqa: ARG002
+        """Refit with what ``fn`` makes of the weights, as ``to`` and ``share_memory`` of a module around it do.
+
+        Raises:
+            RefitError: another dtype or device, for which the engine was not built; nothing was changed.
+        """
+        if changed := changed_by(fn, self._state):
+            self.refit({**self._state, **changed})
+        return self
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: Mapping[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Refit with the weights of a state_dict, as copies unless ``assign=True``; missing ones keep their values."""
+        for hook in self._load_state_dict_pre_hooks.values():
+            hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        given = {key.removeprefix(prefix): value for key, value in state_dict.items() if key.startswith(prefix)}
+        expected = self.state_dict(keep_vars=True)
+        missing_keys += [prefix + name for name in expected if name not in given]
+        usable = {name: value for name, value in given.items() if name in self._known or name in self._state}
+        unexpected_keys += [prefix + name for name in given if name not in usable and not name.endswith("_extra_state")]
+        if not local_metadata.get("assign_to_params_buffers"):
+            # As torch does: in the dtype and on the device of the old weight, in memory of their own.
+            for name in usable.keys() & self._state.keys():
+                if isinstance(usable[name], torch.Tensor):
+                    usable[name] = usable[name].detach().to(self._state[name], copy=True)
+        if usable:
+            try:
+                self.refit({**self._state, **usable})
+            except RefitError as error:
+                error_msgs.append(f"{prefix.rstrip('.') or self.report.name}: {error}")
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse to be pickled.
+
+        Raises:
+            PicklingError: always.
+        """
+        raise pickle.PicklingError(
+            "a compiled module is not pickled: save it with trtcache.export(module, path) and load it with "
+            "trtcache.load(path); or pickle the model, and compile it in the other process, which hits the cache"
+        )
+
+    def __repr__(self) -> str:
+        """Return the program's name, backend and target."""
+        report = vars(self).get("report")
+        return f"CompiledModule({report.name}, {report.backend} for {report.target})" if report else "CompiledModule()"
 
     def find_copied(self, state: Mapping[str, torch.Tensor]) -> frozenset[str]:
         """Return the names in ``state`` of weights that the engine does not read from the given memory.

@@ -60,14 +60,13 @@ def slot_values(interface: Interface, weights: EngineWeights) -> dict[int, torch
     """Return each slot's current value, by number.
 
     Raises:
-        RefitError: model weights that an engine weight is computed from no longer exist, or have changed.
+        RefitError: model weights that an engine weight is computed from are not known, or have changed.
     """
     values = {one.slot.index: weights[one.name].detach() for one in interface.weights if one.slot is not None}
     made = [one for one in interface.weights if one.slot is None]
     for weight in made:
         for slot in weight.slots:
-            known = weights.source_weights.get(slot.index)
-            tensor = known.tensor() if known is not None else None
+            tensor = weights.source_weights.get(slot.index)
             if slot.index not in values and tensor is not None:
                 values[slot.index] = tensor
     _check_recipes(made, values, weights)
@@ -81,8 +80,7 @@ def _check_recipes(made: Iterable[EngineWeight], values: Mapping[int, torch.Tens
         if not missing and not alike(_evaluate_recipe(weight, values), weights[weight.name]):
             changed.append(f"{weight.label} (it has changed since; refit the module with the model first)")
     if missing or changed:
-        gone = tuple(f"{name} (the model is gone; refit the module with it first, and keep it)" for name in missing)
-        raise RefitError(missing=gone, mismatched=tuple(changed))
+        raise RefitError(missing=tuple(missing), mismatched=tuple(changed))
 
 
 def _evaluate_recipe(weight: EngineWeight, values: Mapping[int, torch.Tensor]) -> torch.Tensor:

@@ -45,6 +45,7 @@ class CallSignature(ArgumentOrder):
         positional, named = children(in_spec)
         super().__init__(len(children(positional)), named.context, signature, input_names)
         self._modules = configurations(in_spec)
+        self._is_single = out_spec.is_leaf()
         self._flat = all(child.is_leaf() for child in (*children(positional), *children(named)))
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
@@ -113,6 +114,8 @@ class CallSignature(ArgumentOrder):
 
     def unflatten(self, results: list[Any]) -> Any:
         """Return an output with the model's own structure."""
+        if self._is_single:
+            return results[0]
         return pytree.tree_unflatten(results, self.out_spec)
 
     def label(self, leaf: int) -> str:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     import torch
-    from torch.multiprocessing.reductions import StorageWeakRef
 
     from trtcache.digests import Json
 
@@ -125,14 +124,14 @@ class EngineWeights(_Tensors):
 
     Attributes:
         own: names of weights whose memory is not shared with the model: copies, and results of recipes.
-        source_weights: weak references to the model weights used by recipes, by slot index.
+        source_weights: the model weights used by recipes, by slot index.
     """
 
     def __init__(
         self,
         tensors: Mapping[str, torch.Tensor],
         own: Iterable[str] = (),
-        source_weights: Mapping[int, WeakTensor] | None = None,
+        source_weights: Mapping[int, torch.Tensor] | None = None,
     ) -> None:
         """Initialize from tensors by name."""
         super().__init__(tensors)
@@ -190,15 +189,10 @@ class SlotWeights:
         placed = {index: tensor.to(self.places[index]) for index, tensor in self.given.items()}
         return {name: placed[slot.index] for slot in slots if slot.index in placed for name in slot.names}
 
-    def source_weights(self, weights: Iterable[EngineWeight]) -> dict[int, WeakTensor]:
-        """Return weak references to the model weights that recipes use."""
+    def source_weights(self, weights: Iterable[EngineWeight]) -> dict[int, torch.Tensor]:
+        """Return the model weights that recipes use."""
         used = {slot.index for weight in weights if weight.slot is None for slot in weight.slots}
-        import torch
-
-        given = {index: self.given[index] for index in used if index in self.given}
-        # A conjugate, negative or non-strided view has no such reference.
-        plain = {index: tensor for index, tensor in given.items() if not (tensor.is_conj() or tensor.is_neg())}
-        return {index: WeakTensor.of(tensor) for index, tensor in plain.items() if tensor.layout == torch.strided}
+        return {index: self.given[index].detach() for index in used if index in self.given}
 
     def is_own(self, weight: EngineWeight, tensor: torch.Tensor) -> bool:
         """Return whether the result of ``make`` shares no memory with the model."""
@@ -384,32 +378,3 @@ def is_aligned(tensor: torch.Tensor) -> bool:
 def dtype_name(dtype: torch.dtype) -> str:
     """Return ``float32`` for ``torch.float32``."""
     return str(dtype).removeprefix("torch.")
-
-
-@dataclass(frozen=True, slots=True)
-class WeakTensor:
-    """A weak reference to a tensor: its storage, dtype and geometry."""
-
-    storage: StorageWeakRef
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    offset: int
-
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> WeakTensor:
-        """Create a reference to a tensor."""
-        from torch.multiprocessing.reductions import StorageWeakRef  # it imports pickle
-
-        storage = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # torch's
-        return cls(storage, tensor.dtype, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
-
-    def tensor(self) -> torch.Tensor | None:
-        """Return the tensor with its current values, or None if its storage was freed."""
-        import torch
-
-        storage: torch.UntypedStorage | None = torch.UntypedStorage._new_with_weak_ptr(self.storage.cdata)
-        if storage is None:
-            return None
-        empty = torch.empty(0, dtype=self.dtype, device=storage.device)
-        return empty.set_(storage, self.offset, self.shape, self.stride)

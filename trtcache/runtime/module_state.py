@@ -1,0 +1,229 @@
+"""The weights of a compiled module by the model's names, as ``torch.nn.Module`` presents them: parameters and buffers.
+
+They are for reading. An engine may have copies, or weights computed from several (a convolution with its BatchNorm
+folded in), so an exchanged parameter would not reach it: only a refit replaces weights. ``CompiledModule`` refits where
+torch says what the new weights are (``load_state_dict``, ``_apply``), and every other exchange is an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+import torch
+from torch import nn
+
+from trtcache.errors import RefitError
+from trtcache.weights.slots import dtype_name, is_fake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trtcache.lowering.interface import Interface
+    from trtcache.weights.slots import EngineWeights
+
+Kind = Literal["parameter", "buffer", "transient"]
+"""What a weight is in the model; ``transient`` is a buffer that is not in its state_dict."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelNames:
+    """The model's names for its weights.
+
+    Attributes:
+        kinds: the kind of each weight by name, in the model's order.
+        unused: weights of the model that its program does not use.
+    """
+
+    kinds: Mapping[str, Kind]
+    unused: Mapping[str, torch.Tensor]
+
+    @classmethod
+    def of(cls, model: nn.Module, interface: Interface) -> ModelNames:
+        """Return the names in a model."""
+        used = {name for slot in interface.slots for name in slot.names}
+        kinds: dict[str, Kind] = {}
+        unused: dict[str, torch.Tensor] = {}
+        for path, module in model.named_modules(remove_duplicate=False):
+            prefix = f"{path}." if path else ""
+            hidden = getattr(module, "_non_persistent_buffers_set", ())  # a TorchScript module has none
+            buffers: list[tuple[str, Kind]] = [(name, "transient") for name in hidden]
+            for name, tensor in module._parameters.items():
+                _add(kinds, unused, used, prefix + name, "parameter", tensor)
+            for name, tensor in module._buffers.items():
+                _add(kinds, unused, used, prefix + name, dict(buffers).get(name, "buffer"), tensor)
+        return cls(kinds, unused)
+
+    @classmethod
+    def guess(cls, interface: Interface, parameters: frozenset[str]) -> ModelNames:
+        """Return the names in a program, which may not say which of its weights are parameters."""
+        kinds: dict[str, Kind] = {}
+        for slot in sorted(interface.slots, key=lambda slot: slot.names):
+            is_parameter = not slot.mutated and getattr(torch, slot.dtype).is_floating_point
+            for name in slot.names:
+                is_named = name in parameters if parameters else is_parameter
+                kinds[name] = "transient" if slot.transient else "parameter" if is_named else "buffer"
+        return cls(kinds, {})
+
+
+def _add(
+    kinds: dict[str, Kind],
+    unused: dict[str, torch.Tensor],
+    used: set[str],
+    name: str,
+    kind: Kind,
+    tensor: torch.Tensor | None,
+) -> None:
+    """Add a weight; a non-persistent buffer only if calls modify it, else it is a constant of the program."""
+    if tensor is None or (kind == "transient" and name not in used):
+        return
+    kinds[name] = kind
+    if name not in used:
+        unused[name] = tensor.detach()
+
+
+def tensors_by_name(
+    interface: Interface, weights: EngineWeights, before: Mapping[str, torch.Tensor] | None = None
+) -> dict[str, torch.Tensor]:
+    """Return the weights that an engine uses by the model's names.
+
+    A weight that the engine has as it is, is the engine's own tensor. One that only recipes use is the model's.
+
+    Args:
+        interface: the engine's interface.
+        weights: the engine's weights.
+        before: tensors for names that neither the engine nor the weights' sources have.
+    """
+    found = dict(before or {})
+    for index, tensor in weights.source_weights.items():
+        found.update(dict.fromkeys(interface.slots[index].names, tensor))
+    for weight in interface.weights:
+        if weight.slot is not None and weight.name in weights:
+            found.update(dict.fromkeys(weight.slot.names, weights[weight.name].detach()))
+    return found
+
+
+class WeightGroup(nn.Module):
+    """The weights of a submodule of a compiled module. The submodule itself is part of the engine and cannot run."""
+
+    def forward(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Refuse the call.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("a submodule of a compiled module is part of its engine: call the compiled module")
+
+    def load_state_dict(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Refuse new weights for a part.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("a submodule of a compiled module takes no weights: refit the compiled module")
+
+    def _load_from_state_dict(self, *_args: Any) -> None:
+        """Do nothing: the compiled module has taken the weights of all of its submodules."""
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> WeightGroup:  # noqa: ARG002
+        if changed_by(fn, dict(self.state_dict(keep_vars=True))):
+            raise RefitError(mismatched=("a submodule of a compiled module: convert the model and compile it again",))
+        return self
+
+
+class FixedTensors(dict[str, Any]):
+    """The ``_parameters`` or ``_buffers`` of a compiled module: another tensor is an error.
+
+    The engine would not see it. While tracers record a call, they put fake tensors there.
+    """
+
+    def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Store the tensors."""
+        super().__init__(tensors)
+        self._own = dict(tensors)
+
+    def __setitem__(self, name: str, tensor: Any) -> None:
+        """Refuse another tensor.
+
+        Raises:
+            TypeError: it would not reach the engine.
+        """
+        is_symbolic = is_fake(tensor) or torch._is_functional_tensor(tensor) if torch.is_tensor(tensor) else False
+        if tensor is not self._own.get(name) and not is_symbolic:
+            raise TypeError(
+                f"{name}: a parameter of a compiled module cannot be exchanged, since the engine would not use the new "
+                "one: refit the module"
+            )
+        super().__setitem__(name, tensor)
+
+
+def publish(module: nn.Module, names: ModelNames, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Set a module's parameters, buffers and submodules from tensors by name. Tied weights are one parameter."""
+    shared: dict[tuple[int, bool], torch.Tensor] = {}
+    root = _Branch()
+    for name, kind in names.kinds.items():
+        tensor = tensors.get(name)
+        if tensor is None:
+            continue
+        is_parameter = kind == "parameter"
+        place = (id(tensor), is_parameter)
+        if place not in shared:
+            shared[place] = nn.Parameter(tensor, requires_grad=False) if is_parameter else tensor
+        *path, last = name.split(".")
+        branch = root
+        for part in path:
+            branch = branch.children.setdefault(part, _Branch())
+        branch.add(last, shared[place], kind)
+    root.set_in(module)
+
+
+class _Branch:
+    """Weights and submodules that are about to be set in a module."""
+
+    def __init__(self) -> None:
+        self.parameters: dict[str, torch.Tensor] = {}
+        self.buffers: dict[str, torch.Tensor] = {}
+        self.hidden: set[str] = set()
+        self.children: dict[str, _Branch] = {}
+
+    def add(self, name: str, tensor: torch.Tensor, kind: Kind) -> None:
+        (self.parameters if kind == "parameter" else self.buffers)[name] = tensor
+        if kind == "transient":
+            self.hidden.add(name)
+
+    def set_in(self, module: nn.Module) -> None:
+        groups: dict[str, nn.Module] = {}
+        for name, branch in self.children.items():
+            groups[name] = WeightGroup().eval()
+            branch.set_in(groups[name])
+        module.__dict__["_parameters"] = FixedTensors(self.parameters)
+        module.__dict__["_buffers"] = FixedTensors(self.buffers)
+        module.__dict__["_non_persistent_buffers_set"] = self.hidden
+        module.__dict__["_modules"] = groups
+
+
+def changed_by(
+    convert: Callable[[torch.Tensor], torch.Tensor], tensors: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Return what a conversion such as that of ``Module.to`` makes of the weights that it changes.
+
+    Raises:
+        RefitError: it changes a dtype or a device, for which the engine was not built. No weight was converted.
+    """
+    first = {(one.dtype, one.device): name for name, one in reversed(list(tensors.items()))}
+    for (dtype, device), name in first.items():
+        probe = convert(torch.empty(0, dtype=dtype, device=device))
+        if (probe.dtype, probe.device) != (dtype, device):
+            had, given = (
+                f"{dtype_name(kind)} on {place}" for kind, place in ((dtype, device), (probe.dtype, probe.device))
+            )
+            raise RefitError(
+                mismatched=(f"{name} ({given}, the engine has {had}: convert the model, then compile it again)",)
+            )
+    changed = {}
+    for name, tensor in tensors.items():
+        place = tensor.data_ptr()
+        made = convert(tensor)
+        if made is not tensor or made.data_ptr() != place:
+            changed[name] = made.detach()
+    return changed
