@@ -311,7 +311,7 @@ class RefitError(TrtcacheError):
         return f"weights do not fit, nothing was changed ({'; '.join(parts)})"
 
 
-class NotReadyError(TrtcacheError):
+class NotReadyError(TrtcacheError, AttributeError):
     """A compiled module was used for something that needs its engine, which is still being built, or failed to."""
 
     name: str

@@ -19,7 +19,7 @@ from tests.background.conftest import assert_nothing_left, until, workers
 from tests.holding import holder
 from trtcache.cache import Cache
 from trtcache.config.environment import Config
-from trtcache.errors import BuildForbiddenError, SettingsError
+from trtcache.errors import BuildForbiddenError, RefitError, SettingsError
 from trtcache.integrations import torch_compile
 
 if TYPE_CHECKING:
@@ -86,6 +86,31 @@ def test_an_engine_takes_over(
     assert_nothing_left(temporary)
     again = trtcache.compile(live, (X,), backend=portable, cache=tmp_path / "cache", on_miss="background")
     assert (again.ready, again.report.background, len(builds())) == (True, "", 1)
+
+
+def test_it_is_a_submodule_before_and_after(portable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module around it lists the model's weights and loads others, in torch and with the engine."""
+    monkeypatch.setenv("PORTABLE_BUILD", "1")
+    inner = trtcache.compile(model(), (X,), backend=portable, cache=tmp_path / "cache", on_miss="background")
+    outer, hooked = nn.Sequential(inner, nn.Linear(2, 2)).eval(), []
+    inner.register_forward_hook(lambda *_: hooked.append(inner.ready))
+    expected = nn.Sequential(model(1), nn.Linear(2, 2)).eval()
+    assert list(outer.state_dict()) == list(expected.state_dict())
+    torch.testing.assert_close(inner.state_dict(), model().state_dict())
+    assert not hasattr(inner, "interface")
+    with pytest.raises(RefitError, match="float64"):
+        outer.double()
+    outer.load_state_dict(expected.state_dict())
+    torch.testing.assert_close(answer(outer), answer(expected))
+    assert hooked == [False]
+    assert inner.wait(90)
+    torch.testing.assert_close(answer(outer), answer(expected))
+    torch.testing.assert_close(outer.state_dict(), expected.state_dict())
+    assert hooked == [False, True]
+    assert dict(outer.named_parameters()).keys() == dict(expected.named_parameters()).keys()
+    outer.load_state_dict({**expected.state_dict(), "0.0.bias": torch.zeros(8)})
+    expected[0][0].bias.data.zero_()
+    torch.testing.assert_close(answer(outer), answer(expected))
 
 
 def test_programs_with_dynamic_sizes_and_their_files(portable: str, tmp_path: Path, temporary: Path) -> None:

@@ -17,8 +17,8 @@ import torch
 from trtcache.errors import NotReadyError, RefitError, VerifyError
 from trtcache.lowering.interface import Content
 from trtcache.runtime.module import CompiledModule
+from trtcache.runtime.module_state import ModelNames
 from trtcache.runtime.on_guard import TorchCalls
-from trtcache.runtime.operator import EngineCall
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.weight_source import WeightSource
 from trtcache.weights.slots import alike
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MOST_COPIES = 10
+_OF_THE_ENGINE = frozenset({"report", "_in_torch", "_known", "_names", "_state", "_non_persistent_buffers_set"})
 
 
 class BackgroundModule(CompiledModule):
@@ -56,25 +57,34 @@ class BackgroundModule(CompiledModule):
             report: the report until the engine takes over.
             meanwhile: runs the calls until then, in place of the model: a compiled module with parts in torch.
         """
+        torch.nn.Module.__init__(self)
+        self._pending_lock = threading.RLock()
+        self.training = False
         self.report = report
         self._model: TorchCalls | None = model
-        self._in_torch: TorchCalls | CompiledModule | None = meanwhile or model
+        self._in_torch: TorchCalls | CompiledModule | None
+        vars(self)["_in_torch"] = meanwhile or model  # which is no submodule
         self._program: torch.export.ExportedProgram | None = program
         signature = program.graph_signature
         self._used = (*signature.parameters, *(name for name in signature.buffers if name in program.state_dict))
         self._given: Mapping[str, torch.Tensor] | None = None
-        self._pending_lock = threading.RLock()
+        self._known = frozenset({**program.state_dict, **program.constants})
+        self._names = ModelNames.of(model.model(), self._used)
+        self._follow()
         self._done, self._pid = threading.Event(), os.getpid()
         self._callbacks: list[Callable[[CompiledModule], object]] = []
 
     def __getattr__(self, name: str) -> Any:
         """Raise an error for what only an engine has."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if isinstance(in_torch := vars(self).get("_in_torch"), CompiledModule):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            in_torch = vars(self).get("_in_torch")
+            if in_torch is None or name.startswith("__"):
+                raise
+        if isinstance(in_torch, CompiledModule):
             return getattr(in_torch, name)
-        report = vars(self).get("report")
-        raise NotReadyError(getattr(report, "name", "it"), name.lstrip("_"), getattr(report, "background", ""))
+        raise NotReadyError(self.report.name, name.lstrip("_"), self.report.background)
 
     def __copy__(self) -> CompiledModule:
         """Return another module with the same engine.
@@ -86,9 +96,7 @@ class BackgroundModule(CompiledModule):
             return copy.copy(self._in_torch)
         if self._in_torch is not None:
             raise NotReadyError(self.report.name, "copy", self.report.background)
-        other = object.__new__(type(self))
-        vars(other).update(vars(self))
-        return other
+        return super().__copy__()
 
     @property
     def ready(self) -> bool:
@@ -116,6 +124,12 @@ class BackgroundModule(CompiledModule):
         self._call_back(callback)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call ``forward`` and the hooks."""
+        if vars(self)["_in_torch"] is None:
+            return super().__call__(*args, **kwargs)
+        return torch.nn.Module.__call__(self, *args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the model returns.
 
         Raises:
@@ -123,7 +137,30 @@ class BackgroundModule(CompiledModule):
             InputError: as ``CompiledModule``, once the engine answers.
         """
         in_torch = self._in_torch
-        return super().__call__(*args, **kwargs) if in_torch is None else in_torch(*args, **kwargs)
+        return super().forward(*args, **kwargs) if in_torch is None else in_torch(*args, **kwargs)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the weights of now, by the model's names."""
+        self._follow()
+        return super().state_dict(*args, **kwargs)
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> CompiledModule:
+        self._follow()
+        return super()._apply(fn, recurse)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._follow()
+        super()._load_from_state_dict(*args, **kwargs)
+
+    def _follow(self) -> None:
+        """Take the weights of the calls in torch for parameters and buffers: the model may have got others."""
+        with self._pending_lock:
+            if self._in_torch is not None and self._names is not None:
+                self._state = {
+                    **self._names.unused,
+                    **{name: one.detach() for name, one in self._current_state().items()},
+                }
+                self._drop_tables()
 
     def takes(self, *args: Any, **kwargs: Any) -> bool:
         """Return whether a call with these arguments would run; in torch, that is left to the model."""
@@ -158,6 +195,7 @@ class BackgroundModule(CompiledModule):
                 in_torch.refit(state)
                 report = RefitReport(len(self._used), changed, len(self._used))
             self._given = state
+            self._follow()
             return report
 
     def _read(self, weights: Weights, program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
@@ -166,7 +204,7 @@ class BackgroundModule(CompiledModule):
         Raises:
             RefitError: they do not fit the program.
         """
-        old, known = program.state_dict, frozenset({**program.state_dict, **program.constants})
+        old, known = program.state_dict, self._known
         tensors = {name: value for name, value in program.constants.items() if isinstance(value, torch.Tensor)}
         contents = {name: Content.of(value) for name, value in tensors.items()}
         source = WeightSource.of(weights, known=known, constants=contents)
@@ -210,11 +248,11 @@ class BackgroundModule(CompiledModule):
                     break
                 compiled.refit(model.model() if self._given is None else self._given)
                 seen = now
-            own = {name: value for name, value in vars(self).items() if name not in {"report", "_in_torch"}}
+            self._drop_tables()
+            own = {name: value for name, value in vars(self).items() if name not in _OF_THE_ENGINE}
             vars(self).update({**vars(compiled), **own})
             compiled.report.compile_s, compiled.report.import_s = self.report.compile_s, self.report.import_s
             self.report = compiled.report
-            self._operator = EngineCall.of(self._interface, self)
             self._program = self._given = self._model = None
             self._in_torch = None  # each call reads it once
         self._finish()

@@ -425,7 +425,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
 
     def name_weights(self, model: torch.nn.Module) -> None:
         """Take names and kinds of weights from the model, with its weights that the program does not use."""
-        self._names = ModelNames.of(model, self._interface)
+        self._names = ModelNames.of(model, {name for slot in self._interface.slots for name in slot.names})
         self._state = {**self._names.unused, **self._state}
         self._drop_tables()
 

@@ -17,7 +17,7 @@ from trtcache.errors import RefitError
 from trtcache.weights.slots import dtype_name, is_fake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from trtcache.lowering.interface import Interface
     from trtcache.weights.slots import EngineWeights
@@ -39,9 +39,8 @@ class ModelNames:
     unused: Mapping[str, torch.Tensor]
 
     @classmethod
-    def of(cls, model: nn.Module, interface: Interface) -> ModelNames:
-        """Return the names in a model."""
-        used = {name for slot in interface.slots for name in slot.names}
+    def of(cls, model: nn.Module, used: Collection[str]) -> ModelNames:
+        """Return the names in a model, whose program uses the weights with the names ``used``."""
         kinds: dict[str, Kind] = {}
         unused: dict[str, torch.Tensor] = {}
         for path, module in model.named_modules(remove_duplicate=False):
@@ -69,7 +68,7 @@ class ModelNames:
 def _add(
     kinds: dict[str, Kind],
     unused: dict[str, torch.Tensor],
-    used: set[str],
+    used: Collection[str],
     name: str,
     kind: Kind,
     tensor: torch.Tensor | None,
