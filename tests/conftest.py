@@ -66,8 +66,8 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that build engines: they take longest, and a worker that is left with one is waited for."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    """Begin with the files that take longest: a worker that is left with one at the end is waited for."""
+    slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("torture")}
     items.sort(key=lambda item: item.path not in slow)
 
 

@@ -51,6 +51,7 @@ def save_model(folder: Path) -> None:
     model.save_pretrained(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.torture
 def test_compiles_in_other_processes_add_no_entry(run_python: RunPython, tmp_path: Path) -> None:
     """Under two hash seeds (torture: six), with new objects and a generation each time; entries of all kinds count."""

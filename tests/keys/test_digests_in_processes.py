@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.conftest import StartPython
 
 
+@pytest.mark.slow
 def test_two_processes_find_one_digest(start_python: StartPython) -> None:
     """Programs of 40 models with dynamic sizes have equal digests under different hash seeds."""
     code = "import json; from tests.keys.dynamic_models import digests; print(json.dumps(digests()))"

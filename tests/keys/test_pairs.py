@@ -7,7 +7,8 @@ import pytest
 from tests.keys.pairs import equal, interfaces, joined, layers, tensors
 from tests.keys.pairs.pair import Pair, digests, key, observed, same, takes
 
-pytestmark = pytest.mark.no_cover  # thousands of the same calls: tracing them takes longer than the calls do
+# Not traced: thousands of the same calls would take longer to trace than to make.
+pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
 
 DIFFERENT = [*layers.pairs(), *tensors.pairs(), *interfaces.pairs()]
 EQUAL = [*equal.pairs(), *joined.pairs()]
