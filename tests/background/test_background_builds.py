@@ -18,6 +18,7 @@ import trtcache
 from tests.background.conftest import assert_nothing_left, until, workers
 from tests.holding import holder
 from trtcache.cache import Cache
+from trtcache.compiler.background import changes_weights
 from trtcache.config.environment import Config
 from trtcache.errors import BuildForbiddenError, SettingsError
 from trtcache.integrations import torch_compile
@@ -278,6 +279,44 @@ class Statistics(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Normalize by the batch."""
         return nn.functional.batch_norm(x, self.mean, self.variance, training=True)
+
+
+class Local(nn.Module):
+    """Operators in place change what calls compute, and no weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("offset", torch.ones(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a sum."""
+        return self.linear(x).add_(self.offset).relu_().add_(self.offset)
+
+
+class Split(Local):
+    """Calls change a view of a buffer, one of several results of an operator."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a sum."""
+        self.offset.split(4)[1].mul_(2)
+        return x + self.offset
+
+
+@pytest.mark.parametrize(
+    ("given", "changes"),
+    [
+        (Local(), False),
+        (Split(), True),
+        (Counter(), True),
+        (nn.BatchNorm1d(8), True),
+        (nn.BatchNorm1d(8).eval(), False),
+    ],
+    ids=["local", "split", "view", "training", "eval"],
+)
+def test_writes_to_weights_are_found_in_an_exported_program(given: nn.Module, changes: bool) -> None:
+    """Its signature does not name them."""
+    assert changes_weights(torch.export.export(given, (X,))) is changes
 
 
 def test_calls_that_change_weights_go_on_in_torch(portable: str, tmp_path: Path, temporary: Path) -> None:

@@ -262,35 +262,35 @@ def changes_weights(program: torch.export.ExportedProgram) -> bool:
     weights = {*signature.inputs_to_parameters, *signature.inputs_to_buffers}
     for node in program.graph.nodes:
         schema = getattr(node.target, "_schema", None)
-        if schema is None or not schema.is_mutable:
-            continue
-        named = zip(schema.arguments, node.args, strict=False)
-        written = [value for one, value in named if one.alias_info is not None and one.alias_info.is_write]
-        written += [
-            node.kwargs[one.name]
-            for one in schema.arguments
-            if one.name in node.kwargs and one.alias_info is not None and one.alias_info.is_write
-        ]
-        if any(_sources(value) & weights for value in written):
+        if schema is not None and schema.is_mutable and _inputs_of(_aliased(node, written=True)) & weights:
             return True
     return bool(signature.buffers_to_mutate)
 
 
-def _sources(value: object) -> set[str]:
-    """Return the names of the inputs that a value is computed from: it may be a view of each of them."""
-    waiting = [value]
+def _inputs_of(values: list[object]) -> set[str]:
+    """Return the names of the program's inputs that some values are, or may be views of."""
+    waiting = [*values]
     seen: set[torch.fx.Node] = set()
     while waiting:
-        node = waiting.pop()
-        if isinstance(node, (list, tuple)):
-            waiting += node
-        elif isinstance(node, torch.fx.Node) and node not in seen:
-            seen.add(node)
-            schema = getattr(node.target, "_schema", None)
-            # A schema without aliases returns new memory.
-            if schema is None or any(one.alias_info is not None for one in schema.arguments):
-                waiting += node.all_input_nodes
+        value = waiting.pop()
+        if isinstance(value, (list, tuple)):
+            waiting += value
+        elif isinstance(value, torch.fx.Node) and value not in seen:
+            seen.add(value)
+            waiting += _aliased(value)
     return {node.name for node in seen if node.op == "placeholder"}
+
+
+def _aliased(node: torch.fx.Node, *, written: bool = False) -> list[object]:
+    """Return the arguments that the result of a node may share memory with, or only those that it writes to."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:  # getitem, or an operator with graphs of its own
+        return [*node.all_input_nodes]
+    found: list[object] = []
+    for place, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and (argument.alias_info.is_write or not written):
+            found.append(node.args[place] if place < len(node.args) else node.kwargs.get(argument.name))
+    return found
 
 
 def _placeholder(tensor: torch.Tensor) -> torch.Tensor:
