@@ -90,6 +90,7 @@ def compile(  # noqa: A001  # named like torch.compile
                     cache=opened,
                     name=source.name,
                     direct=direct,
+                    on_miss=on_miss,
                 )
                 module.on_guard = _on_guard(policy, model, source, module, dynamic_shapes, compile_again)
 

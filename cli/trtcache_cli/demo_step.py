@@ -31,7 +31,7 @@ Inputs = tuple[torch.Tensor, torch.Tensor]
 def compile_step(step: str, device: str) -> StepResult:
     """Compile the embedder: a build in an empty cache, else a hit."""
     model, inputs = _model_and_inputs(device)
-    compiled, compile_s = time_call(lambda: api.compile(model, inputs, name=demo_embedder.NAME))
+    compiled, compile_s = time_call(lambda: api.compile(model, inputs, name=demo_embedder.NAME, on_miss="build"))
     output, first_s = time_call(lambda: compiled(*inputs).cpu())
     report = compiled.report
     built = [one for one in report.partitions if one.outcome == "built"]
@@ -52,7 +52,7 @@ def refit_step(step: str, device: str) -> StepResult:
     """Refit a compiled embedder with another one's weights."""
     model, inputs = _model_and_inputs(device)
     other = demo_embedder.changed_embedder(model)
-    compiled: CompiledModule = api.compile(model, inputs, name=demo_embedder.NAME)
+    compiled: CompiledModule = api.compile(model, inputs, name=demo_embedder.NAME, on_miss="build")
     before = compiled(*inputs)
     _, refit_s = time_call(lambda: compiled.refit(other))
     output, first_s = time_call(lambda: compiled(*inputs).cpu())

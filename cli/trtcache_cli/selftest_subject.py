@@ -85,7 +85,7 @@ class Subject:
             TrtcacheError: it cannot be compiled, or a build is needed but forbidden.
         """
         cache = Cache(config=replace(Config(root or self.root), forbid_build=forbid_build))
-        return api.compile(self.model(seed), self.args(4), cache=cache, **self._options())
+        return api.compile(self.model(seed), self.args(4), cache=cache, on_miss="build", **self._options())
 
     def key(self, seed: int = 0) -> CacheKey:
         """Return the key of the model of a seed."""

@@ -131,10 +131,10 @@ def _compile(
     script, cache = load_script(file) if is_script_file(file) else None, Cache(config=session.config())
     with working(f"compiling {file.name}, unless it is cached"):
         if script is None:
-            module = api.compile(file, backend=backend, cache=cache)
+            module = api.compile(file, backend=backend, cache=cache, on_miss="build")
         else:
             arguments = example_arguments(script, given)
-            module = api.compile(script, arguments, backend=backend, cache=cache, name=file.stem)
+            module = api.compile(script, arguments, backend=backend, cache=cache, name=file.stem, on_miss="build")
     shapes = {} if script is not None else {name: one.shape for name, one in given.items()}
     try:
         args, kwargs = sample(module._interface, module._call, shapes)

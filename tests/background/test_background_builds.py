@@ -7,6 +7,7 @@ import os
 import signal
 import textwrap
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ import trtcache
 from tests.background.conftest import assert_nothing_left, until, workers
 from tests.holding import holder
 from trtcache.cache import Cache
+from trtcache.compiler.background import changes_weights
 from trtcache.config.environment import Config
 from trtcache.errors import BuildForbiddenError, RefitError, SettingsError
 from trtcache.integrations import torch_compile
@@ -38,8 +40,8 @@ class Counter(nn.Module):
         self.register_buffer("count", torch.zeros(8))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Count, and add the count."""
-        self.count += 1
+        """Count in a view of the buffer, and add the count."""
+        self.count[2:].view(3, 2).add_(1)
         return x + self.count
 
 
@@ -115,7 +117,8 @@ def test_it_is_a_submodule_before_and_after(portable: str, tmp_path: Path, monke
 
 def test_programs_with_dynamic_sizes_and_their_files(portable: str, tmp_path: Path, temporary: Path) -> None:
     """An exported program, and the file of one, run in torch as the program does."""
-    program = torch.export.export(model(), (X,))
+    rows = torch.export.Dim("rows", min=2)
+    program = torch.export.export(model(), (X,), dynamic_shapes=({0: rows},))
     torch.export.save(program, tmp_path / "program.pt2")
     for given in (program, tmp_path / "program.pt2"):
         module = trtcache.compile(
@@ -251,9 +254,9 @@ def test_processes_share_a_worker(
     site: str, tmp_path: Path, start_python: StartPython, builds: Callable[[], list[list[int]]]
 ) -> None:
     """Of three that need one program, one has a worker, and all get the engine."""
-    code = program(site, tmp_path / "cache", then="print(module.wait(90), module.report.background)")
+    code = program(site, tmp_path / "cache", then="print(module.wait(300), module.report.background)")
     started = [start_python(code, PYTHONPATH=pythonpath(site), PORTABLE_BUILD="5") for _ in range(3)]
-    lines = [process.communicate(timeout=120)[0] for process in started]
+    lines = [process.communicate(timeout=400)[0] for process in started]
     assert len(builds()) == 1
     assert all(line.startswith("True built by ") for line in lines), lines
     assert sum("by a worker" in line for line in lines) == 1, lines
@@ -267,12 +270,15 @@ def test_a_full_disk(portable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         pytest.skip("no file system can be mounted")
     try:
         monkeypatch.setenv("TMPDIR", str(full))
-        (full / "rest").write_bytes(bytes(60_000))
+        Cache(full / "cache").key({}, kind="none")
+        with suppress(OSError), (full / "rest").open("wb", buffering=0) as rest:
+            while rest.write(bytes(4096)):
+                pass
         module = trtcache.compile(model(), (X,), backend=portable, cache=tmp_path / "cache", on_miss="background")
         assert not module.wait(90)
         assert "space" in module.report.why
         torch.testing.assert_close(module(X), answer(model()))
-        until(lambda: [path.name for path in full.iterdir()] == ["rest"], timeout_s=10.0)
+        until(lambda: {path.name for path in full.iterdir()} == {"rest", "cache"}, timeout_s=10.0)
         monkeypatch.setenv("TMPDIR", str(tmp_path))
         module = trtcache.compile(model(), (X,), backend=portable, cache=full / "cache", on_miss="background")
         assert not module.wait(90)
@@ -287,6 +293,70 @@ def test_forbidden_builds_stay_forbidden(portable: str, tmp_path: Path, temporar
     cache = Cache(config=Config(root=tmp_path / "cache", forbid_build=True, on_miss="background"))
     with pytest.raises(BuildForbiddenError):
         trtcache.compile(model(), (X,), backend=portable, cache=cache)
+    assert_nothing_left(temporary)
+
+
+class Statistics(nn.Module):
+    """Calls change its buffers by an operator whose schema does not say so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(8))
+        self.register_buffer("variance", torch.ones(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalize by the batch."""
+        return nn.functional.batch_norm(x, self.mean, self.variance, training=True)
+
+
+class Local(nn.Module):
+    """Operators in place change what calls compute, and no weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("offset", torch.ones(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a sum."""
+        return self.linear(x).add_(self.offset).relu_().add_(self.offset)
+
+
+class Split(Local):
+    """Calls change a view of a buffer, one of several results of an operator."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a sum."""
+        self.offset.split(4)[1].mul_(2)
+        return x + self.offset
+
+
+@pytest.mark.parametrize(
+    ("given", "changes"),
+    [
+        (Local(), False),
+        (Split(), True),
+        (Counter(), True),
+        (nn.BatchNorm1d(8), True),
+        (nn.BatchNorm1d(8).eval(), False),
+    ],
+    ids=["local", "split", "view", "training", "eval"],
+)
+def test_writes_to_weights_are_found_in_an_exported_program(given: nn.Module, changes: bool) -> None:
+    """Its signature does not name them."""
+    assert changes_weights(torch.export.export(given, (X,))) is changes
+
+
+def test_calls_that_change_weights_go_on_in_torch(portable: str, tmp_path: Path, temporary: Path) -> None:
+    """If that is only found when the program is lowered: the buffers of the model and of an engine would differ."""
+    given, expected = Statistics(), Statistics()
+    module = trtcache.compile(given, (X,), backend=portable, cache=tmp_path / "cache", on_miss="background")
+    for _ in range(2):
+        torch.testing.assert_close(module(X), answer(expected))
+    assert not module.wait(90)
+    assert "calls change its weights" in module.report.why
+    torch.testing.assert_close(module(X), answer(expected))
+    torch.testing.assert_close(given.mean, expected.mean)
     assert_nothing_left(temporary)
 
 
@@ -337,7 +407,7 @@ def test_an_engine_that_another_process_builds_takes_over(portable: str, tmp_pat
         module.refit(model(1))
         torch.testing.assert_close(module(X), answer(model(1)))
         time.sleep(1)
-        assert not workers(temporary)
+        assert not [found for found in workers(temporary) if "background_worker" in found]
         process.kill()
     assert module.wait(90), module.report.why
     torch.testing.assert_close(module(X), answer(model(1)))

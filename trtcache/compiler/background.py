@@ -50,6 +50,9 @@ _LOOK_EVERY_S = 0.2
 _LOCK = "background"
 
 
+_CHANGES_WEIGHTS = "calls change its weights"
+
+
 class WorkerError(Exception):
     """A worker did not build the engines; the text says why."""
 
@@ -79,10 +82,7 @@ class BackgroundBuild:
             return "builds are forbidden"
         if self.cache.store is None or not self.cache.store.writable or not self.cache.store.takes:
             return "a worker needs a cache directory that it can write to"
-        signature = self.source.program().graph_signature
-        if signature.buffers_to_mutate or getattr(signature, "parameters_to_mutate", None):
-            return "calls change its weights"
-        return ""
+        return _CHANGES_WEIGHTS if changes_weights(self.source.program()) else ""
 
     def run(self, busy: Sequence[str] = ()) -> str:
         """Return when the engines are stored, after a build by a worker unless another process builds them.
@@ -252,6 +252,47 @@ def _save(program: torch.export.ExportedProgram, path: Path, *, with_weights: bo
     path.write_bytes(data.getbuffer())  # torch's own writer aborts the process where the disk is full (torch 2.13)
 
 
+def changes_weights(program: torch.export.ExportedProgram) -> bool:
+    """Return whether an operator of a program writes to a weight, or to a view of one.
+
+    The signature of a program names such weights only after its decompositions. Operators that write without saying so
+    in their schema, such as ``aten.batch_norm`` in training, are not found: lowering finds all.
+    """
+    signature = program.graph_signature
+    weights = {*signature.inputs_to_parameters, *signature.inputs_to_buffers}
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None and schema.is_mutable and _inputs_of(_aliased(node, written=True)) & weights:
+            return True
+    return bool(signature.buffers_to_mutate)
+
+
+def _inputs_of(values: list[object]) -> set[str]:
+    """Return the names of the program's inputs that some values are, or may be views of."""
+    waiting = [*values]
+    seen: set[torch.fx.Node] = set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (list, tuple)):
+            waiting += value
+        elif isinstance(value, torch.fx.Node) and value not in seen:
+            seen.add(value)
+            waiting += _aliased(value)
+    return {node.name for node in seen if node.op == "placeholder"}
+
+
+def _aliased(node: torch.fx.Node, *, written: bool = False) -> list[object]:
+    """Return the arguments that the result of a node may share memory with, or only those that it writes to."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:  # getitem, or an operator with graphs of its own
+        return [*node.all_input_nodes]
+    found: list[object] = []
+    for place, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and (argument.alias_info.is_write or not written):
+            found.append(node.args[place] if place < len(node.args) else node.kwargs.get(argument.name))
+    return found
+
+
 def _placeholder(tensor: torch.Tensor) -> torch.Tensor:
     zeros = torch.zeros(1, dtype=tensor.dtype)
     return torch.nn.Parameter(zeros, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else zeros
@@ -329,6 +370,8 @@ def _start(
         found = try_fast_path(build.source, build.options, build.reading_cache())
         loaded = found.finish()
         remember(source, found, loaded)
+        if any(slot.mutated for slot in loaded.interface.slots):  # which changes_weights has not found
+            raise WorkerError(f"{_CHANGES_WEIGHTS}; use on_miss='build'")
         loaded.report.background = how
         complete(loaded)
         module.take_over(loaded)
