@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from trtcache import errors as errors
     from trtcache.bundle.export import export as export
     from trtcache.bundle.load import load as load
     from trtcache.cache import Cache as Cache
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from trtcache.digests import CacheKey as CacheKey
     from trtcache.digests import Digest as Digest
     from trtcache.digests import digest as digest
+    from trtcache.errors import TrtcacheError as TrtcacheError
     from trtcache.integrations.torch_tensorrt import install as install
     from trtcache.integrations.torch_tensorrt import uninstall as uninstall
     from trtcache.lowering.arguments import Input as Input
@@ -40,6 +42,7 @@ _EXPORTS = {
     "Program": "trtcache.runtime.program",
     "Settings": "trtcache.settings",
     "Step": "trtcache.progress",
+    "TrtcacheError": "trtcache.errors",
     "compile": "trtcache.public",
     "digest": "trtcache.digests",
     "export": "trtcache.bundle.export",
@@ -55,7 +58,7 @@ _EXPORTS = {
 
 _WITH_TORCH = frozenset({"CompiledModule", "Input", "export", "key", "lower"})
 
-__all__ = ["__version__", *sorted(_EXPORTS)]
+__all__ = ["__version__", "errors", *sorted(_EXPORTS)]
 
 
 def __getattr__(name: str) -> object:
@@ -63,6 +66,8 @@ def __getattr__(name: str) -> object:
         from trtcache.config.environment import installed_version
 
         value: object = installed_version()
+    elif name == "errors":
+        value = import_module("trtcache.errors")
     elif name in _EXPORTS:
         from trtcache.config import paused_collector
         from trtcache.config.imports import timed_imports

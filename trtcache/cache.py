@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -29,12 +29,13 @@ from trtcache.errors import (
     BusyError,
     CanonicalizationError,
     LockTimeoutError,
+    ReadOnlyError,
     SettingsError,
     StoreError,
 )
 from trtcache.store.contract import Miss
 from trtcache.store.disk import COLLISION, DiskStore
-from trtcache.store.entry import REMOTE, Entry, check_kind, check_labels, run_build
+from trtcache.store.entry import REMOTE, Entry, check_kind, check_labels, is_companion, run_build
 from trtcache.store.layers import BELOW, Layers
 from trtcache.store.single_flight import hold_build_lock
 
@@ -45,11 +46,31 @@ if TYPE_CHECKING:
     from trtcache.remote.claims import Claim
     from trtcache.remote.tier import RemoteTiers
     from trtcache.store.format import Built
+    from trtcache.store.record import Record
 
 _logger = logging.getLogger("trtcache.cache")
 
 _BUILDING: ContextVar[frozenset[Path]] = ContextVar("trtcache.building", default=frozenset())
 """Entries that this thread has locked: waiting for one of them would deadlock."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """Totals of a cache directory.
+
+    Attributes:
+        entries: the number of engines and kept programs, as ``trtcache ls`` lists them.
+        file_bytes: the size of all entries on disk, key aliases included.
+        hits: lookups that found an entry.
+        misses: lookups that did not.
+        saved_s: seconds of build time that hits have saved.
+    """
+
+    entries: int = 0
+    file_bytes: int = 0
+    hits: int = 0
+    misses: int = 0
+    saved_s: float = 0.0
 
 
 class Cache:
@@ -125,6 +146,67 @@ class Cache:
             SettingsError: a variable has an invalid value.
         """
         return cls(config=Config.from_environ(environ))
+
+    def __repr__(self) -> str:
+        """Return the directories and the number of entries, without reading them."""
+        if self.store is None:
+            return "Cache(disabled)"
+        roots = ", ".join(map(str, (self.config.root, *self.config.lower)))
+        state = "" if self.store.writable else ", read-only"
+        return f"Cache({roots}: {sum(1 for _ in self.store.scan()):,} files{state})"
+
+    def __bool__(self) -> bool:
+        """Return True: an empty cache is one, too."""
+        return True
+
+    def __len__(self) -> int:
+        """Return the number of entries that ``trtcache ls`` lists: engines and kept programs."""
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[Record]:
+        """Return the entries of the cache directory that ``trtcache ls`` lists, most recently used first."""
+        from trtcache.store.catalog import load_records  # a hit does not need it
+
+        records = [] if self.store is None else load_records(self.store)
+        return (record for record in records if not is_companion(record.kind))
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether there is an entry of a ``CacheKey``, or of its digest, in any layer; nothing is read."""
+        digest = key.digest if isinstance(key, CacheKey) else key
+        return isinstance(digest, str) and any(
+            stored.digest == digest for store in self.layers.disks for stored in store.scan()
+        )
+
+    def delete(self, key: CacheKey | str) -> bool:
+        """Remove the entry of a key, or of its digest, from the cache directory; return whether there was one.
+
+        Raises:
+            StoreError: the cache is disabled, or its directory is read-only.
+        """
+        if self.store is None:
+            raise ReadOnlyError(str(self.config.root), "remove an entry")
+        digest = key.digest if isinstance(key, CacheKey) else key
+        return self.store.remove(digest) > 0
+
+    def stats(self) -> CacheStats:
+        """Return the number and size of entries, and the hits and misses since the cache was created."""
+        from trtcache.store.catalog import counters, load_records  # a hit does not need it
+
+        if self.store is None:
+            return CacheStats()
+        records = load_records(self.store)
+        counts: dict[str, int] = {}
+        saved_s = 0.0
+        for (_, event, _, _), total in counters(self.store).items():
+            counts[event] = counts.get(event, 0) + total.count
+            saved_s += total.sum_s if event == "hit" else 0.0
+        return CacheStats(
+            entries=sum(not is_companion(record.kind) for record in records),
+            file_bytes=sum(record.file_bytes for record in records),
+            hits=counts.get("hit", 0),
+            misses=counts.get("miss", 0),
+            saved_s=saved_s,
+        )
 
     def key(self, parts: Mapping[str, object], *, kind: str) -> CacheKey:
         """Return the key for a ``kind`` of artifact built from named ``parts``.

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @overload
 def compile(  # noqa: A001  # named like torch.compile
-    model: HasForward[Output] | torch.export.ExportedProgram,
+    model: HasForward[Output],
     args: tuple[Any, ...] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -53,6 +53,24 @@ def compile(  # noqa: A001  # named like torch.compile
     on_guard: str = "error",
     on_miss: str | None = None,
 ) -> CompiledModule[Output]: ...
+
+
+@overload
+def compile(  # noqa: A001  # named like torch.compile
+    model: torch.export.ExportedProgram,
+    args: tuple[Any, ...] | torch.Tensor = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    backend: str = "auto",
+    settings: Settings | Mapping[str, object] | None = None,
+    target: str | None = None,
+    cache: Cache | str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    keep_program: bool = False,
+    direct: str | None = None,
+    on_guard: str = "error",
+) -> CompiledModule: ...
 
 
 @overload

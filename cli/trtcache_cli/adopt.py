@@ -12,7 +12,7 @@ import click
 from trtcache.config.units import format_size
 from trtcache.integrations.foreign_caches.adoption import TOOLS, plan_adoption
 from trtcache_cli.keys import SHORT
-from trtcache_cli.output import bytes_bar, note, on_terminal, print_aligned, print_json, print_tsv
+from trtcache_cli.output import bytes_bar, note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _LONGEST_NAME = 48
 @click.argument("tool", type=click.Choice(list(TOOLS)))
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR")
 @click.option("--pin", is_flag=True, help="Pin the imported entries.")
-@click.option("--dry-run", is_flag=True, help="Only list the directory.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only list the directory.")
 @session_options
 @pass_session
 def adopt(session: Session, tool: str, directory: Path, pin: bool, dry_run: bool) -> None:
@@ -103,7 +103,7 @@ def _print(plan: AdoptionPlan, states: Mapping[str, Adopted]) -> None:
     if not on_terminal():
         print_tsv(rows)
     elif rows:
-        print_aligned(_HEADER, [(_short(name), *rest) for name, *rest in rows])
+        print_table(_HEADER, [(_short(name), *rest) for name, *rest in rows])
 
 
 def _row(find: Find, states: Mapping[str, Adopted]) -> tuple[str, ...]:

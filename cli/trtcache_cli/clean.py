@@ -17,7 +17,7 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 
 @click.command(epilog=examples("trtcache clean --dry-run", "trtcache clean -y"))
 @click.option("everything", "--all", is_flag=True, help="Remove pinned entries and their pins too.")
-@click.option("--dry-run", is_flag=True, help="Print the plan and remove nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print the plan and remove nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @session_options
 @pass_session

@@ -10,7 +10,7 @@ import click
 
 from trtcache.config.environment import VARIABLES, Config, read_settings, settings_path
 from trtcache.config.units import format_size
-from trtcache_cli.output import on_terminal, print_aligned, print_json, print_tsv
+from trtcache_cli.output import on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def config(session: Session) -> None:
         return
     rows = [(setting.variable, _text(setting), setting.origin) for setting in settings]
     if on_terminal():
-        print_aligned(("VARIABLE", "VALUE", "FROM", "MEANING"), [(*row, VARIABLES[row[0]]) for row in rows])
+        print_table(("VARIABLE", "VALUE", "FROM", "MEANING"), [(*row, VARIABLES[row[0]]) for row in rows])
     else:
         print_tsv(rows)
 

@@ -19,7 +19,7 @@ from trtcache.config.environment import is_installed
 from trtcache.config.units import format_duration
 from trtcache.store.disk import DiskStore
 from trtcache_cli.demo_result import HEADER, StepResult, problems, rows
-from trtcache_cli.output import note, print_aligned, print_json, working
+from trtcache_cli.output import note, print_json, print_table, working
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def failure(step: str, done: subprocess.CompletedProcess[str]) -> DemoError:
 
 def _print(results: list[StepResult]) -> None:
     """Print the table, the speedup, and the most similar sentences."""
-    print_aligned(HEADER, rows(results))
+    print_table(HEADER, rows(results))
     build, hit, refit = results
     prefix = "" if not hit.export_s else "Without export: "
     click.echo(

@@ -15,7 +15,7 @@ from trtcache.store.record import names_one, parse_filters
 from trtcache_cli.in_flight import show_building
 from trtcache_cli.keys import SHORT
 from trtcache_cli.kind_sums import counts_in_words, entries, sums_as_json
-from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_table, print_tsv
+from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.places import UrlType, refuse_options
 from trtcache_cli.remote_ls import list_remote
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trtcache.store.signatures import Verdict
 
 TERMINAL_ROWS = 200
-"""Default number of rows on a terminal: rich needs 3.5 s for 10,000."""
+"""Default number of rows on a terminal."""
 
 HEADER = ("KEY", "KIND", "NAME", "SIZE", "BUILD", "AGE", "UNUSED", "PIN")
 
@@ -60,7 +60,7 @@ SORTS: dict[str, Callable[[Record], Any]] = {
 @click.option("everything", "-a", "--all", is_flag=True, help="Also list key aliases and other companions of engines.")
 @click.option("sort", "-s", "--sort", type=click.Choice(list(SORTS)), default="used", show_default=True)
 @click.option("-r", "--reverse", is_flag=True, help="Reverse the order.")
-@click.option("-n", "--limit", type=click.IntRange(min=0), help="At most this many entries; 0 for all.")
+@click.option("--limit", type=click.IntRange(min=0), help="At most this many entries; 0 for all.")
 @click.option("--signers", is_flag=True, help="Show who signed each entry; the default where signatures are required.")
 @click.option("-l", "--long", is_flag=True, help="Of a remote, also read the headers: kind, name, build, signer.")
 @click.option("-q", "--quiet", is_flag=True, help="Print full keys only.")
@@ -189,9 +189,7 @@ def _print(records: list[Record], now_ns: int, columns: Mapping[str, list[str]])
         print_tsv((*_plain(record), *end) for record, end in zip(records, more, strict=True))
         return
     rows = [(*_human(record, now_ns), *end) for record, end in zip(records, more, strict=True)]
-    if len(records) > TERMINAL_ROWS:
-        print_aligned(header, rows)
-    elif records:
+    if records:
         print_table(header, rows, right=("SIZE", "BUILD", "AGE", "UNUSED"), flexible="NAME")
 
 

@@ -60,6 +60,28 @@ COMMANDS = {
 }
 """Name -> (location of the command, its help line). The module is imported when the command runs."""
 
+GROUPS = {
+    "Everyday": (
+        "run",
+        "build",
+        "warm",
+        "ls",
+        "show",
+        "stats",
+        "prune",
+        "pin",
+        "unpin",
+        "rm",
+        "clean",
+        "config",
+        "dir",
+    ),
+    "Sharing": ("init", "trust", "sync", "push", "export", "infer", "refit", "rebuild", "adopt"),
+    "Inspection": ("why", "diff", "lower", "partition", "report", "threads", "tune"),
+    "Diagnosis": ("doctor", "selftest", "verify", "demo", "completion"),
+}
+"""Title in the help -> its commands; a test compares them with the table."""
+
 _EPILOG = """\b
 Examples:
   trtcache run serve.py
@@ -85,7 +107,9 @@ class Commands(click.Group):
     """A group that imports a command only to run it or to show its help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read ``help COMMAND`` as ``COMMAND --help``, as git does."""
+        """Read ``help COMMAND`` as ``COMMAND --help``, as git does, and ``version`` as ``--version``."""
+        if args == ["version"]:
+            args = ["--version"]
         return super().parse_args(ctx, [*args[1:2], "--help"] if args[:1] == ["help"] else args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
@@ -110,9 +134,11 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
-        """Write the table without importing any command."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        """Write the table in groups, without importing any command."""
+        width = max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), COMMANDS[name][1]) for name in names])
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:

@@ -42,7 +42,7 @@ _EXEMPT_NS = 3600 * 10**9
 @click.option("--older-than", metavar="TIME", help="Evict entries built longer ago, such as 30d.")
 @click.option("--unused-for", "--unused", metavar="TIME", help="Evict entries not used for this long, such as 7d.")
 @filter_option
-@click.option("--dry-run", is_flag=True, help="Print the plan and remove nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print the plan and remove nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @session_options
 @pass_session

@@ -12,7 +12,7 @@ from trtcache.errors import TrtcacheError, UnknownKeyError
 from trtcache.store.catalog import load_records
 from trtcache.store.record import parse_filters
 from trtcache_cli.keys import SHORT
-from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv, working
+from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, working
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _PROGRAM = "program"
 
 @click.command(epilog=examples("trtcache rebuild --dry-run", "trtcache rebuild --filter 'name~bert'"))
 @filter_option
-@click.option("--dry-run", is_flag=True, help="Only list the kept programs.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only list the kept programs.")
 @session_options
 @pass_session
 def rebuild(session: Session, filters: tuple[str, ...], dry_run: bool) -> int:
@@ -50,7 +50,7 @@ def rebuild(session: Session, filters: tuple[str, ...], dry_run: bool) -> int:
         print_json({"dry_run": dry_run, "programs": documents})
     else:
         rows = [tuple(_cell(one, name) for name in _HEADER) for one in documents]
-        print_aligned(_HEADER, rows) if on_terminal() else print_tsv(rows)
+        print_table(_HEADER, rows) if on_terminal() else print_tsv(rows)
     return 1 if any(one["outcome"] == "failed" for one in documents) else 0
 
 

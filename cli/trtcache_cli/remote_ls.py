@@ -9,7 +9,7 @@ from trtcache.config.units import format_duration, format_size
 from trtcache.store.record import parse_filters
 from trtcache_cli.keys import SHORT
 from trtcache_cli.kind_sums import entries
-from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv
+from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.places import open_remote
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def list_remote(
     if not on_terminal():
         print_tsv(rows)
     elif rows:
-        print_aligned(_LONG_HEADER if headers else _SHORT_HEADER, rows)
+        print_table(_LONG_HEADER if headers else _SHORT_HEADER, rows)
     if unreadable:
         note(f"the headers of {entries(len(unreadable))} cannot be read; see trtcache verify {url.text}")
     if on_terminal():

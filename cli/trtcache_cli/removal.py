@@ -10,7 +10,7 @@ import click
 from trtcache.config.units import format_duration, format_size
 from trtcache_cli.keys import SHORT
 from trtcache_cli.kind_sums import counts_in_words, entries, sums_as_json
-from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv
+from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ def _print_plan(plan: PrunePlan) -> None:
     if not on_terminal():
         print_tsv((eviction.record.digest, *row[1:]) for eviction, row in zip(plan.evict, rows, strict=True))
     elif rows:
-        print_aligned(_HEADER, rows[:_TERMINAL_ROWS])
+        print_table(_HEADER, rows[:_TERMINAL_ROWS], right=("SIZE", "BUILD"), flexible="NAME")
         if len(rows) > _TERMINAL_ROWS:
             note(f"... and {len(rows) - _TERMINAL_ROWS:,} more")
     kept = f"{entries(len(plan.kept))} of {format_size(plan.bytes_after)} stay"

@@ -2,28 +2,52 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
+from trtcache.config.units import format_size
 from trtcache.store.catalog import load_records
 from trtcache.store.gc import Eviction, remove
 from trtcache_cli.keys import SHORT, KeyType
-from trtcache_cli.output import print_json, print_tsv
+from trtcache_cli.kind_sums import entries
+from trtcache_cli.output import on_terminal, print_json, print_table, print_tsv
+from trtcache_cli.removal import confirm
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 
 @click.command(epilog=examples("trtcache rm 3fa9 b771", "trtcache ls -q -f 'unused>30d' | xargs trtcache rm"))
 @click.argument("keys", nargs=-1, required=True, type=KeyType(), metavar="KEY...")
+@click.option("-n", "--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--force", is_flag=True, help="Remove pinned entries too.")
 @session_options
 @pass_session
-def rm(session: Session, keys: tuple[str, ...], force: bool) -> None:
-    """Remove entries by key. All keys are resolved before anything is removed."""
-    store = session.writable_store("remove entries")
+def rm(session: Session, keys: tuple[str, ...], force: bool, dry_run: bool, yes: bool) -> None:
+    """Remove entries by key. All keys are resolved before anything is removed.
+
+    On a terminal the entries are shown, and it asks first.
+    """
+    store = session.store() if dry_run else session.writable_store("remove entries")
     digests = {store.resolve(key) for key in keys}
     doomed = [record for record in load_records(store) if record.digest in digests]
     pinned = [record.digest[:SHORT] for record in doomed if record.pinned]
     if pinned and not force:
         raise click.UsageError(f"pinned: {', '.join(pinned)}; unpin first, or use --force. Nothing was removed")
+    if sys.stdin.isatty() and on_terminal() and not session.as_json:
+        shown = [
+            (record.digest[:SHORT], record.kind, record.name or "-", format_size(record.file_bytes))
+            for record in doomed
+        ]
+        print_table(("KEY", "KIND", "NAME", "SIZE"), shown, right=("SIZE",), flexible="NAME")
+        if not dry_run:
+            confirm(f"Remove {entries(len(digests))}?", yes=yes)
+    if dry_run:
+        if session.as_json:
+            print_json({"dry_run": True, "removed": [], "would_remove": sorted(digests)})
+        elif not (sys.stdin.isatty() and on_terminal()):
+            print_tsv((digest, "would be removed") for digest in sorted(digests))
+        return
     freed_bytes = remove(store, [Eviction(record, "rm") for record in doomed])
     for digest in sorted(digests):
         freed_bytes += store.remove(digest)  # entries of a newer format have no record

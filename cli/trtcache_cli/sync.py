@@ -13,7 +13,7 @@ from trtcache.errors import CorruptBlobError, NotAStoreError, ReadOnlyError, Set
 from trtcache.store.record import parse_filters
 from trtcache.store.root import is_store
 from trtcache_cli.keys import SHORT
-from trtcache_cli.output import bytes_bar, note, on_terminal, print_aligned, print_json, print_tsv
+from trtcache_cli.output import bytes_bar, note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.places import PlaceType, open_remote
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
@@ -42,7 +42,7 @@ _TERMINAL_ROWS = 40
 @click.argument("places", nargs=-1, required=True, type=PlaceType(), metavar="SRC... DST")
 @filter_option
 @click.option("--pins", is_flag=True, help="Pin in DST the entries pinned in SRC.")
-@click.option("--dry-run", is_flag=True, help="Only list what would be copied.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only list what would be copied.")
 @session_options
 @pass_session
 def sync(
@@ -158,7 +158,7 @@ def _print(rows: Sequence[tuple[str, ...]]) -> None:
     if not on_terminal():
         print_tsv(rows)
     elif rows:
-        print_aligned(_HEADER, [(row[0][:SHORT], *row[1:]) for row in rows[-_TERMINAL_ROWS:]])
+        print_table(_HEADER, [(row[0][:SHORT], *row[1:]) for row in rows[-_TERMINAL_ROWS:]])
         if len(rows) > _TERMINAL_ROWS:
             note(f"... and {len(rows) - _TERMINAL_ROWS:,} more above")
 

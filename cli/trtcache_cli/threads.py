@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtcache_cli.output import on_terminal, print_aligned, print_json, print_tsv
+from trtcache_cli.output import on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def threads(session: Session) -> None:
     if session.as_json:
         print_json({line.name: {"value": line.value, "origin": line.origin} for line in lines})
     elif on_terminal():
-        print_aligned(
+        print_table(
             ("", "VALUE", "FROM", "MEANING"),
             [(line.name, str(line.value), line.origin, line.meaning) for line in lines],
         )

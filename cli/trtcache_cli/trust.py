@@ -19,7 +19,7 @@ from trtcache.config.environment import (
 )
 from trtcache.config.signing_keys import PublicKey, check_key_name, parse_keys
 from trtcache.errors import SettingsError, did_you_mean
-from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv
+from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def ls(session: Session) -> None:
         fields = ("name", "key", "until", "signs")
         print_json({"keys": [dict(zip(fields, (*row[:2], row[2] or None, bool(row[3])), strict=True)) for row in rows]})
     elif on_terminal():
-        print_aligned(("NAME", "KEY", "UNTIL", "SIGNS"), rows)
+        print_table(("NAME", "KEY", "UNTIL", "SIGNS"), rows)
     else:
         print_tsv(rows)
 

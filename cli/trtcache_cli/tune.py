@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.errors import InputError, SettingsError
-from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv, working
+from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, working
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import read_examples, shape_option
 
@@ -194,7 +194,7 @@ def _print(cells: Sequence[Cell], why_not: str) -> None:
     best.setdefault(id(busiest(cells)), []).append("throughput")
     if on_terminal():
         rows = [_row(cell, ", ".join(best.get(id(cell), ()))) for cell in cells]
-        print_aligned(("THREADS", "RUNNERS", "CALLS", "MEDIAN", "P95", "CALLS/S", "BEST FOR"), rows)
+        print_table(("THREADS", "RUNNERS", "CALLS", "MEDIAN", "P95", "CALLS/S", "BEST FOR"), rows)
     else:
         print_tsv(_fields(cell, ",".join(best.get(id(cell), ()))) for cell in cells)
     if why_not:

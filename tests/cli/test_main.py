@@ -15,7 +15,7 @@ import pytest
 import trtcache.errors
 from trtcache.errors import TrtcacheError
 from trtcache_cli import main
-from trtcache_cli.main import COMMANDS, cli
+from trtcache_cli.main import COMMANDS, GROUPS, cli
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,16 +46,18 @@ def test_every_command_takes_the_common_options(name: str) -> None:
 
 
 def test_the_help_lists_commands_and_exit_codes(run: Callable[..., Result]) -> None:
-    """In the order of use, not of the alphabet, and without importing them."""
+    """In groups and in the order of use, not of the alphabet, and without importing them."""
     out = run("--help").out
-    assert [name for name in re.findall(r"^  ([a-z]+)  ", out, re.MULTILINE) if name in COMMANDS] == list(COMMANDS)
+    listed = [name for name in re.findall(r"^  ([a-z]+)  ", out, re.MULTILINE) if name in COMMANDS]
+    assert listed == [name for names in GROUPS.values() for name in names]
+    assert all(f"{title}:" in out for title in GROUPS)
     assert "Exit codes:" in out
 
 
 def test_the_version_is_printed(run: Callable[..., Result]) -> None:
     """By its distribution's metadata."""
     assert re.fullmatch(r"trtcache \d+\.\d+\.\d+\S*\n", run("--version").out)
-    assert run("-V").out == run("--version").out
+    assert run("-V").out == run("version").out == run("--version").out
 
 
 def test_help_is_a_word_too(run: Callable[..., Result]) -> None:

@@ -13,6 +13,7 @@ import re
 import stat
 import sys
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from trtcache.config.contention import ContentionPolicy
@@ -31,6 +32,12 @@ DEFAULT_MAX_SIZE_BYTES = 20 * 10**9
 DEFAULT_DIRECT = "off"  # an independent test suite of 330 pairs of processes found 52 wrong hits
 DIRECT_MODES = ("on", "verify", "off")
 ON_MISS = ("build", "background")
+
+_logger = logging.getLogger("trtcache.config")
+
+_PREFIX = "TRTCACHE_"
+_INTERNAL = frozenset({"TRTCACHE_FARM", "TRTCACHE_RUN", "TRTCACHE_TORTURE"})
+"""Variables that ``trtcache run`` sets, and those of our own tests."""
 
 VARIABLES = {
     "TRTCACHE_DIR": "the cache directory (default: trtcache in $XDG_CACHE_HOME or ~/.cache)",
@@ -106,6 +113,7 @@ class Config:
         Raises:
             SettingsError: a variable or a setting has an invalid value; the message names it.
         """
+        warn_of_unknown(frozenset(name for name in environ if name.startswith(_PREFIX) and name not in VARIABLES))
         variables, environ = environ, environment(environ, VARIABLES)
         root, lower = _directories(variables, environ)
         entries = environ.get("TRTCACHE_MAX_ENTRIES", "").strip() or "0"
@@ -165,6 +173,20 @@ class Config:
             "TRTCACHE_ON_MISS": self.on_miss,
         }
         return {name: str(value) for name, value in values.items()} | self.busy.variables() | self.remotes.variables()
+
+
+@lru_cache(maxsize=1)  # one warning in a process, which reads its environment often
+def warn_of_unknown(names: frozenset[str]) -> None:
+    """Warn of variables that look like ours and have no effect."""
+    if not names - _INTERNAL:
+        return
+    import difflib  # 2 ms, needed for misspelt names only
+
+    for name in sorted(names - _INTERNAL):
+        known = [variable.removeprefix(_PREFIX) for variable in VARIABLES]
+        near = difflib.get_close_matches(name.removeprefix(_PREFIX), known, n=1)
+        hint = f"did you mean {_PREFIX}{near[0]}?" if near else "trtcache config lists those that have"
+        _logger.warning("%s has no effect; %s", name, hint)
 
 
 def _directories(environ: Mapping[str, str], settings: Mapping[str, str]) -> tuple[Path, tuple[Path, ...]]:
@@ -385,6 +407,11 @@ def require_torch_allowed(name: str, why: str) -> None:
 
     Raises:
         TorchForbiddenError: ``TRTCACHE_NO_TORCH=1``, and it is not imported.
+        ModuleNotFoundError: it is not installed.
     """
-    if "torch" not in sys.modules and Config.from_environ(os.environ).no_torch:
+    if "torch" in sys.modules:
+        return
+    if Config.from_environ(os.environ).no_torch:
         raise TorchForbiddenError(name, why)
+    if not is_installed("torch"):
+        raise ModuleNotFoundError(f"{name} needs torch: pip install 'trtcache[torch]'", name="torch")
