@@ -132,7 +132,7 @@ def run_python(start_python: StartPython) -> RunPython:
 
     def run(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
         process = start_python(code, **environ)
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=1800)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     return run

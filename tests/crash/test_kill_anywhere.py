@@ -65,20 +65,20 @@ def results() -> Iterator[Results]:
         shim = directory / "shim.so"
         subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", shim, HERE / "shim.c", "-ldl"], check=True)
         failing = WRONGED if TORTURE else PUTS
-        modes = {"kill": [*KILLED, SABOTAGE], **dict.fromkeys(FAILURES, failing), **dict.fromkeys(WRONG, WRONGED)}
+        rounds = [("kill", KILLED, tries(12, 0)), ("kill", [SABOTAGE], 0)]
+        rounds += [(mode, failing, tries(6, 0)) for mode in FAILURES] + [(mode, WRONGED, tries(3, 0)) for mode in WRONG]
         with ThreadPoolExecutor(os.cpu_count()) as servers:
-            found = servers.map(lambda mode: explore(shim, directory, mode, modes[mode]), modes)
+            found = servers.map(lambda one: explore(shim, directory, *one), rounds)
             yield {key: value for one in found for key, value in one.items()}
     finally:
         shutil.rmtree(directory)
 
 
-def explore(shim: Path, directory: Path, mode: str, names: list[str]) -> Results:
+def explore(shim: Path, directory: Path, mode: str, names: list[str], most: int) -> Results:
     """Run the fork server for one mode and return what it found."""
-    own = directory / mode.replace(" ", "-")
+    own = directory / f"{mode} {names[0]}".replace(" ", "-")
     own.mkdir()
-    most = str(tries(12 if mode == "kill" else 6 if mode in FAILURES else 3, 0))
-    command = [sys.executable, "-m", "tests.crash.fork_server", shim, own, most, mode, *names]
+    command = [sys.executable, "-m", "tests.crash.fork_server", shim, own, str(most), mode, *names]
     environ = os.environ | {"LD_PRELOAD": str(shim), "XDG_CACHE_HOME": str(own / "caches")}
     done = subprocess.run(command, env=environ, cwd=HERE.parents[1], stdout=subprocess.PIPE, check=True)
     return {(mode, name): Explored(*found) for name, found in json.loads(done.stdout).items()}

@@ -16,7 +16,7 @@ def test_two_processes_find_one_digest(start_python: StartPython) -> None:
     """Programs of 40 models with dynamic sizes have equal digests under different hash seeds."""
     code = "import json; from tests.keys.dynamic_models import digests; print(json.dumps(digests()))"
     processes = [start_python(code, PYTHONHASHSEED=seed) for seed in ("1", "2")]
-    printed = [process.communicate(timeout=600) for process in processes]
+    printed = [process.communicate(timeout=1800) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], printed[0][1][-2000:]
     first, second = (json.loads(out.splitlines()[-1]) for out, _ in printed)
     assert len(first) >= 40

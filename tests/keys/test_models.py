@@ -50,7 +50,7 @@ def test_keys_are_the_same_in_every_process_and_under_other_names(start_python: 
     processes = [start_python(KEYS, PYTHONHASHSEED=seed, OMP_NUM_THREADS="1") for seed in SEEDS]
     expected = {name: trtcache.key(renamed(model), args).digest for name, (model, args) in _all_calls()}
     for process in processes:
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=1800)
         assert process.returncode == 0, err
         assert json.loads(out.splitlines()[-1]) == expected
     assert len(set(expected.values())) == len(MODELS)
