@@ -7,7 +7,6 @@ import os
 import signal
 import textwrap
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -263,27 +262,19 @@ def test_processes_share_a_worker(
 
 
 def test_a_full_disk(portable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of temporary files, or of the cache: the reason is in the report, and nothing is left."""
+    """The reason is in the report, calls go on, and nothing is left."""
     full = tmp_path / "full"
     full.mkdir()
     if os.geteuid() != 0 or os.system(f"mount -t tmpfs -o size=64k none {full} 2>/dev/null"):  # noqa: S605
         pytest.skip("no file system can be mounted")
     try:
         monkeypatch.setenv("TMPDIR", str(full))
-        Cache(full / "cache").key({}, kind="none")
-        with suppress(OSError), (full / "rest").open("wb", buffering=0) as rest:
-            while rest.write(bytes(4096)):
-                pass
+        (full / "rest").write_bytes(bytes(60_000))  # Python uses another folder if not even a byte is left
         module = trtcache.compile(model(), (X,), backend=portable, cache=tmp_path / "cache", on_miss="background")
         assert not module.wait(90)
         assert "space" in module.report.why
         torch.testing.assert_close(module(X), answer(model()))
-        until(lambda: {path.name for path in full.iterdir()} == {"rest", "cache"}, timeout_s=10.0)
-        monkeypatch.setenv("TMPDIR", str(tmp_path))
-        module = trtcache.compile(model(), (X,), backend=portable, cache=full / "cache", on_miss="background")
-        assert not module.wait(90)
-        assert "stored" in module.report.why or "space" in module.report.why
-        assert not list(full.rglob(".tmp-*"))
+        until(lambda: [path.name for path in full.iterdir()] == ["rest"], timeout_s=10.0)
     finally:
         os.system(f"umount -l {full}")  # noqa: S605
 
