@@ -33,6 +33,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
+def test_the_tests_of_the_example_pass(folder: Path) -> None:
+    """The contracts hold for the installed package, run as its author does."""
+    printed = _run(
+        folder, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder / "backend_onnxruntime")
+    )
+    assert " passed" in printed
+    assert "failed" not in printed
+
+
 def _run(folder: Path, *command: str) -> str:
     places = {"TRTCACHE_DIR": str(folder / "cache"), "PYTHONPATH": f"{folder / 'site'}:{ROOT}:{ROOT / 'cli'}"}
     done = subprocess.run(

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 import trtcache
 from tests.comparing import difference
 from trtcache.frontends.pt2 import ProgramFile
-from trtcache.testing.refit import Network, image
+from trtcache.testing.refit import RefitModel, image
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ Run = "Callable[..., Result]"
 @pytest.fixture(scope="module")
 def exported() -> torch.export.ExportedProgram:
     """The network of seed 0."""
-    return torch.export.export(Network(0), (image("cpu"),), strict=False)
+    return torch.export.export(RefitModel(0), (image("cpu"),), strict=False)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def save(tmp_path: Path) -> Callable[..., Path]:
     """Write the weights of a network into a file; None takes one out, and tied ones are there once."""
 
     def write(seed: int, **changes: Any) -> Path:
-        state = {name: one for name, one in Network(seed).state_dict().items() if name != "out.weight"}
+        state = {name: one for name, one in RefitModel(seed).state_dict().items() if name != "out.weight"}
         state |= {name.replace("__", "."): one for name, one in changes.items()}
         save_file({name: one for name, one in state.items() if one is not None}, tmp_path / "w.safetensors")
         return tmp_path / "w.safetensors"
@@ -68,7 +68,7 @@ def test_a_program_gets_other_weights_and_keeps_its_engine(
     monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
     module = trtcache.compile(output, backend=interpreter)
     with torch.no_grad():
-        expected = Network(1)(image("cpu"))
+        expected = RefitModel(1)(image("cpu"))
         assert difference(expected, module(image("cpu"))) is None
         assert difference(expected, torch.export.load(output).module()(image("cpu"))) is None
     again = run("refit", output, "--weights", save(1))
@@ -143,7 +143,7 @@ def test_an_entry_that_no_file_led_to_has_no_names(
     run: Callable[..., Result], save: Callable[..., Path], interpreter: str
 ) -> None:
     """The error names the alternative."""
-    module = trtcache.compile(Network(0), (image("cpu"),), backend=interpreter)
+    module = trtcache.compile(RefitModel(0), (image("cpu"),), backend=interpreter)
     key = module.report.partitions[0].key
     assert key is not None
     done = run("refit", key.digest, "-w", save(1))

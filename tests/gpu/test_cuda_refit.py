@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 import trtcache
 from tests.comparing import difference
 from trtcache.errors import RefitError
-from trtcache.testing.refit import Network, RefitContract, image
+from trtcache.testing.refit import RefitContract, RefitModel, image
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def packaged(tmp_path_factory: pytest.TempPathFactory) -> trtcache.CompiledModule:
     """The network of seed 0 on the GPU; each test begins with a refit."""
-    return trtcache.compile(Network(0).cuda(), (image("cuda"),), cache=tmp_path_factory.mktemp("refit"))
+    return trtcache.compile(RefitModel(0).cuda(), (image("cuda"),), cache=tmp_path_factory.mktemp("refit"))
 
 
 class TestCuda(RefitContract):
@@ -47,9 +47,9 @@ class TestCuda(RefitContract):
         """A file's weights are brought to the GPU one by one; the caller's are where he wants them."""
         compiled.refit(self.network(0))
         with pytest.raises(RefitError, match="on cpu, the engine is on cuda"):
-            compiled.refit(Network(1).state_dict())
+            compiled.refit(RefitModel(1).state_dict())
         self.answers(compiled, self.network(0))
-        state = {name: one for name, one in Network(1).state_dict().items() if name != "out.weight"}
+        state = {name: one for name, one in RefitModel(1).state_dict().items() if name != "out.weight"}
         save_file(state, tmp_path / "weights.safetensors")
         assert compiled.refit(tmp_path / "weights.safetensors").shared == 0
         self.answers(compiled, self.network(1))

@@ -10,7 +10,7 @@ import torch
 
 import trtcache
 from trtcache.errors import RefitError
-from trtcache.testing.refit import Network, RefitContract, image
+from trtcache.testing.refit import RefitContract, RefitModel, image
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ pytestmark = [
 def network(backend: str, root: Path) -> trtcache.CompiledModule:
     """Compile the network of seed 0 into a plan that takes other weights."""
     settings = {"tensorrt": {"refit": True}}
-    return trtcache.compile(Network(0).cuda(), (image("cuda"),), backend=backend, cache=root, settings=settings)
+    return trtcache.compile(RefitModel(0).cuda(), (image("cuda"),), backend=backend, cache=root, settings=settings)
 
 
 class _Plan(RefitContract):

@@ -17,7 +17,7 @@ from tests.models import Affine, KeyValue
 from trtcache.errors import RefitError, RefitStoppedError, VerifyError, WeightsFileError
 from trtcache.runtime import verify as verification
 from trtcache.runtime.refit import EngineSwap
-from trtcache.testing.refit import Network, RefitContract, image, in_place
+from trtcache.testing.refit import RefitContract, RefitModel, image, in_place
 from trtcache.weights.slots import SlotWeights
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ X = torch.ones(3, 4)
 @pytest.fixture(scope="module")
 def interpreted(interpreter: str, engines: Path) -> trtcache.CompiledModule:
     """The network of seed 0 by the interpreter; each test begins with a refit."""
-    return trtcache.compile(Network(0), (image("cpu"),), backend=interpreter, cache=engines)
+    return trtcache.compile(RefitModel(0), (image("cpu"),), backend=interpreter, cache=engines)
 
 
 class TestInterpreter(RefitContract):
@@ -45,7 +45,7 @@ class TestInterpreter(RefitContract):
 @pytest.fixture(scope="module")
 def packaged(engines: Path) -> trtcache.CompiledModule:
     """The network of seed 0 by AOTInductor; each test begins with a refit."""
-    return trtcache.compile(Network(0), (image("cpu"),), backend="aot_inductor", cache=engines)
+    return trtcache.compile(RefitModel(0), (image("cpu"),), backend="aot_inductor", cache=engines)
 
 
 @pytest.mark.slow
@@ -73,14 +73,14 @@ def test_the_model_that_was_compiled_verifies_a_state_dict(
     compile_with: Callable[..., trtcache.CompiledModule],
 ) -> None:
     """Example inputs and the model are those of ``compile``; its own weights stay as they are."""
-    model = Network(0)
+    model = RefitModel(0)
     module, before = compile_with(model, image("cpu")), model.state_dict()["fc.bias"].clone()
-    assert module.refit(Network(1).state_dict(), verify=True).off_by is not None
+    assert module.refit(RefitModel(1).state_dict(), verify=True).off_by is not None
     assert torch.equal(model.fc.bias, before)
     del model
     gc.collect()
     with pytest.raises(VerifyError, match="the compiled model no longer exists; give the module"):
-        module.refit(Network(1).state_dict(), verify=True)
+        module.refit(RefitModel(1).state_dict(), verify=True)
 
 
 def test_large_example_inputs_are_not_kept(
@@ -149,7 +149,7 @@ def test_ctrl_c_lets_weights_be_written_to_the_end(
     compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interrupt half way is raised when the engine has all of the new weights."""
-    module, asked = compile_with(Network(0), image("cpu")), []
+    module, asked = compile_with(RefitModel(0), image("cpu")), []
     in_place(monkeypatch)
     pieces = SlotWeights.pieces
 
@@ -161,30 +161,30 @@ def test_ctrl_c_lets_weights_be_written_to_the_end(
 
     monkeypatch.setattr(SlotWeights, "pieces", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        module.refit(Network(1))
+        module.refit(RefitModel(1))
     with torch.no_grad():
-        assert difference(Network(1)(image("cpu")), module(image("cpu"))) is None
+        assert difference(RefitModel(1)(image("cpu")), module(image("cpu"))) is None
 
 
 def test_a_failure_half_way_is_no_mixed_answer(
     compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where memory runs out between two weights the module refuses calls, until a refit gives it all of one model."""
-    module, x = compile_with(Network(0), image("cpu")), image("cpu")
+    module, x = compile_with(RefitModel(0), image("cpu")), image("cpu")
     in_place(monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(SlotWeights, "pieces", _out_of_memory(SlotWeights.pieces))
         with pytest.raises(MemoryError):
-            module.refit(Network(1))
+            module.refit(RefitModel(1))
     with pytest.raises(RefitStoppedError, match=r"part way \(MemoryError: .*refitted again"):
         module(x)
     with pytest.raises(RefitError, match="missing"):
         module.refit({})
     with pytest.raises(RefitStoppedError):
         module(x)
-    module.refit(Network(2))
+    module.refit(RefitModel(2))
     with torch.no_grad():
-        assert difference(Network(2)(x), module(x)) is None
+        assert difference(RefitModel(2)(x), module(x)) is None
 
 
 def _out_of_memory(pieces: Callable[..., Any]) -> Callable[..., Any]:
@@ -245,12 +245,12 @@ def test_calls_that_never_end_are_not_waited_for(
     compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Weights are then made beside the old ones, and later calls have them."""
-    module = compile_with(Network(0), image("cpu"))
+    module = compile_with(RefitModel(0), image("cpu"))
     in_place(monkeypatch)
     monkeypatch.setattr(EngineSwap, "pause", lambda *_: False)
-    assert not module.refit(Network(1)).in_place
+    assert not module.refit(RefitModel(1)).in_place
     with torch.no_grad():
-        assert difference(Network(1)(image("cpu")), module(image("cpu"))) is None
+        assert difference(RefitModel(1)(image("cpu")), module(image("cpu"))) is None
 
 
 def test_a_module_never_writes_into_weights_that_are_not_its_own(

@@ -110,7 +110,7 @@ class BackendContract:
         """Return an input with this number of rows."""
         return torch.randn(count, 4, generator=torch.Generator().manual_seed(count)).to(cls.device)
 
-    def found(self) -> Backend:
+    def find(self) -> Backend:
         """Return the backend, as a compile finds it."""
         return registry.find(self.backend, self.device)
 
@@ -123,7 +123,7 @@ class BackendContract:
         for name in list(weights)[len(weights) - lacks :]:
             del weights[name]
         device = torch.device(self.device)
-        return self.found().load_entry(entry.read, device=device, constants={}, weights=weights)
+        return self.find().load_entry(entry.read, device=device, constants={}, weights=weights)
 
     def weights(self, module: trtcache.CompiledModule, value: float) -> dict[str, torch.Tensor]:
         """Return the engine's weights, all of one value."""
@@ -146,14 +146,14 @@ class BackendContract:
         """What goes into keys is the same for two instances, and can be part of a key."""
         facts = []
         for _ in range(2):
-            backend = self.found()
+            backend = self.find()
             target = backend.target(self.target, torch.device(self.device))
             facts.append({**backend.versions(self.device), **backend.ambient(), "target": target.document()})
         assert len({trtcache.CacheKey.of("test", one).digest for one in facts}) == 1
 
     def test_it_knows_its_devices(self) -> None:
         """It is available on this device, and says why on another."""
-        backend = self.found()
+        backend = self.find()
         assert self.device in backend.capabilities.devices
         assert backend.unavailable(self.device) is None
         assert backend.unavailable("abacus")
@@ -162,7 +162,7 @@ class BackendContract:
         """Another version of the backend, or of its toolchain, is another key."""
         options = {name: value for name, value in self.options(cache).items() if name != "cache"}
         keys = [trtcache.key(Model(), (self.rows(3),), **options)]
-        kind, toolchain = type(self.found()), self.found().toolchain(self.device)
+        kind, toolchain = type(self.find()), self.find().toolchain(self.device)
         with monkeypatch.context() as patch:
             patch.setattr(kind, "version", "of a test")
             keys.append(trtcache.key(Model(), (self.rows(3),), **options))
@@ -206,7 +206,7 @@ class BackendContract:
     def test_a_refit_leaves_the_first_engine_as_it_is(self, module: trtcache.CompiledModule, cache: Path) -> None:
         """Two engines of one artifact each have their own weights."""
         self.require_runs()
-        if not self.found().capabilities.refit:
+        if not self.find().capabilities.refit:
             pytest.skip("its engines take no other weights")
         first = self.load(module, cache, 1.0)
         second = first.refit(self.weights(module, 2.0))
@@ -222,7 +222,7 @@ class BackendContract:
         views: list[dict[str, Any]] = [members, {name: memoryview(content) for name, content in members.items()}]
         for value, view in enumerate(views, start=1):
             weights = self.weights(module, float(value))
-            engine = self.found().load_entry(
+            engine = self.find().load_entry(
                 view.__getitem__, device=torch.device(self.device), constants={}, weights=weights
             )
             self.expect(float(value), self.rows(3), engine.run([self.rows(3)]))
@@ -253,7 +253,7 @@ class BackendContract:
         members: dict[str, bytes] = {ENGINE: b"junk"}
         device = torch.device(self.device)
         with pytest.raises(IncompatibleEngineError) as raised:
-            self.found().load(members[ENGINE], device=device, constants={}, weights={})
+            self.find().load(members[ENGINE], device=device, constants={}, weights={})
         assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)  # noqa: S301  # our own bytes
 
     def test_threads_share_an_engine(self, module: trtcache.CompiledModule, cache: Path) -> None:

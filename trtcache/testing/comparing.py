@@ -31,7 +31,8 @@ def difference(expected: Any, found: Any, tolerance: float = 1e-5) -> str | None
 def mixed_results(compiled: Any, models: tuple[nn.Module, nn.Module], x: torch.Tensor, *, seconds: float) -> list[Any]:
     """Call a module in four threads while it is refitted, and return results that are neither model's."""
     expected = [model(x) for model in models]
-    stop, mixed = threading.Event(), []
+    stop = threading.Event()
+    mixed: list[Any] = []
 
     def call() -> None:
         while not stop.is_set() and not mixed:

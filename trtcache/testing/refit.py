@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trtcache import CompiledModule
 
 
-class Network(nn.Module):
+class RefitModel(nn.Module):
     """A convolution and BatchNorm, of which recipes make weights, two layers with one weight, and a buffer."""
 
     def __init__(self, seed: int) -> None:
@@ -27,8 +27,8 @@ class Network(nn.Module):
         torch.manual_seed(seed)
         self.conv = nn.Conv2d(3, 8, 3)
         self.norm = nn.BatchNorm2d(8)
-        self.norm.running_mean.uniform_(-1, 1)
-        self.norm.running_var.uniform_(0.5, 2)
+        nn.init.uniform_(self.norm.get_buffer("running_mean"), -1, 1)
+        nn.init.uniform_(self.norm.get_buffer("running_var"), 0.5, 2)
         self.fc = nn.Linear(8, 8)
         self.out = nn.Linear(8, 8, bias=False)
         self.out.weight = self.fc.weight
@@ -38,10 +38,11 @@ class Network(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return rows of 8 (B, 8) for images (B, 3, 8, 8)."""
         hidden = torch.relu(self.norm(self.conv(x))).mean((2, 3))
-        return self.out(torch.relu(self.fc(hidden))) * self.scale
+        result: torch.Tensor = self.out(torch.relu(self.fc(hidden))) * self.scale
+        return result
 
 
-class Other(Network):
+class Other(RefitModel):
     """The same weights in another program."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -67,9 +68,9 @@ class RefitContract:
     tolerance = 1e-5
     shares_weights = True
 
-    def network(self, seed: int) -> Network:
+    def network(self, seed: int) -> RefitModel:
         """Return another network of the same program."""
-        return Network(seed).to(self.device)
+        return RefitModel(seed).to(self.device)
 
     def answers(self, compiled: CompiledModule, model: nn.Module) -> None:
         """Assert that a module answers as a model does."""
@@ -81,7 +82,7 @@ class RefitContract:
     def test_there_and_back_is_exact(
         self, compiled: CompiledModule, where: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A to B gives B's results, and back to A gives A's bits, whether weights are made anew or written in place."""
+        """A to B gives B's results, and back to A gives A's bits, with new tensors and in place."""
         a, b, x = self.network(0), self.network(1), image(self.device)
         compiled.refit(a)
         before = compiled(x)
