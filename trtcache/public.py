@@ -70,6 +70,7 @@ def compile(  # noqa: A001  # named like torch.compile
     keep_program: bool = False,
     direct: str | None = None,
     on_guard: str = "error",
+    on_miss: str | None = None,
 ) -> CompiledModule: ...
 
 
