@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trtcache.compiler import inspect as looking
 from trtcache.errors import CanonicalizationError, SettingsError
 from trtcache.frontends.onnx.file import is_onnx
-from trtcache.frontends.pt2 import ProgramFile
+from trtcache.frontends.pt2 import SUFFIX, ProgramFile
 from trtcache.frontends.resolve import resolve
 from trtcache.frontends.torchscript import convert_script, example_arguments, is_script_file, load_script
 from trtcache_cli.shapes import read_examples, read_shapes
@@ -32,7 +32,7 @@ def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | P
 
     Raises:
         ExportError: a TorchScript file cannot be read or converted, or a function's model cannot be exported.
-        SettingsError: arguments do not match the shapes, or a function cannot be imported.
+        SettingsError: arguments do not match the shapes, a file has sizes of its own, or a function is not found.
         click.BadParameter: a shape is malformed.
     """
     if is_function(path):
@@ -40,6 +40,8 @@ def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | P
             raise SettingsError("--shape", f"{path} returns example inputs, which have shapes")
         return export_function(str(path)), {}
     if not is_script_file(path):
+        if shapes and path.suffix == SUFFIX:
+            raise SettingsError("--shape", f"{path.name} has sizes of its own; export a file for each of other sizes")
         return path, read_shapes(shapes)
     script = load_script(path)
     return convert_script(script, example_arguments(script, read_examples(shapes)), None, None), {}

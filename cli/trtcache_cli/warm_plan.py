@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -62,7 +62,7 @@ class PlannedCell:
 
     def document(self) -> dict[str, Any]:
         """Return the cell and its state as JSON."""
-        state = {name: value for name, value in asdict(self).items() if name != "cell"}
+        state = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "cell"}
         return {**self.cell.document(), **state}
 
 
@@ -129,8 +129,9 @@ class Planner:
 
         settings = read_settings(dict(cell.options).get("setting", ()))
         given = CompileOptions.of(cell.get("backend") or "auto", settings, cell.get("target") or None)
-        expected_s = self._expected_s(cell, source.find_backend(given).name)
         lookup = AliasLookup.of(source, given, self.cache)
+        backend = source.find_backend(given) if lookup is None else lookup.backend
+        expected_s = self._expected_s(cell, backend.name)
         key = lookup.find_key() if lookup is not None and self._has(lookup.key.digest) else None
         if key is None and not self.exact:
             return PlannedCell(cell, UNKNOWN, "no key alias leads on: --exact exports it", expected_s=expected_s)

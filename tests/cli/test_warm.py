@@ -84,6 +84,15 @@ def test_what_misses_is_built_once(run: Callable[..., Result], matrix: Path) -> 
     assert compiled.report.partitions[0].outcome == "hit"
 
 
+def test_a_shape_for_a_program_with_sizes_is_named(run: Callable[..., Result], file: Path, tmp_path: Path) -> None:
+    """By the option that the matrix has, before anything is built."""
+    (tmp_path / "sizes.toml").write_text(f'[[cells]]\nfile = "{file}"\nshape = "x=2x4"\n')
+    (cell,) = run("warm", tmp_path / "sizes.toml", "--plan", "--json").json["cells"]
+    assert cell["state"] == "impossible"
+    assert "--shape" in cell["reason"]
+    assert "has sizes of its own" in cell["reason"]
+
+
 @pytest.mark.parametrize("variable", ["SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "AWS_BATCH_JOB_ARRAY_INDEX"])
 def test_a_scheduler_says_which_cell(
     variable: str, run: Callable[..., Result], matrix: Path, monkeypatch: pytest.MonkeyPatch

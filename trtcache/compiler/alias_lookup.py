@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.calls import load_engine
 from trtcache.backends.protocol import WEIGHT_MAP, use_tuning_store
-from trtcache.digests import CacheKey, canonical
+from trtcache.digests import CacheKey
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
 from trtcache.keys.key import KIND, MEMBER, KeyAlias, alias_key
 from trtcache.lowering.operators import identify_again
@@ -58,6 +58,7 @@ class AliasLookup:
 
     Attributes:
         key: the alias's own key.
+        backend: the backend that builds the program.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class AliasLookup:
             ValueError: the source's weights are on several devices.
         """
         self._source, self._cache, self._settings = source, cache, options.settings
-        self._backend = backend = source.find_backend(options)
+        self.backend = backend = source.find_backend(options)
         self._target = backend.target(options.target, source.device)
         self._given = source.given_parts(backend, options.settings, self._target)
         self.key = alias_key(
@@ -155,9 +156,9 @@ class AliasLookup:
         Raises:
             ValueError: they differ.
         """
-        parts = parts_of(alias.key)
-        wrong = [name for name, value in self._given.items() if parts[name] != canonical(value)]
-        if wrong or alias.key.kind != self._backend.name or alias.device != self._source.device:
+        parts, own = parts_of(alias.key), parts_of(self.key)
+        wrong = [name for name in self._given if parts[name] != own[name]]
+        if wrong or alias.key.kind != self.backend.name or alias.device != self._source.device:
             raise ValueError(f"its key has another {', '.join(wrong) or 'backend or device'}")
 
     def load(self) -> CompiledModule | None:
@@ -195,7 +196,7 @@ class AliasLookup:
         try:
             with use_tuning_store(self._cache):
                 engine = load_engine(
-                    self._backend,
+                    self.backend,
                     entry.read,
                     key=entry.key.digest,
                     device=alias.device,
@@ -211,7 +212,7 @@ class AliasLookup:
         if source.is_torch:
             parts = parts_of(entry.key)
             module.origin = Provenance(
-                backend=self._backend.name,
+                backend=self.backend.name,
                 target=parts["target"],
                 label=self._target.label,
                 toolchain=parts["toolchain"],
@@ -229,7 +230,7 @@ class AliasLookup:
         partition = PartitionReport.of(found.entry, key=found.entry.key, weights=weights, load_s=load_s)
         return Report(
             name=self._source.name,
-            backend=self._backend.name,
+            backend=self.backend.name,
             target=self._target.label,
             partitions=[partition],
             export_s=self._source.export_s,
