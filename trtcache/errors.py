@@ -314,10 +314,10 @@ class RefitError(TrtcacheError):
 class NotReadyError(TrtcacheError, AttributeError):
     """A compiled module was used for something that needs its engine, which is still being built, or failed to."""
 
-    name: str
+    program: str
     what: str
     why: str
-    message = "{name} has no {what} yet: {why}; call wait() first"
+    message = "{program} has no {what} yet: {why}; call wait() first"
 
 
 class VerifyError(RefitError):

@@ -262,7 +262,7 @@ def changes_weights(program: torch.export.ExportedProgram) -> bool:
     weights = {*signature.inputs_to_parameters, *signature.inputs_to_buffers}
     for node in program.graph.nodes:
         schema = getattr(node.target, "_schema", None)
-        if schema is not None and schema.is_mutable and _inputs_of(_aliased(node, written=True)) & weights:
+        if schema is not None and schema.is_mutable and _inputs_of(_aliases_of(node, written=True)) & weights:
             return True
     return bool(signature.buffers_to_mutate)
 
@@ -277,11 +277,11 @@ def _inputs_of(values: list[object]) -> set[str]:
             waiting += value
         elif isinstance(value, torch.fx.Node) and value not in seen:
             seen.add(value)
-            waiting += _aliased(value)
+            waiting += _aliases_of(value)
     return {node.name for node in seen if node.op == "placeholder"}
 
 
-def _aliased(node: torch.fx.Node, *, written: bool = False) -> list[object]:
+def _aliases_of(node: torch.fx.Node, *, written: bool = False) -> list[object]:
     """Return the arguments that the result of a node may share memory with, or only those that it writes to."""
     schema = getattr(node.target, "_schema", None)
     if schema is None:  # getitem, or an operator with graphs of its own
