@@ -204,11 +204,10 @@ def _name(name: Any, where: str = "parts") -> str:
 
 
 def _text(text: str, where: str) -> str:
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise CanonicalizationError(where, f"not valid Unicode: {error.reason}") from error
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise CanonicalizationError(where, f"not valid Unicode: {error.reason}") from error
     return str(text)
 
 
@@ -221,24 +220,24 @@ def encode(value: Json) -> bytes:
 
 def _encode(value: Json, out: list[bytes]) -> None:
     match value:
-        case str():  # the most frequent type
-            _frame(b"s", value.encode(), out)
-        case list():
-            out.append(b"l%d:" % len(value))
-            for item in value:
-                _encode(item, out)
         case None:
             out.append(b"n")
         case bool():
             out.append(b"t" if value else b"f")
         case int():
-            _frame(b"i", str(value).encode(), out)
+            out.append(_frame(b"i", str(value).encode()))
+        case str():
+            out.append(_frame(b"s", value.encode()))
+        case list():
+            out.append(b"l%d:" % len(value))
+            for item in value:
+                _encode(item, out)
         case _:
             out.append(b"d%d:" % len(value))
-            for name in sorted(value):  # by code points: the order of UTF-8, too
-                _frame(b"s", name.encode(), out)
+            for name in sorted(value, key=str.encode):
+                out.append(_frame(b"s", name.encode()))
                 _encode(value[name], out)
 
 
-def _frame(tag: bytes, content: bytes, out: list[bytes]) -> None:
-    out += (b"%b%d:" % (tag, len(content)), content)
+def _frame(tag: bytes, content: bytes) -> bytes:
+    return b"%b%d:%b" % (tag, len(content), content)
