@@ -86,7 +86,7 @@ def read_heat_map(config: Config, path: Path, outcomes: Path | None, listed: Col
     failures = {} if outcomes is None else _read_failures(outcomes, matrix.cells)
     remotes = replace(config.remotes, urls=())
     config = replace(config, readonly=True, disable=False, recache=False, remotes=remotes)
-    with working(f"looking {len(matrix.cells):,} cells of {path.name} up"):
+    with working(f"looking up {len(matrix.cells):,} cells of {path.name}"):
         planned = Planner(Cache(config=config)).plan(matrix.cells)
     if listed is not None:
         planned = [_in_remote(each, listed) for each in planned]

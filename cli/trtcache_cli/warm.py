@@ -273,7 +273,8 @@ def _print_plan(session: Session, planned: Sequence[PlannedCell]) -> None:
         return
     print_table(("cell", "engine", "state", "expected", "reason"), rows, right=("cell", "expected"), flexible="reason")
     counts_text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    note(f"{counts_text}; about {format_duration(total_s(planned))} of builds")
+    expected_s = total_s(planned)
+    note(f"{counts_text}; about {format_duration(expected_s)} of builds" if expected_s else counts_text)
 
 
 def _report(session: Session, outcomes: Sequence[Outcome]) -> int:

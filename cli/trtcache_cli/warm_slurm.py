@@ -82,7 +82,8 @@ class SubmititJobs(ABC):
         for image, own in by_image.items():
             for first in range(0, len(own), _MOST_TASKS):
                 self._submit_array(image, own[first : first + _MOST_TASKS])
-        note(f"submitted {len(cells)} cells: jobs {', '.join(sorted(_arrays(list(self._running.values()))))}")
+        what = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+        note(f"submitted {what}: jobs {', '.join(sorted(_arrays(list(self._running.values()))))}")
 
     def _submit_array(self, image: str, cells: Sequence[Cell]) -> None:
         arguments = [build_arguments(cell, self._cache_dir) for cell in cells]
