@@ -167,7 +167,7 @@ def test_refits_that_do_not_fit_change_nothing() -> None:
 
 
 def test_what_needs_an_engine_is_refused(tmp_path: Path) -> None:
-    """With the name of the module and why, and not by an AttributeError."""
+    """With the name of the module and why."""
     module = pending(Folded())
     for use in (lambda: trtcache.export(module, tmp_path / "x.pt2"), module.runners, lambda: copy.copy(module)):
         with pytest.raises(NotReadyError, match="folded has no"):

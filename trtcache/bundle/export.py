@@ -26,6 +26,7 @@ from trtcache.frontends.exported import ExportedSource
 from trtcache.frontends.request import Request, make_request
 from trtcache.frontends.source import CompileOptions
 from trtcache.lowering.capture import Role
+from trtcache.runtime import CompiledModule
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.provenance import load_members, parameters_of, slot_values
 from trtcache.runtime.signature import CallSignature
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from trtcache.lowering import LoweredProgram
     from trtcache.partition.partitions import PartitionedProgram
-    from trtcache.runtime import CompiledModule
     from trtcache.runtime.provenance import Provenance
     from trtcache.settings import Settings
     from trtcache.store.entry import Entry
@@ -76,8 +76,9 @@ def contents_of_module(module: CompiledModule, path: str) -> ProgramContents:
 
     Raises:
         ProgramFileError: it does not come from ``compile``, or one of its engines runs in torch.
+        NotReadyError: its engine is being built in the background.
     """
-    origin = getattr(module, "origin", None)  # a module of an ONNX file has none
+    origin = module.origin if isinstance(module, CompiledModule) else None
     if origin is None:
         what = f"a {type(module).__name__} has no stored engines of a program"
         raise ProgramFileError(
