@@ -31,6 +31,8 @@ LEFT_OUT = {
     "build_processes": "says how many parts are built at once",
     "on_build_failure": "decides what becomes of a part that has no engine",
     "threads": "says how engines run; their code is built for any number of threads",
+    "on_miss": "decides which process builds",
+    "detach": "decides how long that process lives",
 }
 """Fields that the settings' part of the key leaves out, and why that cannot give two builds one key."""
 
