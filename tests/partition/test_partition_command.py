@@ -83,7 +83,7 @@ def test_a_torchscript_file_is_divided_for_the_sizes_that_are_said(
     assert lines[0] == "traced: 2 engines, 1 in torch, for interpreter"
     with pytest.raises(SettingsError, match="say x=SIZES"):
         run(path, "--backend", interpreter)
-    with pytest.raises(SettingsError, match="already has sizes"):
+    with pytest.raises(SettingsError, match="has sizes of its own"):
         run(file, "--backend", interpreter, *shapes)
 
 
