@@ -122,8 +122,8 @@ def test_a_first_compile_returns_what_a_hit_does(folder: Path, tmp_path: Path) -
         for _ in range(2)
     ]
     assert made == ["Program ndarray built\n", "Program ndarray hit\n"]
-    told = counters(DiskStore.open(tmp_path / "cache"))
-    assert sum(tally.count for (_, event, *_), tally in told.items() if event == "hit") == 1
+    tallies = counters(DiskStore.open(tmp_path / "cache"))
+    assert sum(tally.count for (_, event, _, _), tally in tallies.items() if event == "hit") == 1
 
 
 def test_another_program_or_environment_needs_torch(folder: Path, engines: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A compiled module in the place of a module: what torch does with it, directly and through the module around it."""
+"""Compiled modules as ``torch.nn.Module``: its methods, called on the compiled module and on a parent module."""
 
 from __future__ import annotations
 
