@@ -6,8 +6,9 @@ takes seconds: import them inside ``Backend.build``, since a hit does not need t
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from trtcache.config.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trtcache.backends.onnx_export import to_onnx as to_onnx
@@ -65,12 +66,7 @@ _EXPORTS = {
 __all__ = [*sorted(_EXPORTS)]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_EXPORTS[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _EXPORTS)
 
 
 def __dir__() -> list[str]:

@@ -5,8 +5,9 @@ Each name is loaded on first use: torch's libraries are loaded while the rest is
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from trtcache.config.lazy import lazy_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,18 +29,18 @@ if TYPE_CHECKING:
 NAME = "aot_inductor"
 
 _EXPORTS = {
-    "Assumptions": "loader",
-    "HostEngine": "host_engine",
-    "HostWeights": "host_weights",
-    "LibTorch": "libtorch",
-    "check_arrays": "host_weights",
-    "environment": "variables",
-    "library_of": "host_engine",
-    "libtorch": "libtorch",
-    "make_weights": "host_weights",
-    "preload": "libtorch",
-    "torch_environment": "variables",
-    "torch_versions": "libtorch",
+    "Assumptions": ".loader",
+    "HostEngine": ".host_engine",
+    "HostWeights": ".host_weights",
+    "LibTorch": ".libtorch",
+    "check_arrays": ".host_weights",
+    "environment": ".variables",
+    "library_of": ".host_engine",
+    "libtorch": ".libtorch",
+    "make_weights": ".host_weights",
+    "preload": ".libtorch",
+    "torch_environment": ".variables",
+    "torch_versions": ".libtorch",
 }
 
 
@@ -58,9 +59,4 @@ class HostFitness:
         return len(target["instruction_sets"])
 
 
-def __getattr__(name: str) -> object:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"trtcache.backends.aot_inductor.{_EXPORTS[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _EXPORTS, package="trtcache.backends.aot_inductor")

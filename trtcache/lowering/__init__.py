@@ -7,8 +7,9 @@ through a key alias lowers nothing, and only needs the modules that describe a p
 from __future__ import annotations
 
 import threading
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from trtcache.config.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trtcache.lowering.program import LoweredProgram as LoweredProgram
@@ -26,9 +27,4 @@ used them concurrently three failed (torch 2.13: ``_CURRENT_DESERIALIZER is alre
 """
 
 
-def __getattr__(name: str) -> object:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_EXPORTS[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _EXPORTS)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from trtcache.config.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trtcache.runtime.module import CompiledModule as CompiledModule
@@ -22,9 +23,4 @@ _EXPORTS = {
 __all__ = ["CompiledModule", "PartitionReport", "RefitReport", "Report"]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_EXPORTS[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _EXPORTS)

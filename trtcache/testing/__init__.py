@@ -6,8 +6,9 @@ a dependency of trtcache: derive a class whose name starts with ``Test`` (``docs
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from trtcache.config.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trtcache.testing.backends import BackendContract as BackendContract
@@ -16,18 +17,13 @@ if TYPE_CHECKING:
     from trtcache.testing.stores import StoreContract as StoreContract
 
 _EXPORTS = {
-    "BackendContract": "backends",
-    "Interpreter": "interpreter",
-    "RefitContract": "refit",
-    "StoreContract": "stores",
+    "BackendContract": ".backends",
+    "Interpreter": ".interpreter",
+    "RefitContract": ".refit",
+    "StoreContract": ".stores",
 }
 
 __all__ = [*sorted(_EXPORTS)]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _EXPORTS)

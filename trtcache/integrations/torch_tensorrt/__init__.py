@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from trtcache.config.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trtcache.integrations.torch_tensorrt.engine_cache import EngineCache as EngineCache
@@ -14,14 +15,9 @@ if TYPE_CHECKING:
     from trtcache.integrations.torch_tensorrt.installation import uninstall as uninstall
 
 # Loaded when first used: EngineCache needs torch_tensorrt, and installing must not import torch.
-_EXPORTS = {"EngineCache": "engine_cache", "install": "installation", "uninstall": "installation"}
+_EXPORTS = {"EngineCache": ".engine_cache", "install": ".installation", "uninstall": ".installation"}
 
 __all__ = ["EngineCache", "install", "uninstall"]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _EXPORTS)
