@@ -25,7 +25,8 @@ engine takes over, calls of the module take turns with calls of the model; the w
 
 _ROWS = {
     "export_s": "`torch.export`",
-    "after_export_s": "`compile` without it",
+    "before_export_s": "`compile` before it, imports included",
+    "after_export_s": "`compile` after it",
     "ready_s": "until the engine takes over",
     "alone_median_s": "eager before the build: median",
     "alone_p99_s": "eager before the build: p99",
