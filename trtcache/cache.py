@@ -542,7 +542,7 @@ class Cache:
             number = error.errno if isinstance(error, OSError) else None
             reason = os.strerror(number) if number else type(error).__name__
             store.events.append("put_failed", reason=reason, kind=entry.kind, key=entry.key.digest)
-            return entry
+            return replace(entry, unstored=reason)
         self._rejected.pop(entry.key.digest, None)
         return replace(stored, reason=entry.reason)
 

@@ -7,6 +7,7 @@ import os
 import signal
 import textwrap
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from torch import nn
 import trtcache
 from tests.background.conftest import assert_nothing_left, until, workers
 from tests.holding import holder
+from tests.store.mounts import mounted
 from trtcache.cache import Cache
 from trtcache.compiler.background import changes_weights
 from trtcache.config.environment import Config
@@ -277,6 +279,29 @@ def test_a_full_disk(portable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         until(lambda: [path.name for path in full.iterdir()] == ["rest"], timeout_s=10.0)
     finally:
         os.system(f"umount -l {full}")  # noqa: S605
+
+
+def test_a_full_cache_directory(
+    portable: str, tmp_path: Path, temporary: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Calls go on in torch after one warning with the reason; with space again, the next build is stored."""
+    with mounted(tmp_path / "cache", "-t", "tmpfs", "-o", "size=2m,mode=755", "tmpfs") as cache:
+        trtcache.Cache(cache).stats()  # the index is there before the disk is full
+        filling = cache / "full"
+        with filling.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        module = trtcache.compile(model(), (X,), backend=portable, cache=cache, on_miss="background")
+        assert not module.wait(90)
+        assert "No space left on device" in module.report.why
+        warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+        assert sum("goes on in torch" in message for message in warnings) == 1, warnings
+        torch.testing.assert_close(module(X), answer(model()))
+        assert_nothing_left(temporary)
+        filling.unlink()
+        again = trtcache.compile(model(), (X,), backend=portable, cache=cache, on_miss="background")
+        assert again.wait(90), again.report.why
+        torch.testing.assert_close(again(X), answer(model()))
 
 
 def test_forbidden_builds_stay_forbidden(portable: str, tmp_path: Path, temporary: Path) -> None:

@@ -144,7 +144,7 @@ def _build(folder: Path) -> str:
         report = build_source(source, options, cache)
         if request["keep_program"]:
             keep(cache, report, source.program, KeptOptions.of(options))
-    unstored = [one.reason for one in report.partitions if one.path is None]
+    unstored = [one.unstored or one.reason for one in report.partitions if one.path is None]
     return f"its engine could not be stored: {unstored[0]}" if unstored else ""
 
 

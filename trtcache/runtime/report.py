@@ -51,6 +51,7 @@ class PartitionReport:
         origin: ``remote`` for a hit that this compile fetched from a remote, otherwise empty.
         build_steps: seconds of the steps of this build, by name: for ``aot_inductor`` ``import``, ``probe`` (the choice
             of instruction sets), ``codegen``, ``compile`` and ``link``. Empty for a hit, and for other backends.
+        unstored: why what was built could not be stored, such as ``No space left on device``; empty if it was.
     """
 
     key: CacheKey | None
@@ -64,6 +65,7 @@ class PartitionReport:
     why: str = ""
     origin: str = ""
     build_steps: Mapping[str, float] = field(default_factory=dict)
+    unstored: str = ""
 
     @classmethod
     def of(
@@ -97,6 +99,7 @@ class PartitionReport:
             why=details.why,
             origin=entry.origin,
             build_steps=details.steps,
+            unstored=entry.unstored,
         )
 
     @property
@@ -105,6 +108,27 @@ class PartitionReport:
         parts = self.key.document["parts"] if self.key else None
         found = parts.get("frozen") if isinstance(parts, dict) else None
         return len(found) if isinstance(found, list) else 0
+
+    def rows(self) -> list[str]:
+        """Return what a printed report says of this engine, one text for each line."""
+        built = f"build {format_duration(self.build_s)}" + (" saved" if self.outcome == "hit" else "")
+        reason = self.reason or self.origin
+        why = f" ({reason})" if reason else ""
+        key = self.key.digest[:12] if self.key else "without key "
+        rows = [
+            f"  {key}  {self.outcome}{why:<10}  {self.weights} weights  "
+            f"fetch {format_duration(self.fetch_s)}  load {format_duration(self.load_s)}  {built}"
+        ]
+        if self.build_steps:
+            steps = (f"{name} {format_duration(seconds)}" for name, seconds in self.build_steps.items())
+            rows.append(f"  build: {', '.join(steps)}")
+        if self.unstored:
+            rows.append(f"  not stored: {self.unstored}")
+        if self.frozen:
+            rows.append(f"  frozen: it has the values of {self.frozen} weights in it, and other values need another")
+        if self.why:
+            rows.append(f"  {self.why}")
+        return rows
 
 
 @dataclass(slots=True)
@@ -198,23 +222,7 @@ class Report:
     def __str__(self) -> str:
         rows = [f"{self.name}: {self.backend} for {self.target}"]
         for partition in self.partitions:
-            built = f"build {format_duration(partition.build_s)}" + (" saved" if partition.outcome == "hit" else "")
-            reason = partition.reason or partition.origin
-            why = f" ({reason})" if reason else ""
-            key = partition.key.digest[:12] if partition.key else "without key "
-            rows.append(
-                f"  {key}  {partition.outcome}{why:<10}  {partition.weights} weights  "
-                f"fetch {format_duration(partition.fetch_s)}  load {format_duration(partition.load_s)}  {built}"
-            )
-            if partition.build_steps:
-                steps = (f"{name} {format_duration(seconds)}" for name, seconds in partition.build_steps.items())
-                rows.append(f"  build: {', '.join(steps)}")
-            if partition.frozen:
-                rows.append(
-                    f"  frozen: it has the values of {partition.frozen} weights in it, and other values need another"
-                )
-            if partition.why:
-                rows.append(f"  {partition.why}")
+            rows += partition.rows()
         if self.left:
             from trtcache.partition.division import summarize_left  # programs without torch have none
 

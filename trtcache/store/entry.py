@@ -79,7 +79,8 @@ class Entry:
     ``outcome`` is ``hit`` or ``built``; ``reason`` is why it was built (``absent``, ``corrupt:member``, ``recache``,
     ...), and None for a hit. ``path`` is the artifact file, or None if it could not be stored. ``load_s`` is the time
     spent in the cache: to find and verify a hit, or to store the result of a build. ``origin`` is ``remote`` if this
-    look-up fetched the entry from a remote, and otherwise empty.
+    look-up fetched the entry from a remote, and otherwise empty. ``unstored`` is why a build could not be stored, and
+    empty if it was.
     """
 
     key: CacheKey
@@ -94,6 +95,7 @@ class Entry:
     load_s: float
     contents: Mapping[str, Content] = field(repr=False)
     origin: str = ""
+    unstored: str = ""
 
     @property
     def members(self) -> tuple[str, ...]:
