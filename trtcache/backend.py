@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from trtcache.config.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from trtcache.backends.diagnosis import Check as Check
+    from trtcache.backends.diagnosis import SelfTest as SelfTest
     from trtcache.backends.onnx_export import to_onnx as to_onnx
     from trtcache.backends.onnx_model import OnnxModel as OnnxModel
     from trtcache.backends.onnx_operators import why_no_onnx as why_no_onnx
@@ -43,6 +45,7 @@ _EXPORTS = {
     "BackendUnavailableError": "trtcache.errors",
     "BuildError": "trtcache.errors",
     "Capabilities": "trtcache.backends.protocol",
+    "Check": "trtcache.backends.diagnosis",
     "Engine": "trtcache.backends.protocol",
     "FrozenWeightsError": "trtcache.errors",
     "Gpu": "trtcache.target",
@@ -50,6 +53,7 @@ _EXPORTS = {
     "LoweredProgram": "trtcache.lowering.program",
     "OnnxModel": "trtcache.backends.onnx_model",
     "Parallel": "trtcache.backends.protocol",
+    "SelfTest": "trtcache.backends.diagnosis",
     "Settings": "trtcache.settings",
     "SettingsError": "trtcache.errors",
     "Slot": "trtcache.weights.slots",
