@@ -118,7 +118,7 @@ def test_rtx_builds_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def broken(interpreter: str, monkeypatch: pytest.MonkeyPatch) -> str:  # noqa: ARG001  # it is in the table
+def broken(interpreter: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Register a backend that cannot be imported, besides the others."""
     table = {**backend_names.backend_table(), "broken": "trtcache_that_is_not_there:Broken"}
     monkeypatch.setattr(backend_names, "backend_table", lambda: table)
