@@ -133,7 +133,7 @@ def _compile(
     from trtcache.runtime.tuning import sample
 
     if is_onnx(file):
-        raise click.UsageError(f"{file} is an ONNX file, whose plan runs on a GPU; thread counts matter little there")
+        raise click.UsageError(f"{file} is an ONNX file; tune takes .pt2 and TorchScript files")
     script, cache = load_script(file) if is_script_file(file) else None, Cache(config=session.config())
     with working(f"compiling {file.name}, unless it is cached"):
         if script is None:

@@ -121,7 +121,7 @@ def test_unsupported_arguments_are_reported(
 def test_tune_refuses_onnx_files_and_scripts_without_shapes(run: Callable[..., Result], tmp_path: Path) -> None:
     """With what to do."""
     (tmp_path / "net.onnx").write_bytes(b"")
-    assert "whose plan runs on a GPU" in run("tune", tmp_path / "net.onnx").err
+    assert "is an ONNX file; tune takes" in run("tune", tmp_path / "net.onnx").err
     script = torch.jit.script(Scaled())
     script.save(str(tmp_path / "scaled.jit"))
     for given, message in (
