@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 from trtcache.config.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from trtcache.backends.diagnosis import Check as Check
+    from trtcache.backends.diagnosis import SelfTest as SelfTest
     from trtcache.backends.onnx_export import to_onnx as to_onnx
     from trtcache.backends.onnx_model import OnnxModel as OnnxModel
+    from trtcache.backends.onnx_model import Range as Range
     from trtcache.backends.onnx_operators import why_no_onnx as why_no_onnx
     from trtcache.backends.program_forms import to_exported_program as to_exported_program
     from trtcache.backends.program_forms import to_graph_module as to_graph_module
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from trtcache.errors import IncompatibleEngineError as IncompatibleEngineError
     from trtcache.errors import SettingsError as SettingsError
     from trtcache.errors import UnsupportedOperatorError as UnsupportedOperatorError
+    from trtcache.lowering.interface import Interface as Interface
     from trtcache.lowering.program import LoweredProgram as LoweredProgram
     from trtcache.settings import Settings as Settings
     from trtcache.target import Gpu as Gpu
@@ -43,13 +47,17 @@ _EXPORTS = {
     "BackendUnavailableError": "trtcache.errors",
     "BuildError": "trtcache.errors",
     "Capabilities": "trtcache.backends.protocol",
+    "Check": "trtcache.backends.diagnosis",
     "Engine": "trtcache.backends.protocol",
     "FrozenWeightsError": "trtcache.errors",
     "Gpu": "trtcache.target",
     "IncompatibleEngineError": "trtcache.errors",
+    "Interface": "trtcache.lowering.interface",
     "LoweredProgram": "trtcache.lowering.program",
     "OnnxModel": "trtcache.backends.onnx_model",
     "Parallel": "trtcache.backends.protocol",
+    "SelfTest": "trtcache.backends.diagnosis",
+    "Range": "trtcache.backends.onnx_model",
     "Settings": "trtcache.settings",
     "SettingsError": "trtcache.errors",
     "Slot": "trtcache.weights.slots",

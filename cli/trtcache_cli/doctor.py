@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trtcache.backends.diagnosis import distribution_version
 from trtcache_cli import probes
 from trtcache_cli.output import note, on_terminal, print_json, print_tsv
 from trtcache_cli.promises import examine_directory
@@ -16,15 +17,15 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trtcache.backends.diagnosis import Check
     from trtcache.config.environment import Config
-    from trtcache_cli.probes import Check
 
 _COLOURS = {"ok": "green", "missing": "yellow", "bad": "red"}
 
 
 @click.command(epilog=examples("trtcache doctor", "trtcache doctor --quick --json", "trtcache doctor /mnt/engines"))
 @click.argument("path", type=click.Path(path_type=Path, file_okay=False), required=False)
-@click.option("--quick", is_flag=True, help="Skip what runs torch in child processes (about 30 s).")
+@click.option("--quick", is_flag=True, help="Skip builds and exports in child processes (about 30 s).")
 @session_options
 @pass_session
 def doctor(session: Session, path: Path | None, quick: bool) -> int:
@@ -47,12 +48,13 @@ def doctor(session: Session, path: Path | None, quick: bool) -> int:
 
 
 def examine(config: Config, *, quick: bool) -> Iterator[Check]:
-    """Yield every check, the slow one last."""
+    """Yield every check."""
     yield probes.interpreter()
     yield from probes.distributions()
-    compiler, gpu = probes.compiler(), probes.gpu()
-    yield from (compiler, gpu)
-    yield from probes.backends(has_gpu=gpu.status == "ok", has_compiler=compiler.status == "ok")
+    yield probes.gpu()
+    if not quick:
+        note("checking backends in a child process; --quick skips builds")
+    yield from probes.backends(quick=quick)
     yield from probes.store(config.root, readonly=config.readonly)
     yield from map(probes.layer, config.lower)
     if config.remotes.urls:
@@ -61,13 +63,10 @@ def examine(config: Config, *, quick: bool) -> Iterator[Check]:
         yield from examine_remotes(config)
     yield from probes.signatures(config.root, config.trust)
     yield probes.temporary_directory()
-    has_torch = probes.distribution_version(probes.DISTRIBUTIONS["torch"]) is not None
+    has_torch = distribution_version(probes.DISTRIBUTIONS["torch"]) is not None
     if not quick and has_torch:
         note("trying key aliases and direct mode in a child process; --quick skips this")
         yield from probes.fast_paths(direct=config.direct)
-    if not quick and has_torch and compiler.status == "ok":
-        note("building a tiny package in a child process; --quick skips this")
-        yield probes.tiny_package()
 
 
 def _print(check: Check) -> None:

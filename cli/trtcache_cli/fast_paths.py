@@ -53,7 +53,7 @@ def try_fast_paths() -> dict[str, str]:
         (Path(folder) / f"{_MODULE}.py").write_text(_MODEL, encoding="utf-8")
         sys.path.insert(0, folder)
         model = importlib.import_module(_MODULE).Model().eval()
-        cache, options = Cache(config=Config(Path(folder) / "cache")), CompileOptions("aot_inductor")
+        cache, options = Cache(config=Config(Path(folder) / "cache")), CompileOptions("auto")
 
         def source() -> ModuleSource:
             found = resolve(model, (torch.ones(2, 4),), name="doctor", direct="on", cache=cache)

@@ -53,6 +53,7 @@ COMMANDS = {
     "threads": ("trtcache_cli.threads:threads", "Show thread counts, and where they come from."),
     "tune": ("trtcache_cli.tune:tune", "Measure latency and throughput over threads and runners."),
     "config": ("trtcache_cli.config:config", "Show each setting and where it comes from."),
+    "backends": ("trtcache_cli.backends:backends", "List the backends, with their devices, state and settings."),
     "doctor": ("trtcache_cli.doctor:doctor", "Check what works on this machine."),
     "selftest": ("trtcache_cli.selftest:selftest", "Test a backend on this machine, and write a report."),
     "demo": ("trtcache_cli.demo:demo", "Compile a real model twice, the second time from the cache."),
@@ -78,7 +79,7 @@ GROUPS = {
     ),
     "Sharing": ("init", "trust", "sync", "push", "export", "infer", "refit", "rebuild", "adopt"),
     "Inspection": ("why", "diff", "lower", "partition", "report", "threads", "tune"),
-    "Diagnosis": ("doctor", "selftest", "verify", "demo", "completion"),
+    "Diagnosis": ("backends", "doctor", "selftest", "verify", "demo", "completion"),
 }
 """Title in the help -> its commands; a test compares them with the table."""
 

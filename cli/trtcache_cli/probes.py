@@ -11,24 +11,20 @@ import stat
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
+from trtcache.backends.diagnosis import Check, check_distribution, distribution_version
+from trtcache.config import backend_names
 from trtcache.errors import SettingsError, TrtcacheError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from trtcache.config.signing_keys import Trust
 
-Status: TypeAlias = Literal["ok", "missing", "bad"]
-
 DISTRIBUTIONS = {
     "torch": ("torch",),
-    "tensorrt": ("tensorrt", "tensorrt-cu13", "tensorrt-cu12"),
-    "tensorrt_rtx": ("tensorrt-rtx", "tensorrt-rtx-cu13", "tensorrt-rtx-cu12"),
     "torch_tensorrt": ("torch-tensorrt",),
     "triton": ("triton",),
     "onnx": ("onnx",),
@@ -38,18 +34,9 @@ DISTRIBUTIONS = {
 
 _ASK_S = 10.0
 _TRY_S = 300.0
+_BACKENDS = (sys.executable, "-W", "ignore", "-m", "trtcache_cli.backend_checks")
 _NO_FAST_PATH = "each compile exports and lowers; trtcache.compile works, but no hit is fast"
 _TWO_LIBSTDCXX = "two libstdc++ in one process do this; try: export LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding. ``missing`` is informational, ``bad`` has to be fixed and makes ``doctor`` exit with 1."""
-
-    name: str
-    status: Status
-    found: str
-    advice: str = ""
 
 
 def interpreter() -> Check:
@@ -59,33 +46,7 @@ def interpreter() -> Check:
 
 def distributions() -> list[Check]:
     """Check which packages are installed."""
-    return [_distribution(name, candidates) for name, candidates in DISTRIBUTIONS.items()]
-
-
-def _distribution(name: str, candidates: Sequence[str]) -> Check:
-    version = distribution_version(candidates)
-    return Check(name, "missing", "not installed") if version is None else Check(name, "ok", version)
-
-
-def distribution_version(candidates: Sequence[str]) -> str | None:
-    """Return the version of the first of these distributions that is installed."""
-    for candidate in candidates:
-        try:
-            return metadata.version(candidate)
-        except metadata.PackageNotFoundError:
-            continue
-    return None
-
-
-def compiler() -> Check:
-    """Find the C++ compiler that AOTInductor would use."""
-    named = os.environ.get("CXX")
-    for candidate in [named] if named else ["g++", "clang++", "c++"]:
-        path = shutil.which(candidate)
-        if path is not None:
-            return Check("c++ compiler", "ok", f"{_first_line([path, '--version'])} at {path}")
-    advice = "install g++: AOTInductor builds need a C++ compiler; hits do not"
-    return Check("c++ compiler", "missing", f"{named or 'g++'} not found", advice)
+    return [check_distribution(name, candidates) for name, candidates in DISTRIBUTIONS.items()]
 
 
 def gpu() -> Check:
@@ -105,38 +66,30 @@ def _first_line(command: Sequence[str]) -> str:
     return done.stdout.partition("\n")[0].strip() if done.returncode == 0 else ""
 
 
-def backends(*, has_gpu: bool, has_compiler: bool) -> list[Check]:
-    """Check what each backend can do on this machine."""
-    torch, tensorrt, rtx = (distribution_version(DISTRIBUTIONS[name]) for name in ("torch", "tensorrt", "tensorrt_rtx"))
-    return [
-        _aot_inductor(has_torch=torch is not None, has_compiler=has_compiler),
-        _tensorrt("tensorrt", tensorrt, "build; running and refit are experimental" if has_gpu else ""),
-        _tensorrt(
-            "tensorrt_rtx",
-            rtx,
-            "build; running and refit on an RTX GPU are experimental"
-            if has_gpu
-            else "build for a named compute capability",
-        ),
-    ]
+def backends(*, quick: bool, command: Sequence[str] = _BACKENDS, timeout_s: float = _TRY_S) -> Iterator[Check]:
+    """Yield the checks of every registered backend, which run in a child process.
 
+    A backend that crashes it has failed, and the others are checked in another child.
 
-def _aot_inductor(*, has_torch: bool, has_compiler: bool) -> Check:
-    name = "backend aot_inductor"
-    if not has_torch:
-        return Check(name, "missing", "can do nothing", "pip install 'trtcache[torch]'")
-    if not has_compiler:
-        return Check(name, "missing", "can load and refit, cannot build", "install a C++ compiler")
-    return Check(name, "ok", "can build, load, refit")
-
-
-def _tensorrt(kind: str, version: str | None, abilities: str) -> Check:
-    name = f"backend {kind}"
-    if version is None:
-        return Check(name, "missing", "can do nothing", f"pip install 'trtcache[{kind.replace('_', '-')}]'")
-    if not abilities:
-        return Check(name, "missing", "can do nothing", "it needs an NVIDIA GPU")
-    return Check(name, "ok", f"can {abilities}")
+    Args:
+        quick: skip slow checks.
+        command: the command to run, with the names as further arguments.
+        timeout_s: seconds after which a child is killed.
+    """
+    left = [*backend_names.backend_table()]
+    if distribution_version(DISTRIBUTIONS["torch"]) is None:
+        advice = "pip install 'trtcache[torch]'"
+        yield from (Check(f"backend {name}", "missing", "can do nothing", advice) for name in left)
+        return
+    while left:
+        lines, failure = _run_child([*command, *(["--quick"] if quick else []), *left], timeout_s)
+        for line in lines:
+            if line.startswith('{"check"'):
+                yield Check(**json.loads(line)["check"])
+            elif line.startswith('{"end"'):
+                left.remove(json.loads(line)["end"])
+        if left:
+            yield Check(f"backend {left.pop(0)}", "bad", *(failure or ("the child ended early", "")))
 
 
 def store(root: Path, *, readonly: bool) -> list[Check]:
@@ -231,25 +184,21 @@ def temporary_directory() -> Check:
     return Check("temporary directory", "ok", f"{directory}, programs run there")
 
 
-def _run_child(command: Sequence[str], timeout_s: float) -> tuple[str, tuple[str, str] | None]:
-    """Run a child process, which may crash; return the last line it printed, and if it failed why, with advice."""
+def _run_child(command: Sequence[str], timeout_s: float) -> tuple[list[str], tuple[str, str] | None]:
+    """Run a child process, which may crash; return the lines it printed, and if it failed why, with advice."""
     try:
         done = subprocess.run(  # noqa: S603  # this Python, this package
             command, capture_output=True, text=True, timeout=timeout_s, check=False
         )
-    except subprocess.TimeoutExpired:
-        return "", (f"not done after {timeout_s:.0f} s", "check the load of the machine and its disk")
+    except subprocess.TimeoutExpired as error:
+        out = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""
+        return out.splitlines(), (f"not done after {timeout_s:.0f} s", "check the load of the machine and its disk")
+    lines = done.stdout.splitlines()
     if done.returncode < 0:
         died, advice = death(done.returncode)
-        return "", (f"the child {died}", advice)
-    last = (done.stderr if done.returncode else done.stdout).strip().rpartition("\n")[2]
-    return last, ((last or f"exit code {done.returncode}", "") if done.returncode else None)
-
-
-def tiny_package(command: Sequence[str] | None = None, *, timeout_s: float = _TRY_S) -> Check:
-    """Build and run a tiny AOTInductor package in a child process."""
-    last, failure = _run_child(command or [sys.executable, "-m", "trtcache_cli.tiny_package"], timeout_s)
-    return Check("tiny package", "bad", *failure) if failure else Check("tiny package", "ok", last or "exit code 0")
+        return lines, (f"the child {died}", advice)
+    last = done.stderr.strip().rpartition("\n")[2]
+    return lines, ((last or f"exit code {done.returncode}", "") if done.returncode else None)
 
 
 def fast_paths(command: Sequence[str] | None = None, *, direct: str = "off", timeout_s: float = _TRY_S) -> list[Check]:
@@ -265,11 +214,11 @@ def fast_paths(command: Sequence[str] | None = None, *, direct: str = "off", tim
         "direct mode": "nor is an unchanged module exported",
     }
     default = [sys.executable, "-W", "ignore", "-m", "trtcache_cli.fast_paths"]
-    last, failure = _run_child(command or default, timeout_s)
+    lines, failure = _run_child(command or default, timeout_s)
     if failure:
         return [Check(name, "bad", failure[0], failure[1] or _NO_FAST_PATH) for name in names]
     try:
-        reasons = {name: str(json.loads(last)[name]) for name in names}
+        reasons = {name: str(json.loads(lines[-1])[name]) for name in names}
     except (ValueError, LookupError) as error:
         reasons = dict.fromkeys(names, f"the child did not answer: {error}")
     checks = []

@@ -8,12 +8,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtcache.backends.diagnosis import Check
 from trtcache.config.units import format_size
 from trtcache.errors import NotAStoreError
 from trtcache.store.files import TEMPORARY
 from trtcache.store.root import filesystem_type, is_immutable, is_local
 from trtcache_cli.measurements import Measured, measure
-from trtcache_cli.probes import Check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,9 +6,9 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from trtcache.backends.diagnosis import Check
 from trtcache.errors import RemoteError, SettingsError, StoreError
 from trtcache_cli.places import open_remote
-from trtcache_cli.probes import Check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from trtcache.config.backend_names import backend_table
 from trtcache.config.environment import is_installed
 from trtcache.config.units import format_duration
+from trtcache.errors import did_you_mean
 from trtcache_cli.output import console, note, on_terminal, print_json, print_tsv, printable, working
 from trtcache_cli.probes import death
 from trtcache_cli.selftest_result import FAILED, HEADER, NOT_RUN, OK, STEPS, StepResult, facts_of, report, summary
@@ -23,13 +25,6 @@ from trtcache_cli.session import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-BACKENDS = {
-    "aot_inductor": ("torch", "pip install 'trtcache[torch]'"),
-    "tensorrt": ("tensorrt", "pip install 'trtcache[torch,tensorrt]'"),
-    "tensorrt_rtx": ("tensorrt_rtx", "pip install 'trtcache[torch,tensorrt-rtx]'"),
-}
-"""Backend -> the module it needs, and how to install it."""
 
 PROCESSES = (("environment", "build"), ("hit", "run", "refit"), ("damage",), ("version",))
 """Steps that share a process: a crash affects only the later steps of its own process."""
@@ -39,9 +34,16 @@ _LIMIT_S = 600.0
 
 
 class SelfTestError(click.ClickException):
-    """The backend is not installed."""
+    """Torch is not installed."""
 
     exit_code = 6
+
+
+def _check_name(_ctx: click.Context, _param: click.Parameter, name: str) -> str:
+    """Return a registered backend's name."""
+    if name not in (names := [*backend_table()]):
+        raise click.BadParameter(did_you_mean(name, names))
+    return name
 
 
 @click.command(
@@ -51,10 +53,8 @@ class SelfTestError(click.ClickException):
         "trtcache selftest --backend aot_inductor --device cuda > report.md",
     )
 )
-@click.option("--backend", type=click.Choice(list(BACKENDS)), required=True, help="The backend to test.")
-@click.option(
-    "--device", type=click.Choice(["cpu", "cuda"]), help="The model's device; by default cpu, for tensorrt cuda."
-)
+@click.option("--backend", callback=_check_name, required=True, help="The backend to test (trtcache backends).")
+@click.option("--device", metavar="TYPE", help="The model's device, such as cuda; by default the backend chooses.")
 @click.option(
     "--step", "steps", type=click.Choice(list(STEPS)), multiple=True, help="Only this step, after a build. Repeatable."
 )
@@ -70,8 +70,7 @@ def selftest(backend: str, device: str | None, steps: tuple[str, ...], keep: Pat
     It takes under three minutes, in a new cache directory. Steps that need an unavailable GPU are skipped and reported
     as not run. Exits with 1 if a step failed, and with 6 if the backend is not installed.
     """
-    _require(backend)
-    device = device or ("cuda" if backend == "tensorrt" else "cpu")
+    device = _default_device(backend) if device is None else device
     results = []
     with _folder(keep) as folder:
         for result in results_of(backend, device, folder, {*steps, "environment", "build"} if steps else {*STEPS}):
@@ -94,10 +93,17 @@ def selftest(backend: str, device: str | None, steps: tuple[str, ...], keep: Pat
     return 0 if ok else 1
 
 
-def _require(backend: str) -> None:
-    missing = [name for name in dict.fromkeys(("torch", BACKENDS[backend][0])) if not is_installed(name)]
-    if missing:
-        raise SelfTestError(f"{backend} needs {' and '.join(missing)}: {BACKENDS[backend][1]}")
+def _default_device(backend: str) -> str:
+    """Return the device of a backend's test.
+
+    Raises:
+        BackendUnavailableError: the backend is not installed.
+    """
+    if not is_installed("torch"):
+        raise SelfTestError(f"{backend} needs torch: pip install 'trtcache[torch]'")
+    from trtcache.backends import registry  # imports torch
+
+    return registry.load_backend(backend).selftest().device
 
 
 @contextmanager

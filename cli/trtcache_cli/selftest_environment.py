@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import platform
-import time
 from typing import TYPE_CHECKING
 
 import torch
 
 from trtcache.backends import registry
-from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, gpu_here
-from trtcache.backends.tensorrt.preflight import driver_cuda
+from trtcache.backends.diagnosis import distribution_version
+from trtcache.backends.gpu import driver_cuda, gpu_here
 from trtcache.config.environment import installed_version
 from trtcache.target import capability_words
 from trtcache_cli import probes
 
 if TYPE_CHECKING:
-    from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache_cli.selftest_subject import Subject
-
-FLAVOURS = {flavour.name: flavour for flavour in (TENSORRT, TENSORRT_RTX)}
 
 
 def environment(subject: Subject) -> tuple[str, dict[str, str]]:
@@ -28,7 +24,7 @@ def environment(subject: Subject) -> tuple[str, dict[str, str]]:
     Raises:
         BackendUnavailableError: the backend cannot build here.
     """
-    target = "none"
+    target, backend = "none", registry.load_backend(subject.backend)
     if not lacks_gpu(subject):
         backend = registry.find(subject.backend, subject.device)
         target = backend.target(subject.target, torch.device(subject.device)).label
@@ -42,27 +38,16 @@ def environment(subject: Subject) -> tuple[str, dict[str, str]]:
         "model on": subject.device,
         "target": target,
     }
-    facts |= {
-        name: found for name in ("onnx", "onnxscript", "triton") if (found := probes.distribution_version((name,)))
-    }
-    if flavour := FLAVOURS.get(subject.backend):
-        facts[flavour.title] = _describe_library(flavour)
-    else:
-        facts["C++ compiler"] = probes.compiler().found.partition(" at ")[0]
-    return f"{facts.get(flavour.title if flavour else 'torch')}; GPU: {facts['GPU']}", facts
+    facts |= {name: found for name in ("onnx", "onnxscript", "triton") if (found := distribution_version((name,)))}
+    toolchain = {name: str(version) for name, version in backend.toolchain(subject.device).items()}
+    facts = {**toolchain, **facts, **backend.selftest().facts()}
+    library = next(iter(toolchain), "torch")
+    return f"{library} {toolchain.get(library, torch.__version__)}; GPU: {facts['GPU']}", facts
 
 
 def lacks_gpu(subject: Subject) -> bool:
     """Return whether the model needs a GPU that is not available."""
     return subject.device == "cuda" and not torch.cuda.is_available()
-
-
-def default_target(backend: str) -> str | None:
-    """Return the build target: None for this machine, a common capability for TensorRT-RTX without a supported GPU."""
-    if backend != TENSORRT_RTX.name:
-        return None
-    gpu = gpu_here()
-    return None if gpu and gpu.capability in TENSORRT_RTX.capabilities else "sm_89"
 
 
 def _gpu() -> str:
@@ -76,10 +61,3 @@ def _gpu() -> str:
 def _driver() -> str:
     cuda = driver_cuda()
     return "none" if cuda is None else f"{probes.gpu().found.rpartition(', ')[2]}, for CUDA {cuda}"
-
-
-def _describe_library(flavour: Flavour) -> str:
-    start = time.perf_counter()
-    flavour.load()
-    cuda = f" for CUDA {flavour.cuda}" if flavour.cuda else ""
-    return f"{flavour.version}{cuda}, loaded in {time.perf_counter() - start:.1f} s"

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtcache.errors import TrtcacheError
+from trtcache.errors import BackendUnavailableError, TrtcacheError
 from trtcache_cli.selftest_result import FAILED, NOT_RUN, OK, StepResult
 
 if TYPE_CHECKING:
@@ -48,12 +48,10 @@ def _without_paths(text: str, root: Path) -> str:
 
 def main(text: str) -> int:
     """Run the requested steps."""
-    from trtcache_cli.selftest_environment import default_target
     from trtcache_cli.selftest_subject import Subject
 
     request = json.loads(text)
-    target = default_target(request["backend"])
-    subject = Subject(request["backend"], request["device"], target, Path(request["root"]), {})
+    subject = Subject(request["backend"], request["device"], _target(request["backend"]), Path(request["root"]), {})
     usable = True
     for step in request["steps"]:
         result = attempt(step, subject) if usable else StepResult(step, NOT_RUN, "the backend cannot be used here")
@@ -61,6 +59,16 @@ def main(text: str) -> int:
         sys.stdout.write(json.dumps({"end": asdict(result)}) + "\n")
         sys.stdout.flush()
     return 0
+
+
+def _target(backend: str) -> str | None:
+    """Return the target of a backend's test; None if it is unavailable, which the first step reports."""
+    from trtcache.backends import registry
+
+    try:
+        return registry.load_backend(backend).selftest().target
+    except BackendUnavailableError:
+        return None
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ STEPS: Mapping[str, str] = {
     "run": "ran the engine from the cache for 1, 3 and 8 rows, and compared with eager",
     "refit": "refitted the weights of another model, and then the first ones again",
     "damage": "flipped one byte of the stored engine, and compiled again",
-    "version": "stored entries of another version: under their own key, under this one, and (plans) by their record",
+    "version": "stored entries of another version: under their own key, under this one, and in their own members",
 }
 """Name -> description of the step."""
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.backends import registry
 from trtcache.backends.protocol import ENGINE
 from trtcache.cache import Cache
 from trtcache.config.units import format_duration, format_size
 from trtcache.digests import CacheKey
-from trtcache.errors import BuildForbiddenError, NoDeviceError
+from trtcache.errors import BuildForbiddenError, FixedWeightsError, NoDeviceError
 from trtcache.store.disk import DiskStore
 from trtcache_cli.selftest_environment import environment, lacks_gpu
 
@@ -25,16 +26,10 @@ if TYPE_CHECKING:
     from trtcache_cli.selftest_subject import Subject
 
 ROWS = (1, 3, 8)
-TOLERANCES: Mapping[str, float] = {"aot_inductor": 1e-4}
-PLAN_TOLERANCE = 5e-3
-"""For plans: TensorRT may round the factors of float32 products to TF32, with 10 bits."""
-
 NOTICEABLE = 1e-3
 """Minimum output change of a refit with other weights."""
 
-_GPUS = {"tensorrt": "an NVIDIA GPU", "tensorrt_rtx": "an RTX GPU"}
 _NEVER = "0.0.0"
-_PLAN = "plan.json"
 
 
 class NotRunError(Exception):
@@ -85,9 +80,12 @@ def refit(subject: Subject) -> str:
     """Refit other weights, and then the first ones again."""
     module = subject.compile()
     _require_runs(module, subject)
-    if module.report.partitions[0].frozen and subject.backend != "aot_inductor":
-        subject = replace(subject, settings={"tensorrt": {"refit": True}})
+    backend = registry.load_backend(subject.backend)
+    if module.report.partitions[0].frozen and (settings := backend.selftest().refit_settings):
+        subject = replace(subject, settings=settings)
         module = subject.compile()
+    if not backend.capabilities.refit:
+        return _expect_refusal(module, subject)
     args = subject.args(4)
     first = module(*args)
     module.refit(subject.model(1))
@@ -97,6 +95,17 @@ def refit(subject: Subject) -> str:
     module.refit(subject.model(0).state_dict())
     _expect(torch.equal(first, module(*args)), "the outputs with the first weights are not reproduced")
     return f"outputs changed by {changed:.1e}, off by {off:.1e} from the other model's; restored bit for bit"
+
+
+def _expect_refusal(module: CompiledModule, subject: Subject) -> str:
+    """Check that a refit is an error of a backend without it, and changes nothing."""
+    first = module(*subject.args(4))
+    try:
+        module.refit(subject.model(1))
+    except FixedWeightsError:
+        _expect(torch.equal(first, module(*subject.args(4))), "the outputs changed after a refused refit")
+        return "its engines take no other weights: a refit is refused, and changes nothing"
+    raise FailedError("its engines take no other weights, and a refit is no error")
 
 
 def damage(subject: Subject) -> str:
@@ -133,18 +142,16 @@ def version(subject: Subject) -> str:
     }
     _expect(bool(reasons), "a file of another key under this one was not quarantined")
     seen.append(f"under this one quarantined ({', '.join(sorted(reasons))})")
-    if _PLAN in members:
-        changed = {**json.loads(members[_PLAN]), "version": _NEVER}
-        _refusal(subject, "record", key, {**members, _PLAN: json.dumps(changed).encode()})
-        seen.append(f"with {_NEVER} in its record refused")
+    if changed := registry.load_backend(subject.backend).selftest().members_of_another_version(members):
+        _refusal(subject, "record", key, {**members, **changed})
+        seen.append(f"with another version in {', '.join(changed)} refused")
     return f"{where} {_NEVER}: " + "; ".join(seen)
 
 
 def _of_another_version(key: CacheKey, subject: Subject) -> tuple[CacheKey, str]:
     document: Any = json.loads(json.dumps(key.document))
-    toolchain = document["parts"]["toolchain"]
-    name = subject.backend if subject.backend in toolchain else "torch"
-    toolchain[name] = _NEVER
+    name = next(iter(registry.load_backend(subject.backend).toolchain(subject.device)), "builder")
+    document["parts"]["toolchain"][name] = _NEVER
     return CacheKey.of_document(document), name
 
 
@@ -190,12 +197,12 @@ def _runs(module: CompiledModule, subject: Subject) -> str | None:
 
 def _require_runs(module: CompiledModule, subject: Subject) -> None:
     if why := _runs(module, subject):
-        raise NotRunError(f"needs {_GPUS.get(subject.backend, 'a GPU')}: {why.rpartition(': ')[2]}")
+        raise NotRunError(f"needs {registry.load_backend(subject.backend).selftest().needs}: {why.rpartition(': ')[2]}")
 
 
 def _off_by(module: CompiledModule, subject: Subject, seed: int, rows: int) -> float:
     """Return the maximum difference between an engine's output and eager's."""
-    args, tolerance = subject.args(rows), TOLERANCES.get(subject.backend, PLAN_TOLERANCE)
+    args, tolerance = subject.args(rows), registry.load_backend(subject.backend).selftest().tolerance
     with torch.no_grad():
         off = _difference(subject.model(seed)(*args), module(*args))
     _expect(off < tolerance, f"for {rows} rows the output is off by {off:.1e}, and {tolerance:.0e} is allowed")

@@ -87,8 +87,14 @@ def tune(
     if all(cell.skipped for cell in cells):
         raise click.UsageError(f"all cells are skipped: {cells[0].skipped}; use fewer --threads or --runners")
     module, args, kwargs = _compile(session, file, backend, given)
-    if why := _why_nothing(module):
-        raise SettingsError("tune", why)
+    no_threads = _why_no_threads(module)
+    if no_threads:
+        # Rows that differ in a number which nothing reads would differ by noise only.
+        cells = tuning.grid((1,), runners or steps, cores=available)
+        with module.runners(2) as two:
+            if two.report.why_not:
+                why = f"there is nothing to tune: {no_threads}, and calls run one after the other: {two.report.why_not}"
+                raise SettingsError("tune", why)
     effort = tuning.Effort(seconds, calls)
     with _progress(file.name, tuning.ROUNDS * sum(not cell.skipped for cell in cells)) as show_cell:
         tuning.measure(module, args, kwargs, cells, effort=effort, on_turn=show_cell)
@@ -98,9 +104,9 @@ def tune(
 
         draw(cells, output, title=file.name)
     if session.as_json:
-        print_json(_document(file, module, cells, why_not, output, available))
+        print_json(_document(file, module, cells, why_not, output, available) | {"why_no_threads": no_threads})
     else:
-        _print(cells, why_not)
+        _print(cells, why_not, no_threads)
 
 
 def _check_output(output: Path) -> None:
@@ -127,7 +133,7 @@ def _compile(
     from trtcache.runtime.tuning import sample
 
     if is_onnx(file):
-        raise click.UsageError(f"{file} is an ONNX file, whose plan runs on a GPU; thread counts matter little there")
+        raise click.UsageError(f"{file} is an ONNX file; tune takes .pt2 and TorchScript files")
     script, cache = load_script(file) if is_script_file(file) else None, Cache(config=session.config())
     with working(f"compiling {file.name}, unless it is cached"):
         if script is None:
@@ -164,19 +170,15 @@ def _progress(what: str, turns: int) -> Iterator[Callable[[Cell], None]]:
         yield show_cell
 
 
-def _why_nothing(module: CompiledModule) -> str:
-    """Return why no number of threads or runners changes anything; empty if one may."""
+def _why_no_threads(module: CompiledModule) -> str:
+    """Return why the number of threads of a call changes nothing; empty if it may change something."""
     from trtcache.backends import registry
 
     name, partitions = module.report.backend, module.report.partitions
     capabilities = registry.find(name, module._device.type).capabilities
     if capabilities.torch_threads or module.report.left or not partitions:
         return ""
-    with module.runners(2) as two:
-        why_not = two.report.why_not
-    if not why_not:
-        return ""
-    return f"engines of backend {name!r} have threads of their own, and calls run one after the other: {why_not}"
+    return f"engines of backend {name!r} have threads of their own, which trtcache.threads does not set"
 
 
 def _why_not(module: CompiledModule, cells: Sequence[Cell]) -> str:
@@ -187,7 +189,7 @@ def _why_not(module: CompiledModule, cells: Sequence[Cell]) -> str:
         return two.report.why_not
 
 
-def _print(cells: Sequence[Cell], why_not: str) -> None:
+def _print(cells: Sequence[Cell], why_not: str, no_threads: str = "") -> None:
     from trtcache.runtime.tuning import busiest, fastest
 
     best = {id(fastest(cells)): ["latency"]}
@@ -199,8 +201,11 @@ def _print(cells: Sequence[Cell], why_not: str) -> None:
         print_tsv(_fields(cell, ",".join(best.get(id(cell), ()))) for cell in cells)
     if why_not:
         note(f"runners are not concurrent: {why_not}")
+    if no_threads:
+        note(f"only numbers of runners are measured: {no_threads}")
     for what, cell in (("latency", fastest(cells)), ("throughput", busiest(cells))):
-        note(f"best for {what}: trtcache.threads(intra={cell.threads}, inter={cell.runners})")
+        intra = "" if no_threads else f"intra={cell.threads}, "
+        note(f"best for {what}: trtcache.threads({intra}inter={cell.runners})")
 
 
 def _row(cell: Cell, best: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -19,7 +20,10 @@ from trtcache.backend import (
     Capabilities,
     Engine,
     IncompatibleEngineError,
+    Interface,
     LoweredProgram,
+    OnnxModel,
+    Range,
     Settings,
     Target,
     resolve_target,
@@ -54,6 +58,7 @@ class OnnxRuntime(Backend):
         keep=frozenset({"aten.scaled_dot_product_attention"}),
         refit=True,
         small_sizes=True,
+        accepts=frozenset({"torch", "onnx"}),
     )
     settings_class = OnnxRuntimeSettings
 
@@ -87,7 +92,22 @@ class OnnxRuntime(Backend):
         """Export the program and store the optimized model."""
         from trtcache.backend import to_onnx  # takes seconds; a hit does not need it
 
-        content = to_onnx(program, self.name).content
+        return self._optimize(to_onnx(program, self.name).content, settings, target, folder)
+
+    def build_onnx(
+        self,
+        model: OnnxModel,
+        interface: Interface,
+        ranges: Sequence[Range],
+        settings: Settings,
+        target: Target,
+        folder: Path,
+    ) -> Artifact:
+        """Store the optimized model of an ONNX file, whose weights are inputs."""
+        names = [weight.name for weight in interface.weights]
+        return self._optimize(model.serialize(names), settings, target, folder)
+
+    def _optimize(self, content: bytes, settings: Settings, target: Target, folder: Path) -> Artifact:
         own = settings.section(OnnxRuntimeSettings)
         # "all" has layouts for this processor: not for a named level, which is for others.
         level = "basic" if own.optimization == "all" and target.level != "native" else own.optimization
@@ -122,7 +142,7 @@ class OnnxRuntimeEngine(Engine):
     def __init__(self, session: Any, weights: Mapping[str, torch.Tensor]) -> None:
         """Check that every weight is set."""
         names = [given.name for given in session.get_inputs()]
-        if missing := [name for name in names if name.startswith("w") and name not in weights]:
+        if missing := [name for name in names if re.fullmatch(r"w\d+", name) and name not in weights]:
             raise IncompatibleEngineError("onnxruntime", f"{', '.join(missing)} is unset")
         self._session, self._weights = session, {name: weights[name] for name in names if name in weights}
         self._inputs = [name for name in names if name not in weights]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PACKAGE = ROOT / "trtcache"
+COMMANDS = ROOT / "cli"
 PACKAGES = tuple({module.partition(":")[0].rpartition(".")[0] for module in BUILT_IN.values()})
 SECTIONS = {"tensorrt", "inductor"}
 
@@ -42,15 +43,31 @@ def exceptions(tree: ast.AST) -> Iterator[str]:
 
 
 def files() -> list[Path]:
-    """Return the files that may not depend on a backend."""
+    """Return the files that may not depend on a backend: the commands are among them."""
     own = {PACKAGE / "backends", PACKAGE / "integrations"}
-    return [path for path in sorted(PACKAGE.rglob("*.py")) if not own & set(path.parents)]
+    paths = [*PACKAGE.rglob("*.py"), *COMMANDS.rglob("*.py")]
+    return [path for path in sorted(paths) if not own & set(path.parents)]
+
+
+def names(tree: ast.AST) -> Iterator[str]:
+    """Yield each constant that is the name of a backend."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value in BUILT_IN:
+            yield f"{node.lineno}: {node.value!r}"
 
 
 def test_no_other_code_depends_on_a_backend() -> None:
     """Hooks of the protocol are used instead."""
     found = {f"{path.relative_to(ROOT)}:{what}" for path in files() for what in exceptions(ast.parse(path.read_text()))}
     assert found == set()
+
+
+def test_no_command_has_the_name_of_a_backend() -> None:
+    """Not as a default, a choice or a key of a table either; examples in a help text may have it."""
+    paths = sorted(COMMANDS.rglob("*.py"))
+    assert paths
+    assert {f"{path.name}:{what}" for path in paths for what in names(ast.parse(path.read_text()))} == set()
+    assert [*names(ast.parse('BACKENDS = {"tensorrt": 1}'))] == ["1: 'tensorrt'"]
 
 
 @pytest.mark.parametrize(

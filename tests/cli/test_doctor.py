@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import signal
@@ -10,8 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trtcache.backends.aot_inductor.diagnosis import compiler
+from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
+from trtcache.config import backend_names
 from trtcache.store.root import share
-from trtcache_cli import probes
+from trtcache_cli import backend_checks, probes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,32 +95,55 @@ def test_a_read_only_store_is_reported(put: Callable[..., str], root: Path) -> N
     assert "read-only" in probes.store(root, readonly=True)[0].found
 
 
-def test_abilities_follow_what_is_there() -> None:
-    """Each kind needs its own things."""
-    can_all = probes.backends(has_gpu=True, has_compiler=True)[0]
-    cannot_build = probes.backends(has_gpu=False, has_compiler=False)[0]
-    assert "build" in can_all.found
-    assert "cannot build" in cannot_build.found
-    assert probes._aot_inductor(has_torch=False, has_compiler=True).advice == "pip install 'trtcache[torch]'"
+def test_abilities_follow_what_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """AOTInductor needs a compiler to build; without torch no backend can do anything."""
+    pytest.importorskip("torch")
+    assert [check.status for check in backend_checks.checks_of("aot_inductor", quick=True)] == ["ok", "ok"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    checks = {check.name: check for check in backend_checks.checks_of("aot_inductor", quick=True)}
+    assert checks["c++ compiler"].status == "missing"
+    assert "cannot build" in checks["backend aot_inductor"].found
+    monkeypatch.setattr(probes, "distribution_version", lambda _: None)
+    assert {check.advice for check in probes.backends(quick=True)} == {"pip install 'trtcache[torch]'"}
 
 
-@pytest.mark.skipif(
-    probes.distribution_version(probes.DISTRIBUTIONS["tensorrt_rtx"]) is None, reason="needs TensorRT-RTX"
-)
-def test_rtx_builds_without_a_gpu() -> None:
+@pytest.mark.skipif(not TENSORRT_RTX.installed, reason="needs TensorRT-RTX")
+def test_rtx_builds_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is installed it can build, with or without one."""
     for has_gpu, found in ((False, "can build for a named compute capability"), (True, "can build; running and refit")):
-        rtx = probes.backends(has_gpu=has_gpu, has_compiler=True)[2]
-        assert rtx.status == "ok"
-        assert rtx.found.startswith(found)
+        monkeypatch.setattr("torch.cuda.is_available", lambda answer=has_gpu: answer)
+        package, backend = backend_checks.checks_of("tensorrt_rtx", quick=True)
+        assert (package.status, backend.status) == ("ok", "ok")
+        assert backend.found.startswith(found)
+
+
+@pytest.fixture
+def broken(interpreter: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Register a backend that cannot be imported, besides the others."""
+    table = {**backend_names.backend_table(), "broken": "trtcache_that_is_not_there:Broken"}
+    monkeypatch.setattr(backend_names, "backend_table", lambda: table)
+    return "broken"
+
+
+def test_a_backend_of_another_package_is_checked(
+    interpreter: str, broken: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the default checks; one that cannot be imported is bad, and the others are checked all the same."""
+    (check,) = backend_checks.checks_of(interpreter, quick=True)
+    assert (check.name, check.status, check.found) == ("backend interpreter", "ok", "ready")
+    assert backend_checks.main(["--quick", broken, "aot_inductor"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one.get("end") for one in lines] == [None, broken, None, None, "aot_inductor"]
+    assert lines[0]["check"]["status"] == "bad"
+    assert "cannot be imported" in lines[0]["check"]["found"]
 
 
 def test_a_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With its consequences, also for the one in CXX."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert probes.compiler().status == "missing"
+    assert compiler().status == "missing"
     monkeypatch.setenv("CXX", "special-c++")
-    assert probes.compiler().found == "special-c++ not found"
+    assert compiler().found == "special-c++ not found"
 
 
 def test_a_graphics_card_is_asked_for_by_the_drivers_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -159,21 +186,33 @@ CRASH = f"import os, signal; os.kill(os.getpid(), signal.{signal.SIGSEGV.name})"
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "found", "advice"),
+    ("code", "found", "advice"),
     [
-        ("print('warming up'); print('built')", "ok", "built", ""),
-        ("raise SystemExit('no compiler')", "bad", "no compiler", ""),
-        ("raise SystemExit(3)", "bad", "exit code 3", ""),
-        (CRASH, "bad", "the child was killed by SIGSEGV", "LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)"),
-        (CRASH.replace("SIGSEGV", "SIGTERM"), "bad", "the child was killed by SIGTERM", ""),
-        ("import time; time.sleep(60)", "bad", "not done after 1 s", "disk"),
+        ("raise SystemExit('no compiler')", "no compiler", ""),
+        ("raise SystemExit(3)", "exit code 3", ""),
+        ("pass", "the child ended early", ""),
+        (CRASH, "the child was killed by SIGSEGV", "LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)"),
+        (CRASH.replace("SIGSEGV", "SIGTERM"), "the child was killed by SIGTERM", ""),
+        ("import time; time.sleep(60)", "not done after 3 s", "disk"),
     ],
 )
-def test_a_child_that_dies_is_reported(code: str, status: str, found: str, advice: str) -> None:
-    """A segmentation fault comes with the cure that helped on a real machine."""
-    check = probes.tiny_package([sys.executable, "-c", code], timeout_s=1.0 if "sleep" in code else 60.0)
-    assert (check.status, check.found) == (status, found)
-    assert advice in check.advice
+def test_a_backend_that_kills_the_child_is_reported(
+    monkeypatch: pytest.MonkeyPatch, code: str, found: str, advice: str
+) -> None:
+    """A segmentation fault comes with the cure that helped on a real machine; the other backends are checked."""
+    monkeypatch.setattr(backend_names, "backend_table", lambda: dict.fromkeys(("good", "bad", "fine"), ""))
+    child = (
+        "import json, sys\n"
+        "for name in sys.argv[2:]:\n"
+        f"    if name == 'bad':\n        {code}\n        raise SystemExit\n"
+        "    print(json.dumps({'check': {'name': name, 'status': 'ok', 'found': 'it'}}))\n"
+        "    print(json.dumps({'end': name}), flush=True)\n"
+    )
+    command = (sys.executable, "-c", child)
+    checks = [*probes.backends(quick=True, command=command, timeout_s=3.0 if "sleep" in code else 60.0)]
+    assert [(check.name, check.status) for check in checks] == [("good", "ok"), ("backend bad", "bad"), ("fine", "ok")]
+    assert checks[1].found == found
+    assert advice in checks[1].advice
 
 
 @pytest.mark.slow

@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from tests.conftest import environ_untraced
+from trtcache.backends.registry import load_backend
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
+from trtcache.testing.interpreter import Interpreter
 from trtcache_cli import selftest, selftest_process
-from trtcache_cli.selftest_environment import default_target
 from trtcache_cli.selftest_process import attempt
 from trtcache_cli.selftest_result import FAILED, NOT_RUN, OK, STEPS, StepResult, report, summary
 from trtcache_cli.selftest_subject import SelfTest, Subject
@@ -83,9 +84,9 @@ def test_a_defect_is_a_failure_too(subject: Subject) -> None:
 
 def test_rtx_builds_for_a_usual_gpu_where_it_has_none() -> None:
     """The other backends build for this machine."""
-    assert default_target("aot_inductor") is None
-    if not torch.cuda.is_available():
-        assert default_target("tensorrt_rtx") == "sm_89"
+    assert load_backend("aot_inductor").selftest().target is None
+    if not torch.cuda.is_available() and TENSORRT_RTX.installed:
+        assert load_backend("tensorrt_rtx").selftest().target == "sm_89"
 
 
 SAYING = "import json, sys; print('noise'); print(json.dumps({'end': {'step': 'hit', 'status': 'ok', 'saw': 'it'}})); "
@@ -147,7 +148,24 @@ def test_a_backend_that_is_not_installed_is_reported(run: Callable[..., Result])
     """Exit code 6, and the install command."""
     done = run("selftest", "--backend", "tensorrt")
     assert done.code == 6
-    assert "pip install 'trtcache[torch,tensorrt]'" in done.err
+    assert "pip install 'trtcache[tensorrt]'" in done.err
+
+
+def test_any_registered_backend_can_be_tested(run: Callable[..., Result], interpreter: str, monkeypatch: Any) -> None:
+    """By its name; an unknown one gets a suggestion, before anything is built."""
+    done = run("selftest", "--backend", "interpretr")
+    assert done.code == 2
+    assert "did you mean 'interpreter'" in done.err
+    monkeypatch.setattr(selftest, "run_process", lambda *args, **_: [StepResult(step, OK, "x") for step in args[3]])
+    assert run("selftest", "--backend", interpreter).code == 0
+
+
+def test_a_backend_without_refit_has_to_refuse_one(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step is passed if a refit is an error that changes nothing."""
+    monkeypatch.setattr(Interpreter, "capabilities", replace(Interpreter.capabilities, refit=False))
+    assert attempt("build", subject).status == OK
+    result = attempt("refit", subject)
+    assert (result.status, "a refit is refused" in result.saw) == (OK, True), result
 
 
 def test_a_directory_with_something_in_it_is_refused(run: Callable[..., Result], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.documents import console, shape
 from tests.models import Affine
 from trtcache.config.threads import cores
 from trtcache.runtime.tuning import Cell, Effort, busiest, fastest, grid, measure
-from trtcache.testing.interpreter import Interpreter
+from trtcache.testing.interpreter import Interpretation, Interpreter
 from trtcache_cli import tune as command
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_unsupported_arguments_are_reported(
 def test_tune_refuses_onnx_files_and_scripts_without_shapes(run: Callable[..., Result], tmp_path: Path) -> None:
     """With what to do."""
     (tmp_path / "net.onnx").write_bytes(b"")
-    assert "whose plan runs on a GPU" in run("tune", tmp_path / "net.onnx").err
+    assert "is an ONNX file; tune takes" in run("tune", tmp_path / "net.onnx").err
     script = torch.jit.script(Scaled())
     script.save(str(tmp_path / "scaled.jit"))
     for given, message in (
@@ -193,5 +193,23 @@ def test_tune_tells_that_there_is_nothing_to_tune(
     monkeypatch.setattr(Interpreter, "capabilities", replace(Interpreter.capabilities, torch_threads=False))
     done = run("tune", file, "--backend", interpreter, "--calls", 3, "--shape", "x=4x4")
     assert done.code == 2
-    assert "engines of backend 'interpreter' have threads of their own, and calls run one after the other" in done.err
+    assert "there is nothing to tune: engines of backend 'interpreter' have threads of their own" in done.err
+    assert "and calls run one after the other: " in done.err
     assert not done.out
+
+
+def test_tune_measures_runners_only_where_threads_change_nothing(
+    run: Callable[..., Result], file: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that differ in the number of threads alone would differ by noise, and the best one would be luck."""
+    monkeypatch.setattr(Interpreter, "capabilities", replace(Interpreter.capabilities, torch_threads=False))
+    monkeypatch.setattr(Interpretation, "parallel", lambda self, _calls: self, raising=False)
+    options = ("--backend", interpreter, "--calls", 3, "--shape", "x=4x4", "--threads", "1,2", "--runners", "1,2")
+    done = run("tune", file, *options)
+    assert done.code == 0, done.err
+    assert [row[:2] for row in done.rows] == [["1", "1"], ["1", "2"]]
+    assert (
+        "only numbers of runners are measured: engines of backend 'interpreter' have threads of their own" in done.err
+    )
+    assert "best for latency: trtcache.threads(inter=" in done.err
+    assert run("tune", file, *options, "--json").json["why_no_threads"]

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 import trtcache
-from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, gpu_here
+from trtcache.backends.gpu import gpu_here
+from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
 from trtcache.errors import InputError
 
 if TYPE_CHECKING:

@@ -81,7 +81,7 @@ def compare_with_here(
 
 
 def _compare_gpus(capability: str) -> Misfit | None:
-    from trtcache.backends.tensorrt.flavour import gpu_here
+    from trtcache.backends.gpu import gpu_here
 
     gpu, wanted = gpu_here(), capability_words(capability)
     if gpu is not None and gpu.capability == capability:

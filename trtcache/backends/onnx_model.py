@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+import torch
 
-    import torch
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
     from trtcache.digests import Json
 
@@ -19,7 +19,8 @@ class OnnxModel:
 
     Attributes:
         content: the serialized ``ModelProto``, without the data of the initializers in ``weights``.
-        weights: the tensors of these initializers, contiguous, on the CPU; the builder reads their memory.
+        weights: the tensors of these initializers, contiguous, on the CPU; the builder reads their memory. Of a file
+            these are all large ones, also those that are no weights of the engine.
         inputs: names of the model's inputs.
         outputs: names of its outputs.
         places: the line of the user's model for each node, by name, if known.
@@ -30,6 +31,27 @@ class OnnxModel:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     places: Mapping[str, str]
+
+    def serialize(self, as_inputs: Collection[str]) -> bytes:
+        """Return the model in one piece, with some initializers as inputs after its own, and the data of all others."""
+        import onnx
+
+        model = onnx.load_model_from_string(self.content)
+        graph = model.graph
+        declared = {value.name for value in graph.input}
+        initializers = [*graph.initializer]
+        del graph.initializer[:]
+        for tensor in initializers:
+            if tensor.name not in as_inputs:
+                if tensor.name in self.weights:
+                    tensor.ClearField("external_data")
+                    tensor.ClearField("data_location")
+                    # A view as bytes, since NumPy has no bfloat16.
+                    tensor.raw_data = self.weights[tensor.name].reshape(-1).view(torch.uint8).numpy().tobytes()
+                graph.initializer.append(tensor)
+            elif tensor.name not in declared:
+                graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+        return bytes(model.SerializeToString())
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from trtcache.backends.fitness import Misfit, compare_with_here
 from trtcache.digests import canonical, json_bytes
-from trtcache.errors import BuildError
+from trtcache.errors import BackendUnavailableError, BuildError
 from trtcache.weights.slots import geometry, weight_map
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import torch
     from torch import fx
 
+    from trtcache.backends.diagnosis import Check, SelfTest
     from trtcache.backends.fitness import StoredTarget
     from trtcache.backends.onnx_model import OnnxModel, Range
     from trtcache.config.backend_settings import BackendSettings
@@ -264,6 +265,32 @@ class Backend(ABC):
         By default the number of instruction sets, and for a GPU less than for a plan of TensorRT for one product.
         """
         return len(target["instruction_sets"]) if target["device"] == "cpu" else -1
+
+    def diagnose(self, *, quick: bool) -> Iterator[Check]:  # noqa: ARG002  # a default
+        """Yield the checks of ``trtcache doctor``; by default whether this backend can run here.
+
+        They run in a child process, which may crash.
+
+        Args:
+            quick: skip what takes more than a second.
+        """
+        from trtcache.backends.diagnosis import check_availability  # a hit does not need it
+
+        yield check_availability(self)
+
+    def selftest(self) -> SelfTest:
+        """Return how ``trtcache selftest`` tests this backend; by default with a model on the first of its devices.
+
+        Raises:
+            BackendUnavailableError: its software is not installed.
+        """
+        from trtcache.backends.diagnosis import SelfTest  # a hit does not need it
+
+        devices = self.capabilities.devices
+        device = "cpu" if "cpu" in devices else min(devices)
+        if why := self.unavailable(device):
+            raise BackendUnavailableError(self.name, why)
+        return SelfTest(device)
 
     def takes_weights(self, settings: Settings) -> bool:  # noqa: ARG002  # a default
         """Return whether an engine of an ONNX file takes weights; otherwise they are in the artifact and in the key."""

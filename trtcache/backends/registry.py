@@ -52,6 +52,18 @@ def find(name: str, device: str, *, form: str = "torch") -> Backend:
     raise BackendUnavailableError("auto", needs + "; ".join(reasons))
 
 
+def find_for_files(name: str) -> tuple[Backend, str]:
+    """Return a backend for ONNX files, and the device type of its engines for them: the GPU if it has such engines.
+
+    Raises:
+        BackendUnavailableError: the name is unknown, or the backend does not take ONNX files or cannot run here.
+    """
+    device = "cuda"
+    if name != "auto" and device not in (devices := load_backend(name).capabilities.devices):
+        device = "cpu" if "cpu" in devices else min(devices)
+    return find(name, device, form="onnx"), device
+
+
 def import_default() -> None:
     """Import the first backend for programs of torch, so that a first call does not."""
     backend_names.load_backend_class(_AUTOMATIC["torch"][0])

@@ -6,6 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.environment import installed_version
 from trtcache.errors import BackendUnavailableError, did_you_mean
 
 if TYPE_CHECKING:
@@ -36,6 +37,18 @@ def _merge(ours: Mapping[str, str], theirs: Iterable[EntryPoint]) -> dict[str, s
             raise BackendUnavailableError(point.name, f"offered by both {owners[point.name]} and {owner}; remove one")
         table[point.name], owners[point.name] = point.value, owner
     return table
+
+
+def package_of(name: str) -> tuple[str, str]:
+    """Return the distribution that offers a backend, and its version; empty texts if that is unknown."""
+    from importlib.metadata import entry_points
+
+    if name in BUILT_IN:
+        return "trtcache", installed_version()
+    for point in entry_points(group="trtcache.backends", name=name):
+        if point.dist is not None:
+            return point.dist.name, point.dist.version
+    return "", ""
 
 
 def load_backend_class(name: str) -> Any:

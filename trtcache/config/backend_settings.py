@@ -65,6 +65,12 @@ class BackendSettings:
         return self.explicit
 
     @classmethod
+    def describe(cls) -> dict[str, object]:
+        """Return each field with its default, for ``trtcache backends``."""
+        default = cls()
+        return {field.name: getattr(default, field.name) for field in fields(cls)}
+
+    @classmethod
     def defaults(cls) -> dict[str, object]:
         """Return the default of each field that has one other than None or an empty collection."""
         default = cls()

@@ -57,3 +57,8 @@ class InductorSettings(BackendSettings):
     def explicit(self) -> dict[str, Any]:
         """The options."""
         return dict(self.options)
+
+    @classmethod
+    def describe(cls) -> dict[str, object]:
+        """Return a line for all options: their names and defaults depend on torch's version."""
+        return {"NAME": "as in torch._inductor.config"}

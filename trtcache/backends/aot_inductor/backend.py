@@ -23,9 +23,10 @@ from trtcache.keys.torch_config import overrides
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from trtcache.backends.diagnosis import Check, SelfTest
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
 
@@ -86,6 +87,18 @@ class AotInductor(Backend):
     def ambient(self) -> Mapping[str, object]:
         """Return torch's process-wide flags and Inductor's configuration and environment."""
         return ambient()
+
+    def diagnose(self, *, quick: bool) -> Iterator[Check]:
+        """Yield whether there is a compiler, and whether packages work."""
+        from trtcache.backends.aot_inductor.diagnosis import diagnose
+
+        return diagnose(quick=quick)
+
+    def selftest(self) -> SelfTest:
+        """Return the self-test of packages."""
+        from trtcache.backends.aot_inductor.diagnosis import PackageSelfTest
+
+        return PackageSelfTest(needs="a GPU")
 
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
         """Build a package without weights."""

@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trtcache.backends.gpu import gpu_here
 from trtcache.backends.onnx_operators import why_no_onnx
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.backends.tensorrt import fitness
 from trtcache.backends.tensorrt.engine import PlanEngine, load_plan, plan_with
-from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, gpu_here, plan_target
+from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, plan_target
 from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts
 from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.errors import NoDeviceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from torch import fx
 
+    from trtcache.backends.diagnosis import Check, SelfTest
     from trtcache.backends.fitness import Misfit, StoredTarget
     from trtcache.backends.onnx_model import OnnxModel, Range
     from trtcache.backends.protocol import Engine
@@ -151,6 +153,18 @@ class TensorRTBackend(Backend):
     def rank(self, target: Mapping[str, Any]) -> int:
         """Return how well a plan fits."""
         return fitness.rank(target)
+
+    def diagnose(self, *, quick: bool) -> Iterator[Check]:  # noqa: ARG002  # all of it is quick
+        """Yield whether it is installed, and what it can do here."""
+        from trtcache.backends.tensorrt.diagnosis import diagnose
+
+        return diagnose(self.flavour)
+
+    def selftest(self) -> SelfTest:
+        """Return the self-test of this flavour."""
+        from trtcache.backends.tensorrt.diagnosis import PlanSelfTest
+
+        return PlanSelfTest.of(self.flavour)
 
     def refit_artifact(
         self, read: Callable[[str], bytes | memoryview], weights: Callable[[], Mapping[str, torch.Tensor]]

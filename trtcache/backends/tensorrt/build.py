@@ -6,13 +6,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trtcache.backends.gpu import gpu_here
 from trtcache.backends.onnx_export import to_onnx
 from trtcache.backends.onnx_model import Range
 from trtcache.backends.program_forms import input_name
 from trtcache.backends.protocol import Artifact
 from trtcache.backends.tensorrt.callbacks import defer_interrupts, get_logger, monitor_of
 from trtcache.backends.tensorrt.checks import prove, require_complete, require_known, require_matching_ports, unmark
-from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, WINDOWS, capabilities_of, gpu_here
+from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, WINDOWS, capabilities_of
 from trtcache.backends.tensorrt.preflight import MEMBER, record_facts
 from trtcache.backends.tensorrt.tuning import Timings
 from trtcache.config.tensorrt_settings import TensorRTSettings

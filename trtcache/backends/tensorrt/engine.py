@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trtcache.backends.gpu import gpu_here
 from trtcache.backends.protocol import current_tuning_store
 from trtcache.backends.tensorrt.callbacks import get_logger
-from trtcache.backends.tensorrt.flavour import gpu_here
 from trtcache.backends.tensorrt.preflight import Machine, PlanFacts, other_product, require_fit, why_not_here
 from trtcache.backends.tensorrt.tuning import RuntimeCache
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.fitness import Misfit
-from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, gpu_here
+from trtcache.backends.gpu import gpu_here
+from trtcache.backends.tensorrt.flavour import AMPERE_PLUS
 from trtcache.backends.tensorrt.preflight import MEMBER, Machine, PlanFacts, require_fit, why_not_here
 from trtcache.errors import IncompatibleEngineError
 from trtcache.target import capability_words

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 AMPERE_PLUS = "ampere+"
 WINDOWS = "windows-x86_64"
 _CAPABILITY = re.compile(r"sm_?(\d+)(\d)")
-_GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,17 +193,6 @@ def capabilities_of(target: Target) -> tuple[str, ...]:
     if target.capability is None or target.capability == AMPERE_PLUS:
         return ()
     return tuple(target.capability.split(","))
-
-
-def gpu_here() -> Gpu | None:
-    """Return the current CUDA device, None if torch has none."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return None
-    found = torch.cuda.get_device_properties(torch.cuda.current_device())
-    memory_gib = round(found.total_memory / _GIB)
-    return Gpu(found.name, f"{found.major}.{found.minor}", found.multi_processor_count, memory_gib)
 
 
 def _capability(word: str, flavour: Flavour) -> str:

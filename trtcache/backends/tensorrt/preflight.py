@@ -7,12 +7,12 @@ passed on, and calling it raises with the reason. An unfit plan cannot match its
 
 from __future__ import annotations
 
-import ctypes
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, gpu_here
+from trtcache.backends.gpu import driver_cuda, gpu_here
+from trtcache.backends.tensorrt.flavour import AMPERE_PLUS
 from trtcache.errors import IncompatibleEngineError
 from trtcache.target import capability_words, host_platform
 
@@ -115,16 +115,6 @@ class Machine:
     def here(cls, flavour: Flavour) -> Machine:
         """Return this machine, with the current CUDA device."""
         return cls(flavour.version, host_platform(), gpu_here(), driver_cuda())
-
-
-def driver_cuda(library: str = "libcuda.so.1") -> int | None:
-    """Return the major version of CUDA that the NVIDIA driver supports, None without a driver."""
-    found = ctypes.c_int(0)
-    try:
-        failed = ctypes.CDLL(library).cuDriverGetVersion(ctypes.byref(found))
-    except (OSError, AttributeError):
-        return None
-    return None if failed else found.value // 1000
 
 
 def require_fit(facts: PlanFacts, machine: Machine) -> None:

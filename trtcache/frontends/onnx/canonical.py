@@ -76,6 +76,7 @@ def canonical_graph(file: OnnxFile, inputs: Sequence[Port]) -> CanonicalGraph:
             if name not in ports:
                 raise file.error(f"its graph uses {name!r}, which nothing produces")
             place, port = ports[name]
+            # The device of the first backends for files, whatever the backend: the key has the backend and its target.
             return ["input", [place], [port.dtype, list(port.declared), "cuda"], None]
         if name in weights:  # numbered in the order of their records
             shape = tuple(tensor.dims)

@@ -181,8 +181,13 @@ class OnnxInterface:
         """The names of inputs and outputs."""
         return tuple(port.name for port in self.inputs), tuple(port.name for port in self.outputs)
 
-    def interface(self, slots: Sequence[Slot]) -> Interface:
-        """Return the interface in the form that other programs have; sizes of one name are one symbol."""
+    def interface(self, slots: Sequence[Slot], device: str) -> Interface:
+        """Return the interface in the form that other programs have; sizes of one name are one symbol.
+
+        Args:
+            slots: the weights.
+            device: the device type of inputs and outputs.
+        """
         numbers: dict[object, int] = {}
         ranges: list[tuple[int | None, int | None]] = []
         symbols: dict[str, Json] = {}
@@ -202,7 +207,7 @@ class OnnxInterface:
                     shape.append(written)
                 if isinstance(size, str):
                     symbols[size] = written
-            inputs.append(TensorInput(leaf, port.dtype, tuple(shape), _strides(shape), "cuda"))
+            inputs.append(TensorInput(leaf, port.dtype, tuple(shape), _strides(shape), device))
         return Interface(
             inputs=tuple(inputs),
             values=(),
@@ -214,7 +219,7 @@ class OnnxInterface:
             ),
             constants=(),
             ranges=tuple(ranges),
-            outputs=self._results(symbols),
+            outputs=self._results(symbols, device),
         )
 
     def ranges(self) -> tuple[Range, ...]:
@@ -225,14 +230,14 @@ class OnnxInterface:
             if not all(isinstance(size, int) for size in port.shape)
         )
 
-    def _results(self, symbols: Mapping[str, Json]) -> tuple[TensorOutput, ...]:
+    def _results(self, symbols: Mapping[str, Json], device: str) -> tuple[TensorOutput, ...]:
         """Return the outputs; empty if one has a dynamic size that is not an input's, or no rank."""
         found = []
         for port in self.outputs:
             shape = [symbols.get(size) if isinstance(size, str) else size for size in port.shape]
             if not port.ranked or None in shape:
                 return ()
-            found.append(TensorOutput(port.dtype, tuple(shape), "cuda"))
+            found.append(TensorOutput(port.dtype, tuple(shape), device))
         return tuple(found)
 
 

@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -92,15 +91,18 @@ class OnnxSource(Source):
             )
         self.file, self.name = OnnxFile(path), name or path.stem
         self._args, self._kwargs = tuple(args), dict(kwargs or {})
+        self._device_type = "cuda"
 
     @property
     def label(self) -> str:
         """The file's path."""
         return str(self.file.path)
 
-    @cached_property
+    @property
     def device(self) -> torch.device:
-        """The device of a plan's inputs and outputs: the GPU, or the CPU if there is none."""
+        """The device of the inputs and outputs, for the backend last found; the CPU for builds without a GPU."""
+        if self._device_type != "cuda":
+            return torch.device(self._device_type)
         return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
     def find_backend(self, options: CompileOptions) -> Backend:
@@ -110,7 +112,7 @@ class OnnxSource(Source):
             BackendUnavailableError: the backend does not read ONNX, is unknown, or cannot build here.
             SettingsError: a setting does not apply to files.
         """
-        backend = registry.find(options.backend, "cuda", form="onnx")
+        backend, self._device_type = registry.find_for_files(options.backend)
         for setting, why in _NOT_FOR_FILES.items():
             value = getattr(options.settings, setting)
             if value and value != getattr(_DEFAULTS, setting):
@@ -120,7 +122,7 @@ class OnnxSource(Source):
 
     def toolchain(self, backend: Backend) -> Mapping[str, Any]:
         """Return the versions that the build depends on, without those of exporters from torch."""
-        return {name: value for name, value in backend.versions("cuda").items() if name not in _OF_TORCH}
+        return {name: value for name, value in backend.versions(self._device_type).items() if name not in _OF_TORCH}
 
     def fingerprint(self) -> Mapping[str, object]:
         """Return the digests of the file and of its external data, and the sizes of the arguments."""
@@ -186,7 +188,7 @@ class OnnxSource(Source):
         inputs, outputs = read_ports(self.file)
         ports = OnnxInterface(inputs, outputs, resolve_sizes(inputs, self._args, self._kwargs, backend.name))
         graph = canonical_graph(self.file, inputs)
-        interface = ports.interface(graph.slots)
+        interface = ports.interface(graph.slots, self._device_type)
         read_s = time.perf_counter() - start
         request_parts = self.given_parts(backend, options.settings, target)
         key = _make_key(self.file, backend, options.settings, ports, graph, interface, request_parts)

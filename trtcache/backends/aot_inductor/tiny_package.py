@@ -1,16 +1,19 @@
-"""Build, load and run one tiny AOTInductor package: ``python -m trtcache_cli.tiny_package``.
+"""A tiny package, for ``trtcache doctor``.
 
-``doctor`` runs this in a child process, because a broken installation crashes here: with two libstdc++ in one process
+``doctor`` builds it in a child process, because a broken installation crashes here: with two libstdc++ in one process
 every package crashed at load inside ``std::regex`` (seen on a machine with an H200, torch 2.11).
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
 import torch
+
+from trtcache.backends.diagnosis import Check
+
+_TOLERANCE = 1e-6
 
 
 class Tiny(torch.nn.Module):
@@ -36,13 +39,9 @@ def largest_difference(device: str) -> float:
     return float((answer - model(value)).abs().max())
 
 
-def main() -> int:
-    """Print a summary; return 1 if the output is wrong."""
+def check_tiny_package() -> Check:
+    """Build, load and run a tiny package."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    difference = largest_difference(device)
-    sys.stdout.write(f"built, loaded and run on {device}; largest difference from eager {difference:.1g}\n")
-    return int(difference > 1e-6)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    off = largest_difference(device)
+    found = f"built, loaded and run on {device}; largest difference from eager {off:.1g}"
+    return Check("tiny package", "ok" if off <= _TOLERANCE else "bad", found)
