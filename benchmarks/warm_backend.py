@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-import torch
-
+from trtcache.backends.host import torch_versions
 from trtcache.backends.protocol import Artifact, Backend, Capabilities
 from trtcache.errors import IncompatibleEngineError
 from trtcache.target import Target, resolve_target
@@ -13,6 +12,8 @@ from trtcache.target import Target, resolve_target
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    import torch
 
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
@@ -23,7 +24,9 @@ class Instant(Backend):
 
     name: ClassVar[str] = "instant"
     version: ClassVar[int] = 1
-    capabilities: ClassVar[Capabilities] = Capabilities(devices=frozenset({"cpu"}), keep=frozenset(), refit=False)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        devices=frozenset({"cpu"}), keep=frozenset(), refit=False, without_torch=True
+    )
 
     def unavailable(self, device: str) -> str | None:
         """Say that there is only the CPU."""
@@ -35,7 +38,7 @@ class Instant(Backend):
 
     def toolchain(self, device: str) -> Mapping[str, object]:  # noqa: ARG002  # the protocol's signature
         """Return the version of torch."""
-        return {"torch": torch.__version__}
+        return {"torch": torch_versions()["torch"]}
 
     def ambient(self) -> Mapping[str, object]:
         """Return nothing: no process-wide setting changes what is built."""

@@ -10,7 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import click
+
 from trtcache.errors import SettingsError, did_you_mean
+from trtcache_cli.shapes import check_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -181,12 +184,20 @@ class _Reader:
         if not all(isinstance(text, str) and text and text.isprintable() for text in texts):
             several = ", or a list of them for one cell" if name in _REPEATED else ""
             raise self._error(table, place, name, f"{value!r} is not a text{several}")
+        if name == "shape":
+            try:
+                check_shapes(texts)
+            except click.BadParameter as error:
+                raise self._error(table, place, name, error.message) from None
         return tuple(texts)
 
     def _check_keys(self, table: dict[str, Any], header: str, number: int) -> None:
         for name in table:
             if name not in OPTIONS:
-                raise self._error(header, number, name, did_you_mean(name, [*OPTIONS, "exclude"]))
+                why = did_you_mean(name, [*OPTIONS, "exclude"])
+                if name in SCHEDULERS:
+                    why = f"resources are those of all cells: write [defaults.{name}]"
+                raise self._error(header, number, name, why)
 
     def _error(self, header: str, number: int, key: str, why: str) -> SettingsError:
         label = f"cells[{number}]" if header == "cells" else header
@@ -195,13 +206,15 @@ class _Reader:
         return SettingsError(f"{self._path}, line {line}" if line else str(self._path), f"{where}: {why}")
 
     def _line_of(self, header: str, number: int, key: str) -> int:
-        """Return the line of a key, or of its table; 0 if it is not found."""
+        """Return the line of a key, of its own table, or else of the table that it is in; 0 if it is not found."""
         current, count, begin = "", -1, 0
         for line, text in enumerate(self._lines, start=1):
             if match := _HEADER.fullmatch(text.partition("#")[0].rstrip()):
                 current = match[1]
                 count += current == "cells"
-                if current in (key, f"{header}.{key}") or (current == header and count in (number, -1)):
+                if current == (f"{header}.{key}" if header else key) and (header != "cells" or count == number):
+                    return line
+                if current == header and count in (number, -1):
                     begin = begin or line
             elif current == header and (header != "cells" or count == number) and _is_key(text, key):
                 return line

@@ -34,10 +34,9 @@ def read_shapes(written: Sequence[str]) -> dict[str, ShapeProfile]:
 
     found: dict[str, ShapeProfile] = {}
     for line in written:
-        name, _, text = line.rpartition("=")
-        bounds = [_bounds(size, line) for size in text.split("x")] if name else []
-        if not bounds or name in found:
-            raise _wrong(line, "is given twice" if name in found else "is not INPUT=SIZES, such as x=1:8:32x128")
+        name, bounds = _parse(line)
+        if name in found:
+            raise _wrong(line, "is given twice")
         minimum, optimal, maximum = zip(*bounds, strict=True)
         found[name] = ShapeProfile(minimum, optimal, maximum)
     return found
@@ -63,6 +62,26 @@ def read_examples(written: Sequence[str]) -> dict[str, Example]:
         name: Example(sizes.optimal, dtype or "float32")
         for (name, sizes), dtype in zip(found.items(), dtypes, strict=True)
     }
+
+
+def check_shapes(written: Sequence[str]) -> None:
+    """Check lines of which it is not known whether they are for an ONNX or a TorchScript file; torch is not imported.
+
+    Raises:
+        click.BadParameter: a line is malformed, sizes are not ascending, or an input is given twice.
+    """
+    names = [_parse(line.partition(",")[0])[0] for line in written]
+    for name, line in zip(names, written, strict=True):
+        if names.count(name) > 1:
+            raise _wrong(line, "is given twice")
+
+
+def _parse(line: str) -> tuple[str, list[tuple[int, int, int]]]:
+    """Return the input and the bounds of its sizes."""
+    name, _, text = line.rpartition("=")
+    if not name:
+        raise _wrong(line, "is not INPUT=SIZES, such as x=1:8:32x128")
+    return name, [_bounds(size, line) for size in text.split("x")]
 
 
 def _bounds(text: str, line: str) -> tuple[int, int, int]:

@@ -271,7 +271,8 @@ def _print_plan(session: Session, planned: Sequence[PlannedCell]) -> None:
     if not on_terminal():
         print_tsv(rows)
         return
-    print_table(("cell", "engine", "state", "expected", "reason"), rows, right=("cell", "expected"), flexible="reason")
+    header = ("cell", "engine", "state", "expected", "reason")
+    print_table(header, rows, right=("cell", "expected"), flexible="reason", wraps=True)
     counts_text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     expected_s = total_s(planned)
     note(f"{counts_text}; about {format_duration(expected_s)} of builds" if expected_s else counts_text)

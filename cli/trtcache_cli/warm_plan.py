@@ -1,7 +1,12 @@
-"""The plan of ``trtcache warm``: which cells are in the cache, which are to be built, and how long that takes."""
+"""The plan of ``trtcache warm``: which cells are in the cache, which are to be built, and how long that takes.
+
+``import torch`` takes longer than the rest of a plan, so ``.pt2`` files are first looked up without it, where that
+gives the same answer (``trtcache.bundle.file_lookup``).
+"""
 
 from __future__ import annotations
 
+import logging
 import statistics
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -17,9 +22,13 @@ from trtcache_cli.warm_remote import RemoteListing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from trtcache.bundle.file_alias import MappedProgramFile
+    from trtcache.bundle.file_lookup import FileLookup
     from trtcache.cache import Cache
-    from trtcache.frontends.source import Source
+    from trtcache.frontends.source import CompileOptions, Source
     from trtcache_cli.matrix import Cell
+
+log = logging.getLogger("trtcache_cli")
 
 State = Literal["hit", "build", "unknown", "impossible"]
 
@@ -81,6 +90,8 @@ class Planner:
     exact: bool = False
     durations: dict[Any, list[float]] = field(default_factory=dict)
     remote: RemoteListing = field(init=False)
+    _medians_s: dict[tuple[str, str], float | None] = field(default_factory=dict)
+    _lookups: dict[tuple[tuple[str, ...], ...], FileLookup | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """List the remotes, and read how long earlier builds took."""
@@ -108,6 +119,7 @@ class Planner:
                 planned.append(PlannedCell(cell, UNKNOWN, "only an export tells: --exact", expected_s=expected_s))
             else:
                 by_program.setdefault((cell.file, dict(cell.options).get("shape", ())), []).append(cell)
+        planned += self._look_without_torch(by_program)
         # A program is opened once, and closed before the next: a matrix can have more files than a process may open.
         for (_, shapes), own in by_program.items():
             try:
@@ -117,6 +129,54 @@ class Planner:
                 planned += [PlannedCell(cell, IMPOSSIBLE, str(error), is_readable=False) for cell in own]
         return sorted(planned, key=lambda each: each.cell.number)
 
+    def _look_without_torch(self, by_program: dict[tuple[str, tuple[str, ...]], list[Cell]]) -> list[PlannedCell]:
+        """Take the cells that are found without torch out of ``by_program``, and return them."""
+        from trtcache.bundle.file_lookup import open_file
+        from trtcache.bundle.load_program import TorchNeeded
+
+        planned: list[PlannedCell] = []
+        for program, cells in list(by_program.items()):
+            path, shapes = program
+            if shapes or not path.endswith(".pt2") or not any(map(self._lookup, cells)):
+                continue
+            try:
+                file = open_file(Path(path))
+                found = [each for cell in cells if (each := self._find_without_torch(cell, file)) is not None]
+            except TorchNeeded as error:
+                log.info("torch is imported to look %s up: %s", path, error)
+                continue
+            planned += found
+            looked_up = {each.cell.number for each in found}
+            by_program[program] = [cell for cell in cells if cell.number not in looked_up]
+            if not by_program[program]:
+                del by_program[program]
+        return planned
+
+    def _lookup(self, cell: Cell) -> FileLookup | None:
+        """Return the look-up without torch that cells with these options share; None if it needs torch."""
+        from trtcache.bundle.file_lookup import FileLookup
+        from trtcache.bundle.load_program import TorchNeeded
+
+        options = dict(cell.options)
+        own = tuple(options.get(name, ()) for name in ("backend", "setting", "target"))
+        if own not in self._lookups:
+            try:
+                self._lookups[own] = FileLookup.of(_options_of(cell), self.cache)
+            except (TorchNeeded, TrtcacheError) as error:
+                log.info("torch is imported to look %s up: %s", cell, error)
+                self._lookups[own] = None
+        return self._lookups[own]
+
+    def _find_without_torch(self, cell: Cell, file: MappedProgramFile) -> PlannedCell | None:
+        lookup = self._lookup(cell)
+        if lookup is None:
+            return None
+        alias = lookup.alias_of(file)
+        key = lookup.follow(alias) if self._has(alias.digest) else None
+        if key is None and self.exact:
+            return None
+        return self._describe(cell, lookup.backend.name, key, alias.digest)
+
     def _look(self, cell: Cell, source: Source) -> PlannedCell:
         try:
             return self._find(cell, source)
@@ -125,24 +185,27 @@ class Planner:
 
     def _find(self, cell: Cell, source: Source) -> PlannedCell:
         from trtcache.compiler.alias_lookup import AliasLookup
-        from trtcache.frontends.source import CompileOptions
 
-        settings = read_settings(dict(cell.options).get("setting", ()))
-        given = CompileOptions.of(cell.get("backend") or "auto", settings, cell.get("target") or None)
+        given = _options_of(cell)
         lookup = AliasLookup.of(source, given, self.cache)
         backend = source.find_backend(given) if lookup is None else lookup.backend
-        expected_s = self._expected_s(cell, backend.name)
         key = lookup.find_key() if lookup is not None and self._has(lookup.key.digest) else None
-        if key is None and not self.exact:
-            return PlannedCell(cell, UNKNOWN, "no key alias leads on: --exact exports it", expected_s=expected_s)
-        if key is None:
+        if key is None and self.exact:
             exported = source.request(given).key
             if not isinstance(exported, CacheKey):
+                expected_s = self._expected_s(cell, backend.name)
                 return PlannedCell(cell, UNKNOWN, f"it has no key: {exported}", expected_s=expected_s)
             key = exported
+        return self._describe(cell, backend.name, key, lookup.key.digest if lookup is not None else None)
+
+    def _describe(self, cell: Cell, backend: str, key: CacheKey | None, alias: str | None) -> PlannedCell:
+        """Return the state of a cell whose key is this, or unknown."""
+        expected_s = self._expected_s(cell, backend)
+        if key is None:
+            return PlannedCell(cell, UNKNOWN, "no key alias leads on: --exact exports it", expected_s=expected_s)
         if not self._has(key.digest):
             return PlannedCell(cell, BUILD, key=key.digest, expected_s=expected_s)
-        aliases = (lookup.key.digest,) if lookup is not None else ()
+        aliases = (alias,) if alias is not None else ()
         stale = [digest for digest in (key.digest, *aliases) if self.remote.needs_upload(digest)]
         here = tuple(digest for digest in stale if self.cache.store is not None and self.cache.store.contains(digest))
         is_renewed = key.digest in stale and key.digest not in here and key.digest in (self.remote.target or ())
@@ -156,8 +219,17 @@ class Planner:
         """Return the median of earlier builds of this name, or else of this backend."""
         kind = kind or cell.get("backend")
         name = cell.get("name") or Path(cell.file).stem
-        found = self.durations.get((kind, name)) or self.durations.get(kind)
-        return statistics.median(found) if found else None
+        if (kind, name) not in self._medians_s:
+            found = self.durations.get((kind, name)) or self.durations.get(kind)
+            self._medians_s[kind, name] = statistics.median(found) if found else None
+        return self._medians_s[kind, name]
+
+
+def _options_of(cell: Cell) -> CompileOptions:
+    from trtcache.frontends.source import CompileOptions
+
+    settings = read_settings(dict(cell.options).get("setting", ()))
+    return CompileOptions.of(cell.get("backend") or "auto", settings, cell.get("target") or None)
 
 
 def _open(cell: Cell, shapes: Sequence[str]) -> Source:

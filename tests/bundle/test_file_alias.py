@@ -172,13 +172,14 @@ def test_the_state_of_a_new_process_is_the_known_one(run_python: RunPython) -> N
     done = run_python(
         """
         from trtcache.backends.aot_inductor.backend import ambient
-        from trtcache.bundle.file_alias import AMBIENT, STATE
+        from trtcache.backends.host import INITIAL_AMBIENT
+        from trtcache.keys.alias_key import INITIAL_STATE
         from trtcache.digests import canonical
         from trtcache.keys.key import process_state
 
         found = {name: value for name, value in ambient().items() if name != "environment"}
-        assert canonical(found) == canonical(AMBIENT), found
-        assert canonical(process_state()) == canonical(STATE), process_state()
+        assert canonical(found) == canonical(INITIAL_AMBIENT), found
+        assert canonical(process_state()) == canonical(INITIAL_STATE), process_state()
         """
     )
     assert done.returncode == 0, done.stderr

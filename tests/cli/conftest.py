@@ -115,12 +115,12 @@ def program() -> Callable[..., Result]:
 
 @pytest.fixture
 def terminal() -> Callable[..., Result]:
-    """Run a command as a program at a terminal of 140 columns, typing ``answer``; all it prints is in ``out``."""
+    """Run a command as a program at a terminal, typing ``answer``; all it prints is in ``out``."""
 
-    def terminal(*args: object, answer: str = "") -> Result:
+    def terminal(*args: object, answer: str = "", columns: int = 140) -> Result:
         ours, theirs = pty.openpty()
         command = [sys.executable, "-m", "trtcache_cli", *map(str, args)]
-        env = {**os.environ, "COLUMNS": "140", "TERM": "xterm"}
+        env = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
         child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
         os.close(theirs)
         if answer:

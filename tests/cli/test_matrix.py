@@ -82,6 +82,21 @@ WRONG = {
         r"cells\[0\]: it makes 1,000,000 cells; at most 100,000",
     ),
     "resources that are no table": ('[defaults]\nslurm = 3\n[[cells]]\nfile = "x"', "line 2: defaults.slurm"),
+    "a malformed shape": (
+        '[[cells]]\nfile = "a.onnx"\n\nshape = "x=8y4"',
+        r"line 4: cells\[0\].shape: 'x=8y4' has '8y4'",
+    ),
+    "one of several": ('[[cells]]\nfile = "a"\nshape = [["x=2", "y"]]', r"line 3: cells\[0\].shape: 'y' is not INPUT="),
+    "an input twice": ('[defaults]\nshape = [["x=2", "x=3"]]\n[[cells]]\nfile = "a"', "line 2: .*'x=2' is given twice"),
+    "descending sizes": ('[[cells]]\nfile = "a"\nshape = "x=9:1"', "line 3: .*that are not ascending"),
+    "resources of a cell": (
+        '[[cells]]\nfile = "a"\n[cells.ray]\n[[cells]]\nfile = "b"\n[cells.slurm]\ntime = 3',
+        r"line 3: cells\[0\].ray: resources are those of all cells: write \[defaults.ray\]",
+    ),
+    "resources of the second cell": (
+        '[[cells]]\nfile = "a"\n[[cells]]\nfile = "b"\n[cells.slurm] # of this\ntime = 3',
+        r"line 5: cells\[1\].slurm: .* write \[defaults.slurm\]",
+    ),
     "a control character": ('[[cells]]\nfile = "a\\u001b[2J"', r"line 2: cells\[0\].file: .* is not a text"),
 }
 

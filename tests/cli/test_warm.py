@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -35,6 +35,17 @@ def affine():
 def nothing():
     return None
 """
+PLAN = """
+import sys
+from trtcache_cli.main import main
+
+sys.argv = ["trtcache", "warm", sys.argv[1], "--plan", "--json"]
+try:
+    main()
+except SystemExit as error:
+    assert not error.code, error
+assert "torch" not in sys.modules
+"""
 X = torch.randn(5, 4)
 FAST_OPTIONS = {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": True}
 FAST = json.dumps([f"inductor.{name}={json.dumps(value)}" for name, value in FAST_OPTIONS.items()])
@@ -59,6 +70,14 @@ def _states(done: Result) -> list[str]:
     return [cell["state"] for cell in done.json["cells"]]
 
 
+def _plan_without_torch(matrix: Path) -> Any:
+    """Return the plan of a process that does not import torch."""
+    command = [sys.executable, "-W", "ignore", "-c", PLAN, str(matrix)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.slow
 def test_what_misses_is_built_once(run: Callable[..., Result], matrix: Path) -> None:
     """By processes of their own; cells that cannot be built are errors of their own, and the exit code is 1."""
@@ -76,12 +95,37 @@ def test_what_misses_is_built_once(run: Callable[..., Result], matrix: Path) -> 
     assert [cell["state"] for cell in planned["cells"]] == ["hit", "unknown", "unknown", "impossible"]
     assert planned["cells"][0]["key"] == first.json["cells"][0]["keys"][0]
     assert planned["expected_s"] > 0
+    of_files = matrix.with_name("files.toml")
+    of_files.write_text(f'[[cells]]\nfile = "affine.pt2"\nsetting = [{FAST}]\ntarget = ["native", "x86-64-v2"]\n')
+    states = [(cell["state"], cell["key"]) for cell in _plan_without_torch(of_files)["cells"]]
+    assert states == [("hit", planned["cells"][0]["key"]), ("unknown", None)]
     assert _states(run("warm", matrix, "--plan", "--exact", "--json")) == ["hit", "hit", "impossible", "impossible"]
 
     second = run("warm", matrix, "--only", "0-1")
     assert (second.code, second.out) == (0, "0 built, 2 hit, 0 failed\n")
     compiled = trtcache.compile(Affine(), (X,), settings={"inductor": FAST_OPTIONS})
     assert compiled.report.partitions[0].outcome == "hit"
+
+
+@pytest.mark.usefixtures("matrix")
+def test_a_plan_of_files_imports_no_torch(tmp_path: Path, file: Path, run: Callable[..., Result]) -> None:
+    """And says what a plan with torch says: here that nothing is known of the cells."""
+    path = tmp_path / "files.toml"
+    path.write_text(f'[[cells]]\nfile = "{file}"\ntarget = ["native", "x86-64-v2"]\n')
+    planned = _plan_without_torch(path)
+    assert planned == run("warm", path, "--plan", "--json").json
+    assert [cell["state"] for cell in planned["cells"]] == ["unknown", "unknown"]
+
+
+def test_reasons_are_whole_on_a_narrow_terminal(terminal: Callable[..., Result], tmp_path: Path) -> None:
+    """On several lines, below the first: the end of a reason says what to do."""
+    (tmp_path / "m.toml").write_text('[[cells]]\nfile = ["none.pt2", "zoo:model"]\n')
+    out = terminal("warm", tmp_path / "m.toml", "--plan", columns=80).out
+    lines = out.splitlines()
+    assert all(len(line) <= 80 for line in lines if "impossible," not in line), out
+    assert "\u2026" not in out
+    whole = "".join(line[lines[0].index("reason") :] for line in lines[1:-1])
+    assert "giveatorch.nn.Module,atorch.export.ExportedProgramorthepathofa.pt2file" in whole.replace(" ", ""), out
 
 
 def test_a_shape_for_a_program_with_sizes_is_named(run: Callable[..., Result], file: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trtcache.backends.aot_inductor.libtorch import preload as preload
     from trtcache.backends.aot_inductor.libtorch import torch_versions as torch_versions
     from trtcache.backends.aot_inductor.loader import Assumptions as Assumptions
+    from trtcache.backends.aot_inductor.variables import INITIAL_AMBIENT as INITIAL_AMBIENT
     from trtcache.backends.aot_inductor.variables import environment as environment
     from trtcache.backends.aot_inductor.variables import torch_environment as torch_environment
     from trtcache.backends.fitness import Misfit, StoredTarget
@@ -31,6 +32,7 @@ NAME = "aot_inductor"
 _EXPORTS = {
     "Assumptions": ".loader",
     "HostEngine": ".host_engine",
+    "INITIAL_AMBIENT": ".variables",
     "HostWeights": ".host_weights",
     "LibTorch": ".libtorch",
     "check_arrays": ".host_weights",

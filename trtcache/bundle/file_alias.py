@@ -18,23 +18,24 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.backends import host
-from trtcache.backends.host import environment, torch_environment, torch_versions
+from trtcache.backends.host import INITIAL_AMBIENT, environment, torch_environment, torch_versions
 from trtcache.backends.protocol import interface_document
-from trtcache.bundle.archive import BROKEN, content_of, directory
+from trtcache.bundle.archive import BROKEN, HEADER, MODEL, content_of, directory
 from trtcache.bundle.engines import report_engine
 from trtcache.bundle.load_program import TorchNeeded, assemble, read_array
 from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, json_bytes
 from trtcache.errors import ExportError, IncompatibleEngineError, ProgramFileError, WeightMapError
+from trtcache.keys.alias_key import INITIAL_STATE
 from trtcache.keys.code import code_digest
 from trtcache.runtime.executable import parse_interface
 from trtcache.runtime.report import Report
 from trtcache.runtime.structure import UnknownContainerError
 from trtcache.settings import Settings
 from trtcache.target import Target, resolve_target
+from trtcache.weights.archive import KNOWN_VERSION
 from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from trtcache.cache import Cache
@@ -52,29 +53,12 @@ _FORMAT = 1
 _BACKENDS = ("auto", host.NAME)
 _SERIALIZATION_ID = ".data/serialization_id"  # a hash over all members, weights too
 
-AMBIENT: Final[Mapping[str, object]] = {
-    "deterministic": False,
-    "float32_matmul_precision": "highest",
-    "mkldnn": True,
-    "attention": {"cudnn": True, "flash": True, "math": True, "mem_efficient": True},
-    "inductor": {},
-}
-"""``backends.aot_inductor.backend.ambient`` without the environment, as torch begins."""
-
-STATE: Final[Mapping[str, object]] = {
-    "dtype": "torch.float32",
-    "device": "cpu",
-    "autocast": [[False, "torch.bfloat16"], [False, "torch.float16"]],
-    "deterministic": False,
-    "attention": [True, True, True, True],
-}
-"""``keys.key.process_state``, as torch begins."""
-
 
 class MappedProgramFile:
     """A file that ``torch.export.save`` wrote, read without torch.
 
     Attributes:
+        path: its path.
         digest: the digest of the file without the bytes of its weights, as ``ProgramFile.digest``.
     """
 
@@ -84,7 +68,7 @@ class MappedProgramFile:
         Raises:
             TorchNeeded: it does not exist, or has a form that is not read here.
         """
-        self._path = path
+        self.path = path
         try:
             self._data = content_of(path)
             self._places = directory(self._data, str(path))
@@ -119,6 +103,23 @@ class MappedProgramFile:
         """The names of its weights and constants."""
         return set(self._records)
 
+    @property
+    def devices(self) -> set[str]:
+        """The device types of its weights and constants.
+
+        Raises:
+            LookupError, TypeError, AttributeError: a record has another form.
+        """
+        metas = [record.get("tensor_meta") for record in self._records.values()]
+        return {str(meta["device"]["type"]) for meta in metas if meta}
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is a program without engines, in the form of archive that ``ProgramFile`` reads."""
+        marks = {"archive_format": "pt2", "archive_version": KNOWN_VERSION}
+        is_known = all(bytes(self.content(name)).decode().strip() == text for name, text in marks.items())
+        return is_known and MODEL in self._places and HEADER not in self._places
+
     def content(self, name: str) -> memoryview:
         """Return the bytes of a member."""
         place = self._places[name]
@@ -141,7 +142,7 @@ class MappedProgramFile:
                 raise ValueError(f"weight {name} is not on the CPU")
             if member not in intact and zlib.crc32(self.content(member)) != self._places[member].crc:
                 why = f"it is damaged (its member {member} does not have its checksum)"
-                raise ExportError(str(self._path), f"{why}; save it again with torch.export.save")
+                raise ExportError(str(self.path), f"{why}; save it again with torch.export.save")
             intact.add(member)
             found[name] = read_array(name, record, folder, self.content)
         return found
@@ -199,9 +200,9 @@ def remember(source: ProgramFile, module: CompiledModule, options: CompileOption
     if parts.keys() & {"uncacheable", "operators", "frozen"}:
         return
     # The state in which the key was made: a build may have changed it since.
-    if parts["ambient"] != canonical({**AMBIENT, "environment": environment(os.environ)}):
+    if parts["ambient"] != canonical({**INITIAL_AMBIENT, "environment": environment(os.environ)}):
         return
-    if canonical(process_state()) != canonical(STATE):
+    if canonical(process_state()) != canonical(INITIAL_STATE):
         return
     key = alias_key(source.digest, options.settings, resolve_target(options.target, device="cpu"))
     if cache.store is None or cache.layers.holder(key.digest) is not None:

@@ -47,6 +47,7 @@ from trtcache.frontends.torch_archive import (
 from trtcache.lowering import ALONE
 from trtcache.lowering.operators import identify_operators
 from trtcache.weights import archive as archives
+from trtcache.weights.archive import KNOWN_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SUFFIX = ".pt2"
-KNOWN_VERSION = "0"
 
 _OTHERS = (
     ("constants.pkl", "it is a TorchScript file; rename it, since .pt2 is for exported programs"),

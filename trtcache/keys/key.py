@@ -20,7 +20,9 @@ from torch.utils import _pytree as pytree
 
 from trtcache.config.paths import StatFingerprint
 from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, json_bytes
-from trtcache.keys.code import backend_code
+from trtcache.keys.alias_key import KIND as KIND
+from trtcache.keys.alias_key import MEMBER as MEMBER
+from trtcache.keys.alias_key import make_alias_key
 from trtcache.keys.code import code_digest as code_digest
 from trtcache.lowering.arguments import module_class
 from trtcache.lowering.interface import Content, SmallSizes
@@ -38,10 +40,6 @@ if TYPE_CHECKING:
     from trtcache.weights.slots import Slot
 
 
-KIND = "memo"
-MEMBER = "memo.json"
-
-_FORMAT = 4
 _SDPA = ("cudnn_sdp_enabled", "flash_sdp_enabled", "math_sdp_enabled", "mem_efficient_sdp_enabled")
 
 
@@ -190,37 +188,16 @@ def alias_key(
     device_type: str,
     torch_executed_modules: Collection[str],
 ) -> CacheKey:
-    """Return the key of an alias, from everything that the cache key depends on and that is known without lowering.
-
-    Args:
-        fingerprint: the program's fingerprint (``Source.fingerprint``).
-        given: the parts of the cache key that only the caller and the machine decide: settings, target, toolchain,
-            ambient.
-        backend: the backend that builds.
-        device_type: ``cpu`` or ``cuda``, where the program runs.
-        torch_executed_modules: the one setting that changes the cache key without being part of it.
-    """
-    capabilities = backend.capabilities
-    return CacheKey.of(
-        KIND,
-        {
-            "weights": None,
-            **fingerprint,
-            **given,
-            "format": _FORMAT,
-            "backend": backend.name,
-            "torch_executed_modules": sorted(torch_executed_modules),
-            "device": device_type,
-            "torch": [torch.__version__, torch.version.git_version],
-            "code": code_digest(),
-            **backend_code(type(backend)),
-            "passes": {
-                "keep": sorted(capabilities.keep),
-                "unpack": sorted(capabilities.unpack),
-                "others": other_passes(),
-            },
-            "process": process_state(),
-        },
+    """Return the key of an alias in this process, with torch's state here: ``make_alias_key``."""
+    return make_alias_key(
+        fingerprint,
+        given,
+        backend=backend,
+        device_type=device_type,
+        torch_executed_modules=torch_executed_modules,
+        torch=[torch.__version__, torch.version.git_version],
+        other_passes=other_passes(),
+        process=process_state(),
     )
 
 

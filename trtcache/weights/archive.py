@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import zipfile
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +19,9 @@ ALIGNED_BYTES = 64
 _LOCAL_HEADER_BYTES = 30
 _ENCRYPTED = 1
 _HEADER_BYTES, _ZIP64_BYTES, _EXTRA_BYTES = 30, 20, 4
+
+KNOWN_VERSION: Final = "0"
+"""The version of archives of ``torch.export.save`` that is read here."""
 
 
 def aligned_member(name: str, size_bytes: int, target: zipfile.ZipFile) -> zipfile.ZipInfo:

@@ -12,10 +12,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-
-from trtcache.backends.aot_inductor.libtorch import SAME_VERSIONS
+from trtcache.backends.aot_inductor.libtorch import SAME_VERSIONS, torch_folder, torch_versions
 from trtcache.backends.aot_inductor.loader import Assumptions, Package, PackageEngine
+from trtcache.backends.aot_inductor.variables import INITIAL_AMBIENT
 from trtcache.backends.aot_inductor.variables import environment as environment
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.config.inductor_settings import InductorSettings
@@ -26,17 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    import torch
+
     from trtcache.backends.diagnosis import Check, SelfTest
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
 
-# Inductor chooses the kernel of scaled_dot_product_attention at build time.
-_ATTENTION_KERNELS: Mapping[str, Callable[[], bool]] = {
-    "cudnn": torch.backends.cuda.cudnn_sdp_enabled,
-    "flash": torch.backends.cuda.flash_sdp_enabled,
-    "math": torch.backends.cuda.math_sdp_enabled,
-    "mem_efficient": torch.backends.cuda.mem_efficient_sdp_enabled,
-}
+_ATTENTION_KERNELS = ("cudnn", "flash", "math", "mem_efficient")
+"""Kernels of scaled_dot_product_attention: Inductor chooses one at build time."""
 
 
 class AotInductor(Backend):
@@ -53,6 +49,7 @@ class AotInductor(Backend):
         small_sizes=True,
         builds_elsewhere=True,
         torch_threads=True,
+        without_torch=True,
         same_versions=SAME_VERSIONS,
     )
 
@@ -60,14 +57,21 @@ class AotInductor(Backend):
         """Return what is missing for this device type."""
         if device not in self.capabilities.devices:
             return f"runs on CPU and CUDA, not on {device}"
-        if device == "cuda" and not torch.cuda.is_available():
-            return "no CUDA device is available; move the model and its inputs to the CPU"
+        if torch_folder() is None:
+            return "torch is not installed"
+        if device == "cuda":
+            import torch
+
+            if not torch.cuda.is_available():
+                return "no CUDA device is available; move the model and its inputs to the CPU"
         return None
 
     def target(self, requested: str | None, device: torch.device) -> Target:
         """Return this machine, or a named x86-64 level; on CUDA with the device's compute capability."""
         capability = None
         if device.type == "cuda":
+            import torch
+
             capability = ".".join(map(str, torch.cuda.get_device_capability(device)))
         return resolve_target(requested, device=device.type, capability=capability)
 
@@ -76,6 +80,10 @@ class AotInductor(Backend):
 
         The C++ compiler is left out: machines that only run engines have none and must hit (``docs/adr/0003``).
         """
+        if device == "cpu" and "torch" not in sys.modules:
+            return {name: version for name, version in torch_versions().items() if name != "cuda"}
+        import torch
+
         facts: dict[str, object] = {
             "torch": torch.__version__,
             "torch_git": torch.version.git_version,
@@ -137,12 +145,17 @@ def _version(distribution: str) -> str | None:
 
 
 def ambient() -> dict[str, object]:
-    """Return process-wide state as part of the key."""
+    """Return process-wide state as part of the key; a process that has not imported torch has that of its start."""
+    if "torch" not in sys.modules:
+        return {**INITIAL_AMBIENT, "environment": environment(os.environ)}
+    import torch
+
+    kernels = {name: getattr(torch.backends.cuda, f"{name}_sdp_enabled") for name in _ATTENTION_KERNELS}
     return {
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "float32_matmul_precision": matmul_precision(),
         "mkldnn": torch.backends.mkldnn.enabled,
-        "attention": {name: bool(enabled()) for name, enabled in _ATTENTION_KERNELS.items()},
+        "attention": {name: bool(enabled()) for name, enabled in kernels.items()},
         "environment": environment(os.environ),
         "inductor": dict(sorted(overrides(sys.modules.get("torch._inductor.config")))),
     }
@@ -153,6 +166,8 @@ def matmul_precision() -> str:
 
     ``torch.get_float32_matmul_precision`` raises once the two differ (torch 2.13).
     """
+    import torch
+
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:

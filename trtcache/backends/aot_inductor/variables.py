@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,16 @@ _IGNORED = (
 )
 _OTHER_VARIABLES = ("ATEN_CPU_CAPABILITY",)  # torch/_inductor/cpu_vec_isa.py selects vector code from it
 _OF_TORCH = ("TORCH_", "PYTORCH_", "ATEN_")
+
+
+INITIAL_AMBIENT: Final[Mapping[str, object]] = {
+    "deterministic": False,
+    "float32_matmul_precision": "highest",
+    "mkldnn": True,
+    "attention": {"cudnn": True, "flash": True, "math": True, "mem_efficient": True},
+    "inductor": {},
+}
+"""``backends.aot_inductor.backend.ambient`` without the environment, as torch begins."""
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
