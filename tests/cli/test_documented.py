@@ -1,4 +1,4 @@
-"""What README.md and docs/integrations.md show of commands is what the commands print."""
+"""What README.md, docs/overview.md and docs/integrations.md show of commands is what the commands print."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from .conftest import Result
 
-README = console("README.md")
+OVERVIEW = console("docs/overview.md")
 SHOWN = {
-    "README.md": {
+    "README.md": {"trtcache run serve.py": "tests/integrations/test_torch_tensorrt_installation.py"},
+    "docs/overview.md": {
         "make demo": "below, and tests/test_demo.py",
         "trtcache ls --filter kind=aot_inductor": "below",
-        "trtcache run serve.py": "tests/integrations/test_torch_tensorrt_installation.py",
         "trtcache show 49a6": "below",
         "trtcache stats": "below",
         "trtcache why net.pt2": "test_why.py",
@@ -55,16 +55,16 @@ def entry(store: DiskStore) -> str:
 
 
 @pytest.mark.usefixtures("entry")
-def test_ls_prints_what_the_readme_shows(terminal: Callable[..., Result]) -> None:
+def test_ls_prints_what_the_overview_shows(terminal: Callable[..., Result]) -> None:
     """Heading and row."""
-    (shown,) = README["trtcache ls --filter kind=aot_inductor"]
+    (shown,) = OVERVIEW["trtcache ls --filter kind=aot_inductor"]
     printed = terminal("ls", "--filter", "kind=aot_inductor").out.splitlines()
     assert [shape(line) for line in printed] == [shape(line) for line in shown]
 
 
-def test_show_prints_what_the_readme_shows(terminal: Callable[..., Result], entry: str) -> None:
-    """Line by line, but for those that the README leaves out by three dots."""
-    (shown,) = README["trtcache show 49a6"]
+def test_show_prints_what_the_overview_shows(terminal: Callable[..., Result], entry: str) -> None:
+    """Line by line, but for those that the overview leaves out by three dots."""
+    (shown,) = OVERVIEW["trtcache show 49a6"]
     printed = {_label(line): line for line in map(plain, terminal("show", entry[:4]).out.splitlines())}
     pattern = "\n".join(r"[^\n]+(\n[^\n]+)*" if line == "..." else re.escape(_label(line)) for line in shown)
     assert re.fullmatch(pattern, "\n".join(printed))
@@ -77,21 +77,21 @@ def _label(line: str) -> str:
     return line.partition("  ")[0]
 
 
-def test_stats_prints_what_the_readme_shows(terminal: Callable[..., Result], store: DiskStore) -> None:
+def test_stats_prints_what_the_overview_shows(terminal: Callable[..., Result], store: DiskStore) -> None:
     """After a build and two hits, with what direct mode keeps beside the engine."""
     for kind, size_bytes in (("direct", 34_000), ("memo", 6_000), ("direct-why", 4_000)):
         store.put(CacheKey.of(kind, {}), {"artifact": os.urandom(size_bytes)}, kind=kind)
     for _ in range(3):
         Cache(store.root).get_or_build({"n": 1}, lambda: os.urandom(100_000), kind="aot_inductor")
-    (shown,) = README["trtcache stats"]
+    (shown,) = OVERVIEW["trtcache stats"]
     printed = [plain(line) for line in terminal("stats").out.splitlines()]
     assert [shape(line) for line in printed[1:]] == [shape(line) for line in shown[1:]]
     assert [_label(line) for line in printed] == [_label(line) for line in shown]
 
 
-def test_the_demo_prints_what_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_prints_what_the_overview_shows(capsys: pytest.CaptureFixture[str]) -> None:
     """Three steps and a table, and the pairs of sentences."""
-    (shown,) = README["make demo"]
+    (shown,) = OVERVIEW["make demo"]
     sentences = [line.strip() for line in shown[shown.index("Nearest sentences, by the engine from the cache:") + 1 :]]
     pairs = [
         (one.partition("  ")[2], other, float(one[:5]))

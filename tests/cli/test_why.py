@@ -84,7 +84,7 @@ def test_a_program_that_would_miss_says_why(
     done = run("why", saved(sequence(epsilon=1e-6)))
     assert done.out == "graph: node native_layer_norm argument eps: 1e-05 -> 1e-06\n"
     assert re.fullmatch(rf"miss [0-9a-f]{{16}}: nearest is {digest[:16]} \(model\)\n", done.err)
-    ((headline, _),) = console("README.md")["trtcache why net.pt2"]
+    ((headline, _),) = console("docs/overview.md")["trtcache why net.pt2"]
     assert shape(headline).replace("net", "model") == shape(done.err)
     document = run("why", "--json", saved(sequence(epsilon=1e-6))).json
     assert (document["outcome"], document["nearest"]) == ("miss", digest)

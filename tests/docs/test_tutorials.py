@@ -1,0 +1,93 @@
+"""The tutorials and the examples do what they show, in an empty folder, as they are written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import environ_untraced
+from tests.documents import ROOT, console, python_blocks, shape
+from tests.remote.conftest import free_port, moto  # noqa: F401  # a fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+EXAMPLES = ROOT / "examples"
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[..., str]:
+    """Run a script of bash in an empty folder that is the user's home; return what it prints, errors too."""
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    for name, module in (("python", ""), ("trtcache", "-m trtcache_cli"), ("uvicorn", "-m uvicorn")):
+        (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable} -W ignore {module} "$@"\n')
+        (commands / name).chmod(0o755)
+    home = tmp_path / "home"
+    home.mkdir()
+    sources = [str(ROOT), str(ROOT / "cli"), str(ROOT / "migrations"), os.environ.get("PYTHONPATH", "")]
+
+    def run(text: str, **variables: str) -> str:
+        environment = environ_untraced() | {"HOME": str(home), "PYTHONPATH": ":".join(sources), **variables}
+        environment["PATH"] = f"{commands}:{environment['PATH']}"
+        for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+            environment.pop(name, None)
+        command = ["bash", "-eu", "-c", text]
+        done = subprocess.run(
+            command, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout.replace(str(home), "~")
+
+    return run
+
+
+def follow(name: str, run: Callable[..., str], *changes: tuple[str, str]) -> None:
+    """Type all commands of a tutorial, and find each line that it shows."""
+    shown = [line for times in console(name).values() for lines in times for line in lines if line != "..."]
+    text = "\n".join(re.findall(r"^\$ (.*)$", (ROOT / name).read_text(), re.MULTILINE))
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    printed = [shape(line) for line in run(text).splitlines()]
+    assert [line for line in shown if shape(line) not in printed] == [], printed
+
+
+def test_a_model_server(script: Callable[..., str], tmp_path: Path) -> None:
+    """It builds, starts from the cache with builds forbidden, answers, and takes new weights on a signal."""
+    pytest.importorskip("fastapi", reason="the examples' libraries: pip install 'trtcache[examples]'")
+    shutil.copy(EXAMPLES / "server" / "server.py", tmp_path / "home")
+    follow("docs/tutorial-server.md", script, ("8000", str(free_port())))
+
+
+def test_continuous_integration(script: Callable[..., str], tmp_path: Path) -> None:
+    """One user builds and signs, and another one, who trusts the key, hits."""
+    home = tmp_path / "home"
+    for name in ("models.py", "engines.toml"):
+        shutil.copy(EXAMPLES / "ci" / name, home)
+    follow("docs/tutorial-ci.md", script)
+
+
+def test_a_farm_with_a_remote(script: Callable[..., str], tmp_path: Path, moto: int) -> None:  # noqa: F811
+    """One host builds and uploads, another hits."""
+    (program,) = python_blocks((ROOT / "docs" / "tutorial-farm.md").read_text())
+    (tmp_path / "home" / "job.py").write_text(program)
+    follow("docs/tutorial-farm.md", script, ("127.0.0.1:9100", f"127.0.0.1:{moto}"))
+
+
+@pytest.mark.parametrize(
+    "program", ["torch_compile/compiled.py", "cpp_builder/kernels.py", "pipeline/sentiment.py"], ids=lambda name: name
+)
+def test_an_example_builds_once(program: str, script: Callable[..., str]) -> None:
+    """The first run builds, and the second one hits."""
+    command = f"python {EXAMPLES / program}"
+    assert "built" in script(command)
+    assert "hit" in script(command, TRTCACHE_FORBID_BUILD="1")
