@@ -47,13 +47,14 @@ def _start(figures: Figures, path: Path) -> None:
 
     names = [name for name in start_page.MODELS if f"{name}.direct.process_s" in figures]
     rows = [[way for way in reversed(start_page.WAYS) if (way in _COLD) == is_cold] for is_cold in (True, False)]
-    layout, size = ConstrainedLayoutEngine(hspace=0.06), (3.4 + 1.9 * len(names), 4.6)
+    layout, size = ConstrainedLayoutEngine(hspace=0.06), (3.4 + 1.9 * len(names), 4.9)
     figure, panels = pyplot.subplots(2, len(names), figsize=size, sharey="row", squeeze=False, layout=layout)
     for ways, line in zip(rows, panels, strict=True):
         for panel, name in zip(line, names, strict=True):
             _model(panel, name, ways, figures)
     for panel, name in zip(panels[0], names, strict=True):
         panel.set_title(start_page.MODELS[name])
+    figure.suptitle("Time to the first output of a new process")
     figure.supxlabel(
         "seconds from the start of a process to its first output; dark: from the call of compile", fontsize=9
     )
@@ -84,6 +85,7 @@ def _store(figures: Figures, path: Path) -> None:
     figure, panels = pyplot.subplots(1, 2, figsize=(10.5, 3.4), sharey=True, layout="constrained")
     for panel, what in zip(panels, ("put", "get"), strict=True):
         _sizes(panel, what, figures)
+    figure.suptitle("Time to store and to read an entry")
     panels[0].set_ylabel("seconds")
     panels[1].legend(loc="upper left", frameon=False)
     figure.savefig(path, metadata={"Date": None})

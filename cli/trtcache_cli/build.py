@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from trtcache.config.units import format_duration
 from trtcache.errors import ExportError
+from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import note, print_json, print_pairs, working
 from trtcache_cli.require_remote import open_required, report_failures
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -24,23 +24,6 @@ if TYPE_CHECKING:
 
     from trtcache.progress import Step
     from trtcache.runtime import PartitionReport, Report
-
-
-class BackendType(click.ParamType[str]):
-    """A backend name with shell completion; the command validates it."""
-
-    name = "backend"
-
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002  # click's signature
-        param: click.Parameter,  # noqa: ARG002  # click's signature
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Return the backends that start with the typed text."""
-        from trtcache.config.backend_names import backend_table
-
-        return [CompletionItem(name) for name in ("auto", *backend_table()) if name.startswith(incomplete)]
 
 
 @click.command(
@@ -56,7 +39,7 @@ class BackendType(click.ParamType[str]):
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the engine to this file.")
 @click.option(
-    "--backend", type=BackendType(), default="auto", show_default=True, help="The backend that builds the engine."
+    "--backend", type=BackendName(), default="auto", show_default=True, help="The backend that builds the engine."
 )
 @click.option("--target", help="The target machine, such as x86-64-v3; by default this machine.")
 @click.option("--name", help="The name for 'trtcache ls'; by default the file's name.")
@@ -101,7 +84,7 @@ def build(
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     if output is not None and output.exists() and file.exists() and output.samefile(file):
         raise click.BadParameter("it is the program, which has the weights; choose another file", param_hint="--output")
-    if not (file.exists() or shapes or ":" in file.name):
+    if not (file.exists() or ":" in file.name):
         raise ExportError(str(file), "the file does not exist")  # before torch is imported
     from trtcache.cache import Cache
     from trtcache.compiler import build as building  # imports torch

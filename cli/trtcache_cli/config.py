@@ -76,6 +76,7 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
         "TRTCACHE_REMOTE_MIN_BUILD": found.remotes.min_build_s,
         "TRTCACHE_DIRECT": found.direct,
         "TRTCACHE_CONFIG": str(path),
+        "TRTCACHE_QUIET": found.quiet,
         "TRTCACHE_LOG": found.log,
     }
     origins = {variable: _origin(variable, environ, in_file) for variable in VARIABLES}

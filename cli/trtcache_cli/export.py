@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.config.units import format_duration, format_size
-from trtcache_cli.build import BackendType, read_settings
+from trtcache_cli.backend_name import BackendName
+from trtcache_cli.build import read_settings
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.session import Session, examples, pass_session, session_options
-from trtcache_cli.shapes import shape_option
+from trtcache_cli.shapes import script_shape_option
 
 if TYPE_CHECKING:
     from trtcache.bundle.export import ExportReport
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file to write."
 )
 @click.option(
-    "--backend", type=BackendType(), default="auto", show_default=True, help="The backend that builds the engines."
+    "--backend", type=BackendName(), default="auto", show_default=True, help="The backend that builds the engines."
 )
 @click.option("targets", "--target", multiple=True, help="A target machine; by default this machine. Repeatable.")
 @click.option(
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 )
 @click.option("--name", help="The display name of the program; by default the file's name.")
 @click.option("settings", "--setting", multiple=True, metavar="NAME=VALUE", help="A build setting. Repeatable.")
-@shape_option
+@script_shape_option
 @session_options
 @pass_session
 def export(

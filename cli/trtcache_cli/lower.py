@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.errors import did_you_mean
+from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import note, print_json, printable_lines
 from trtcache_cli.session import Session, examples, pass_session, session_options
-from trtcache_cli.shapes import shape_option
+from trtcache_cli.shapes import script_shape_option
 
 if TYPE_CHECKING:
     from trtcache.lowering.pipeline import PassRun
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     )
 )
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
-@click.option("--backend", default="auto", show_default=True, help="The backend to lower for.")
+@click.option("--backend", type=BackendName(), default="auto", show_default=True, help="The backend to lower for.")
 @click.option("--show", metavar="PASS", help="Print the diff and the time of this pass; 'all' for every pass.")
-@shape_option
+@script_shape_option
 @session_options
 @pass_session
 def lower(session: Session, file: Path, backend: str, show: str | None, shapes: tuple[str, ...]) -> None:

@@ -83,6 +83,16 @@ GROUPS = {
 }
 """Title in the help -> its commands; a test compares them with the table."""
 
+_COPIED = "what was copied stays; run it again for the rest"
+_BUILT = "complete entries stay in the cache, and nothing else was stored"
+_REMOVED = "what was removed is gone; run it again for the rest"
+LEFT = {
+    **dict.fromkeys(("build", "export", "tune", "rebuild"), _BUILT),
+    **dict.fromkeys(("sync", "push", "adopt"), _COPIED),
+    **dict.fromkeys(("prune", "rm", "clean"), _REMOVED),
+}
+"""Command -> what it leaves if it is interrupted at work; ``warm`` prints it itself."""
+
 _EPILOG = """\b
 Examples:
   trtcache run serve.py
@@ -112,6 +122,15 @@ class Commands(click.Group):
         if args == ["version"]:
             args = ["--version"]
         return super().parse_args(ctx, [*args[1:2], "--help"] if args[:1] == ["help"] else args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; if Ctrl-C interrupts it, print what it left."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            left = LEFT.get(ctx.invoked_subcommand or "")
+            note(f"\n{PROGRAM}: interrupted" + (f"; {left}" if left else ""))
+            raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         """Return the names in the order of the table."""
@@ -201,7 +220,7 @@ def _run(args: Sequence[str] | None) -> int:
         return error.exit_code
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt):  # click raises Abort for both answers: Ctrl-C and no
         return 130
     except TrtcacheError as error:
         return _fail(str(error), error.exit_code)

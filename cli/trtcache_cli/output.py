@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trtcache.progress import watching
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -163,7 +165,8 @@ def working(what: str) -> Iterator[None]:
         yield
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=screen, transient=True) as progress:
+    # With a callback, ``compile`` shows no line of its own.
+    with Progress(*columns, console=screen, transient=True) as progress, watching(lambda _step: True):
         progress.add_task(what, total=None)
         yield
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtcache_cli.build import BackendType, read_settings
+from trtcache.config.units import format_count
+from trtcache_cli.backend_name import BackendName
+from trtcache_cli.build import read_settings
 from trtcache_cli.output import note, print_json, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
-from trtcache_cli.shapes import shape_option
+from trtcache_cli.shapes import script_shape_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +32,7 @@ _SHOWN = 8
 )
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
 @click.option(
-    "--backend", type=BackendType(), default="auto", show_default=True, help="The backend that would build the engines."
+    "--backend", type=BackendName(), default="auto", show_default=True, help="The backend that would build the engines."
 )
 @click.option(
     "settings",
@@ -41,7 +43,7 @@ _SHOWN = 8
 )
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the partitions into this file.")
 @click.option("--nodes", is_flag=True, help="List every node of each partition.")
-@shape_option
+@script_shape_option
 @session_options
 @pass_session
 def partition(
@@ -89,8 +91,8 @@ def _lines(outline: Outline, nodes: bool) -> Iterator[str]:
 def _part(number: int, part: PartitionOutline, why: dict[str, str], nodes: bool) -> Iterator[str]:
     kind = f"engine {part.key[:12]}" if part.key else "engine" if part.engine else "torch"
     after = ", ".join("the inputs" if source < 0 else f"part {source}" for source, _ in part.after)
-    weights = f", {part.weights} weights" if part.engine else ""
-    yield f"part {number}: {kind}, {len(part.nodes)} operators{weights}, from {after or 'nothing'}"
+    weights = f", {format_count(part.weights, 'weight')}" if part.engine else ""
+    yield f"part {number}: {kind}, {format_count(len(part.nodes), 'operator')}{weights}, from {after or 'nothing'}"
     if nodes:
         for name, operator in part.nodes:
             yield f"  {name}: {operator}" + (f" ({why[name]})" if name in why else "")
@@ -105,4 +107,4 @@ def _part(number: int, part: PartitionOutline, why: dict[str, str], nodes: bool)
         shown = [f"{n} x {operator}" + (f" ({reason})" if reason else "") for (operator, reason), n in reasons.items()]
     yield from (f"  {line}" for line in shown[:_SHOWN])
     if len(shown) > _SHOWN:
-        yield f"  {len(shown) - _SHOWN} more kinds; --nodes lists all"
+        yield f"  {format_count(len(shown) - _SHOWN, 'more kind')}; --nodes lists all"

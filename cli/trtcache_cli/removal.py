@@ -54,7 +54,11 @@ def confirm(question: str, *, yes: bool) -> None:
         raise click.UsageError(
             "there is no terminal for a confirmation; use -y to remove without one, or --dry-run to preview"
         )
-    click.confirm(question, abort=True, err=True)
+    try:
+        click.confirm(question, abort=True, err=True)
+    except click.Abort:
+        note("nothing was removed")
+        raise
 
 
 def _print_plan(plan: PrunePlan) -> None:

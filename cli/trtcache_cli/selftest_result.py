@@ -51,8 +51,8 @@ class StepResult:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """Cells of the table, in the order of ``HEADER``."""
-        return self.step, self.status, f"{self.seconds:.1f}", self.did, self.saw
+        """Cells of the table, in the order of ``HEADER``; tabs and line ends of a library's message are spaces."""
+        return self.step, self.status, f"{self.seconds:.1f}", self.did, " ".join(self.saw.split())
 
     def document(self) -> dict[str, object]:
         """Return the step for ``--json``."""

@@ -21,6 +21,16 @@ shape_option = click.option(
     "a dtype, ids=8x128,int64. Repeatable.",
 )
 
+script_shape_option = click.option(
+    "shapes",
+    "--shape",
+    multiple=True,
+    metavar="ARGUMENT=SIZES",
+    help="For TorchScript: sizes of an argument, x=8x128, with its dtype if it is not float32, ids=8x128,int64, or a "
+    "number, rate=16000. Repeatable.",
+)
+"""The same option for commands that take no ONNX file, and fixed sizes only."""
+
 
 def read_shapes(written: Sequence[str]) -> dict[str, ShapeProfile]:
     """Parse ``INPUT=SIZES`` lines.

@@ -96,7 +96,8 @@ def rm(session: Session, names: tuple[str, ...]) -> None:
     known = _in_file()
     for name in names:
         if name not in {key.name for key in known}:
-            raise SettingsError("key", f"{name!r}: {did_you_mean(name, [key.name for key in known])}")
+            listed = did_you_mean(name, [key.name for key in known]) if known else "no key is trusted"
+            raise SettingsError(str(settings_path(os.environ)), f"no key is named {name!r}: {listed}")
     _write([key for key in known if key.name not in names])
     if session.as_json:
         print_json({"removed": list(names)})

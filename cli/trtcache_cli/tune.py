@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.errors import InputError, SettingsError
+from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, working
 from trtcache_cli.session import Session, examples, pass_session, session_options
-from trtcache_cli.shapes import read_examples, shape_option
+from trtcache_cli.shapes import read_examples, script_shape_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -53,8 +54,8 @@ class NumbersType(click.ParamType[tuple[int, ...]]):
 )
 @click.option("--calls", type=click.IntRange(min=1), help="Measure this many calls per cell instead.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Draw the plot here (.png).")
-@click.option("--backend", default="auto", show_default=True, help="The backend to measure.")
-@shape_option
+@click.option("--backend", type=BackendName(), default="auto", show_default=True, help="The backend to measure.")
+@script_shape_option
 @session_options
 @pass_session
 def tune(
@@ -145,7 +146,8 @@ def _compile(
     try:
         args, kwargs = sample(module._interface, module._call, shapes)
     except InputError as error:
-        raise click.BadParameter(str(error), param_hint="--shape") from error
+        why = f"an argument of {file.name} has other names or sizes" if shapes else "it leaves sizes open"
+        raise click.BadParameter(f"{why}: {error}", param_hint="--shape") from error
     return module, args, kwargs
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtcache.frontends.direct.explain import reason_of
+from trtcache.errors import ExportError
 from trtcache.keys.nearest import Nearest, nearest, stored_graph
+from trtcache_cli.backend_name import BackendName
 from trtcache_cli.differences import print_differences
 from trtcache_cli.keys import SHORT, KeyType
 from trtcache_cli.output import note, print_json, printable
@@ -31,7 +32,7 @@ _EXAMPLES = (
 
 @click.command(epilog=examples(*_EXAMPLES))
 @click.argument("subject", type=KeyType(), metavar="KEY_OR_FILE")
-@click.option("--backend", default="auto", show_default=True, help="For a FILE: the backend.")
+@click.option("--backend", type=BackendName(), default="auto", show_default=True, help="For a FILE: the backend.")
 @click.option("--target", help="For a FILE: the target, such as x86-64-v3.")
 @click.option("--direct", is_flag=True, help="For a NAME: why direct mode missed the last time.")
 @shape_option
@@ -63,6 +64,8 @@ def why(
 
 
 def _explain_direct(session: Session, name: str) -> None:
+    from trtcache.frontends.direct.explain import reason_of  # imports torch
+
     reason = reason_of(session.layers(), name)
     if session.as_json:
         print_json({"name": name, "direct": reason})
@@ -85,6 +88,8 @@ def _of_entry(layers: Layers, key: str) -> dict[str, Any]:
 
 
 def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shapes: tuple[str, ...]) -> dict[str, Any]:
+    if not (path.is_file() or ":" in path.name):
+        raise ExportError(str(path), "the file does not exist")  # before torch is imported
     from trtcache_cli.programs import find_key  # imports torch
 
     key, graph, reason = find_key(path, backend, target, shapes)

@@ -171,7 +171,7 @@ trtcache.store.catalog.read_rows = lambda *_: os.kill(os.getpid(), signal.SIGINT
 trtcache_cli.main.main()
 """
     done = subprocess.run([sys.executable, "-c", program, "ls"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.strip()) == (130, "")
+    assert (done.returncode, done.stderr.strip()) == (130, "trtcache: interrupted")
 
 
 def test_a_broken_pipe_is_not_an_error(put: Callable[..., str], root: Path) -> None:

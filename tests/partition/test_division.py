@@ -96,7 +96,7 @@ def test_small_blocks_stay_in_torch(interpreter: str) -> None:
     settings = {**SOFTMAX, "min_block_size": 4}
     found = division(Towers(), (X, X), interpreter, settings)
     assert kinds(found) == ["torch", "torch"]
-    assert "a block of 1 operators, and min_block_size is 4" in {one.why for one in found.left}
+    assert "a block of 1 operator, and min_block_size is 4" in {one.why for one in found.left}
     assert not division(nn.Linear(8, 8), (X,), interpreter, {"min_block_size": 2}).is_whole
 
 

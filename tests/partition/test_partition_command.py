@@ -68,7 +68,7 @@ def test_the_picture_has_a_box_for_each_part(file: Path, interpreter: str, tmp_p
     assert names.count("rect") == 1 + 3 + 2  # the background, the parts, inputs and results
     texts = [one.text for one in root.iter() if one.text]
     assert any(text.startswith("0: engine") for text in texts)
-    assert any(text.startswith("1: torch, 1 operators") for text in texts)
+    assert any(text.startswith("1: torch, 1 operator") for text in texts)
 
 
 def test_a_torchscript_file_is_divided_for_the_sizes_that_are_said(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trtcache.backends.protocol import use_tuning_store
+from trtcache.compiler.build_line import build_line
 from trtcache.compiler.parallel_builds import build_missing
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError, BuildForbiddenError, BusyError, CanonicalizationError, FrozenWeightsError
@@ -99,7 +100,8 @@ def _get_or_build(
         nonlocal details
         why = _explain_miss(request, cache)
         log.info("building %s for %s", name, request.label)
-        with use_tuning_store(cache):
+        line = build_line(cache, kind=request.backend.name, name=name, device=request.program.device.type)
+        with line, use_tuning_store(cache):
             artifact = worker(request, folder) if worker else None
             if artifact is None:
                 folder.mkdir(parents=True, exist_ok=True)

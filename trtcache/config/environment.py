@@ -63,6 +63,7 @@ VARIABLES = {
     "TRTCACHE_REMOTE_MIN_BUILD": "seconds of build time from which an entry is uploaded (default: 1)",
     "TRTCACHE_DIRECT": "on: skip the export of a known module; verify: export it and compare; off (default)",
     "TRTCACHE_CONFIG": "path of the settings file (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config)",
+    "TRTCACHE_QUIET": "1: no line on a terminal while compile builds (also silent in CI and in a pipe)",
     "TRTCACHE_LOG": "areas to log to standard error, by commas: lowering, keys, store, tensorrt, cli, torch_compile",
 }
 
@@ -97,6 +98,7 @@ class Config:
     recache: bool = False
     forbid_build: bool = False
     no_torch: bool = False
+    quiet: bool = False
     log: str = ""
     trust: Trust = field(default_factory=Trust)
     busy: ContentionPolicy = field(default_factory=ContentionPolicy)
@@ -137,6 +139,7 @@ class Config:
             recache=_flag(environ, "TRTCACHE_RECACHE"),
             forbid_build=_flag(environ, "TRTCACHE_FORBID_BUILD"),
             no_torch=_flag(environ, "TRTCACHE_NO_TORCH"),
+            quiet=_flag(environ, "TRTCACHE_QUIET"),
             log=environ.get("TRTCACHE_LOG", ""),
             trust=trust,
             busy=ContentionPolicy.of(environ),
@@ -165,6 +168,7 @@ class Config:
             "TRTCACHE_RECACHE": int(self.recache),
             "TRTCACHE_FORBID_BUILD": int(self.forbid_build),
             "TRTCACHE_NO_TORCH": int(self.no_torch),
+            "TRTCACHE_QUIET": int(self.quiet),
             "TRTCACHE_LOG": self.log,
             "TRTCACHE_SIGNATURES": {None: "", True: "require", False: "off"}[self.trust.required],
             "TRTCACHE_TRUSTED_KEYS": " ".join(map(str, self.trust.keys)),

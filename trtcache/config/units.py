@@ -79,6 +79,11 @@ def _split(text: str, name: str, example: str) -> tuple[float, str]:
     return float(match[1]), match[2]
 
 
+def format_count(count: int, noun: str) -> str:
+    """Format a number of things: ``1 operator``, ``1,200 operators``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def format_size(size_bytes: float) -> str:
     """Format a size in decimal units with three significant digits: ``2.04 MB``."""
     for unit in ("B", "kB", "MB", "GB"):

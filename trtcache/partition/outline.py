@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape
 
 import torch
 
+from trtcache.config.units import format_count
 from trtcache.lowering.operators import operator_name
 from trtcache.partition.capability import is_step
 from trtcache.partition.partitioner import cluster_outputs
@@ -141,7 +142,7 @@ def _format_output(node: fx.Node) -> str:
     return "a number" if value is not None else "nothing"
 
 
-_WIDTH, _GAP_X, _GAP_Y, _LINE, _PAD, _MARGIN = 250, 30, 54, 16, 10, 24
+_WIDTH, _GAP_X, _GAP_Y, _LINE, _PAD, _MARGIN, _LANE = 250, 30, 54, 16, 10, 24, 12
 _SHOWN = 5
 _COLOURS = {True: ("#e4f0e0", "#4b7f3b"), False: ("#fdebd8", "#b4691f")}
 _STYLE = "text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:#222}.b{font-weight:bold}.s{fill:#666}"
@@ -171,30 +172,43 @@ def svg(outline: Outline) -> str:
     """Return the picture of a partitioned program, boxes from the inputs down to the results."""
     boxes = {-1: _Box(["inputs"], 0)}
     for number, part in enumerate(outline.parts):
-        lines = [f"{number}: {'engine' if part.engine else 'torch'}, {len(part.nodes)} operators"]
+        lines = [f"{number}: {'engine' if part.engine else 'torch'}, {format_count(len(part.nodes), 'operator')}"]
         operators = part.operators
         lines += [f"{count} x {name}" for name, count in operators[:_SHOWN]]
         if len(operators) > _SHOWN:
-            lines.append(f"{len(operators) - _SHOWN} more kinds")
+            lines.append(f"{format_count(len(operators) - _SHOWN, 'more kind')}")
         if part.key:
-            lines.append(f"key {part.key[:12]}, {part.weights} weights")
+            lines.append(f"key {part.key[:12]}, {format_count(part.weights, 'weight')}")
         row = 1 + max((boxes[source].row for source, _ in part.after), default=0)
         boxes[number] = _Box(lines, row, _COLOURS[part.engine])
     last = len(outline.parts)
     boxes[last] = _Box(["results"], 1 + max(box.row for box in boxes.values()))
     width, height = _place_boxes(list(boxes.values()))
+    floors = [max(box.y + box.height for box in boxes.values() if box.row == row) for row in range(boxes[last].row)]
     edges = [(source, number, what) for number, part in enumerate(outline.parts) for source, what in part.after]
     edges += [(source, last, "") for source in sorted(set(outline.results))]
-    drawn = [line for source, target, what in edges for line in _edge(boxes[source], boxes[target], what)]
+    drawn: list[str] = []
+    for source, target, what in edges:
+        start, end = boxes[source], boxes[target]
+        if end.row == start.row + 1:
+            drawn += _edge(start, end, floors[start.row], what)
+        else:
+            width += _LANE
+            drawn.append(_detour(start, end, floors[start.row], width - _MARGIN))
     drawn += [line for box in boxes.values() for line in box.svg()]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
-    title = f"<title>{escape(outline.name)}: {outline.engines} engines for {escape(outline.backend)}</title>"
+    title = f"{outline.name}: {format_count(outline.engines, 'engine')} for {outline.backend}"
     marker = (
         '<defs><marker id="a" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0 8 4 0 8z" fill="#777"/></marker></defs>'
     )
     background = f'<rect width="{width}" height="{height}" fill="white"/>'
-    return "\n".join([head, title, f"<style>{_STYLE}</style>", marker, background, *drawn, "</svg>"]) + "\n"
+    return (
+        "\n".join(
+            [head, f"<title>{escape(title)}</title>", f"<style>{_STYLE}</style>", marker, background, *drawn, "</svg>"]
+        )
+        + "\n"
+    )
 
 
 def _place_boxes(boxes: list[_Box]) -> tuple[int, int]:
@@ -211,15 +225,23 @@ def _place_boxes(boxes: list[_Box]) -> tuple[int, int]:
     return width, y - _GAP_Y + _MARGIN
 
 
-def _edge(source: _Box, target: _Box, what: str) -> Iterator[str]:
-    """Draw an arrow; one that crosses rows runs beside the boxes."""
-    x1, y1 = source.x + _WIDTH // 2, source.y + source.height
-    x2, y2 = target.x + _WIDTH // 2, target.y
-    bend = 0 if target.row == source.row + 1 else _WIDTH * 2 // 3
-    path = f"M{x1} {y1}C{x1 + bend} {y1 + 30} {x2 + bend} {y2 - 30} {x2} {y2}"
-    yield f'<path d="{path}" fill="none" stroke="#777" marker-end="url(#a)"/>'
-    if what and not bend:
-        yield f'<text class="s" x="{(x1 + x2) // 2 + 6}" y="{(y1 + y2) // 2 + 4}">{escape(_short(what))}</text>'
+def _edge(source: _Box, target: _Box, floor: int, what: str) -> Iterator[str]:
+    """Draw an arrow to the next row. It bends below the ``floor`` of its row, where no taller box is beside it."""
+    x1, x2 = source.x + _WIDTH // 2, target.x + _WIDTH // 2
+    y1, y2 = source.y + source.height, target.y
+    yield _arrow(f"M{x1} {y1}V{floor}C{x1} {floor + 30} {x2} {y2 - 30} {x2} {y2}")
+    if what:
+        yield f'<text class="s" x="{(x1 + x2) // 2 + 6}" y="{(floor + y2) // 2 + 4}">{escape(_short(what))}</text>'
+
+
+def _detour(source: _Box, target: _Box, floor: int, lane: int) -> str:
+    """Draw an arrow that crosses rows, along a lane of its own beside all boxes."""
+    x1, x2 = source.x + _WIDTH // 2, target.x + _WIDTH // 2
+    return _arrow(f"M{x1} {source.y + source.height}V{floor + 14}H{lane}V{target.y - 14}H{x2}V{target.y}")
+
+
+def _arrow(path: str) -> str:
+    return f'<path d="{path}" fill="none" stroke="#777" marker-end="url(#a)"/>'
 
 
 def _short(text: str, most: int = 32) -> str:

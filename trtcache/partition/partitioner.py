@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.units import format_count
 from trtcache.errors import PartitionError
 from trtcache.lowering.interface import NOT_COMPUTED
 from trtcache.lowering.operators import identify_operators, operator_names
@@ -97,7 +98,11 @@ def _group_nodes(program: LoweredProgram, why: dict[fx.Node, str], least: int) -
         if not small:
             return groups
         for group, size in small.items():
-            what = f"a block of {size} operators, and min_block_size is {least}" if size else "it computes nothing"
+            what = (
+                f"a block of {format_count(size, 'operator')}, and min_block_size is {least}"
+                if size
+                else "it computes nothing"
+            )
             why |= dict.fromkeys(group.nodes, what)
 
 

@@ -1,0 +1,33 @@
+"""The option ``--backend``: a backend's name, checked before torch is imported, with shell completion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from trtcache.config.backend_names import BUILT_IN, backend_table
+from trtcache.errors import did_you_mean
+
+
+class BackendName(click.ParamType[str]):
+    """The name of a backend, or ``auto``."""
+
+    name = "backend"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name if there is such a backend, installed or not."""
+        name = str(value)
+        if name != "auto" and name not in BUILT_IN and name not in backend_table():
+            self.fail(f"{name!r}: {did_you_mean(name, ['auto', *backend_table()])}", param, ctx)
+        return name
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002  # click's signature
+        param: click.Parameter,  # noqa: ARG002  # click's signature
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return the backends that start with the typed text."""
+        return [CompletionItem(name) for name in ("auto", *backend_table()) if name.startswith(incomplete)]

@@ -1,0 +1,108 @@
+"""Answers to the mistakes of a first hour: usage errors exit alike and at once, and what was left is printed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trtcache_cli.selftest_result import FAILED, StepResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.cli.conftest import Result
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (("build", "nofile.pt2"), 1, "nofile.pt2 cannot be exported: the file does not exist"),
+        (("build", "nofile.pt2", "--shape", "x=1"), 1, "nofile.pt2 cannot be exported: the file does not exist"),
+        (("why", "nofile.pt2"), 1, "nofile.pt2 cannot be exported: the file does not exist"),
+        (("build", "x.pt2", "--backend", "aot_inducto"), 2, "did you mean 'aot_inductor'?"),
+        (("why", "x.pt2", "--backend", "foo"), 2, "'foo': unknown; known: aot_inductor"),
+        (("trust", "rm", "nobody"), 2, "no key is named 'nobody': no key is trusted"),
+        (("why", "6f9c"), 5, "no entry has a key that starts with '6f9c'"),
+    ],
+)
+def test_mistakes_are_answered_without_torch(
+    program: Callable[..., Result], tmp_path: Path, args: tuple[str, ...], code: int, message: str
+) -> None:
+    """None of these answers needs an import of torch, which takes most of three seconds."""
+    done = program(*args, PYTHONPROFILEIMPORTTIME="1", TRTCACHE_CONFIG="", XDG_CONFIG_HOME=str(tmp_path))
+    lines = done.err.splitlines()
+    assert not [line for line in lines if line.endswith("| torch")]
+    (error,) = [line for line in lines if line.startswith("trtcache: error: ")]
+    assert (done.code, message in error) == (code, True), error
+
+
+@pytest.mark.parametrize("command", ["build", "lower", "partition", "tune", "export", "why"])
+def test_an_unknown_backend_is_wrong_usage(run: Callable[..., Result], file: Path, command: str) -> None:
+    """Each command exits with 2, as for any other wrong option."""
+    more = ("-o", file.with_name("out.pt2")) if command == "export" else ()
+    assert run(command, file, "--backend", "foo", *more).code == 2
+
+
+def test_an_unknown_target_is_wrong_usage(run: Callable[..., Result], file: Path) -> None:
+    """It exits with 2, as an unknown backend does."""
+    done = run("build", file, "--target", "foo")
+    assert (done.code, "target 'foo': unknown; known: native" in done.err) == (2, True)
+
+
+def test_the_help_of_shape_is_of_its_command(run: Callable[..., Result]) -> None:
+    """Ranges of sizes are for ONNX files, which three commands do not take."""
+    for command in ("lower", "partition", "tune", "export"):
+        assert "ONNX min:opt:max" not in " ".join(run(command, "--help").out.split())
+    assert "ONNX min:opt:max" in " ".join(run("build", "--help").out.split())
+
+
+@pytest.mark.slow
+def test_a_wrong_shape_is_answered_in_words(run: Callable[..., Result], file: Path) -> None:
+    """An exported program has sizes of its own, which the answer names."""
+    done = run("tune", file, "--shape", "x=1", "--calls", "1")
+    assert done.code == 2
+    assert "an argument of affine.pt2 has other names or sizes: arguments: expected one of 0, got x" in done.err
+
+
+@pytest.mark.parametrize("command", [("prune", "--max-size", "0"), ("clean",)])
+@pytest.mark.parametrize("answer", ["n\n", "\x04"])
+def test_no_and_the_end_of_input_say_that_nothing_was_removed(
+    put: Callable[..., str], terminal: Callable[..., Result], command: tuple[str, ...], answer: str
+) -> None:
+    """And nothing was."""
+    key = put(1)
+    done = terminal(*command, answer=answer)
+    assert (done.code, "nothing was removed" in done.out) == (130, True)
+    assert key in terminal("ls", "-q").out
+
+
+def test_an_interrupted_build_says_what_it_left(file: Path) -> None:
+    """Ctrl-C while torch is imported or the program is built."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "trtcache_cli", "build", str(file)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TRTCACHE_LOG": "keys"},
+    )
+    assert child.stderr is not None
+    for line in child.stderr:
+        if line.startswith("building"):
+            break
+    time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    assert "trtcache: interrupted; complete entries stay in the cache" in child.stderr.read()
+    child.stderr.close()
+    assert child.wait() == 130
+
+
+def test_cells_of_the_self_test_have_no_tabs() -> None:
+    """A compiler's message of several lines is one cell."""
+    result = StepResult("build", FAILED, "error:\n\tno\tsuch file")
+    assert result.row[-1] == "error: no such file"
