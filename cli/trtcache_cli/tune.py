@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.errors import InputError, SettingsError
+from trtcache_cli.build import read_settings
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, working
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import read_examples, shape_option
@@ -54,6 +55,7 @@ class NumbersType(click.ParamType[tuple[int, ...]]):
 @click.option("--calls", type=click.IntRange(min=1), help="Measure this many calls per cell instead.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Draw the plot here (.png).")
 @click.option("--backend", default="auto", show_default=True, help="The backend to measure.")
+@click.option("settings", "--setting", multiple=True, metavar="NAME=VALUE", help="A build setting. Repeatable.")
 @shape_option
 @session_options
 @pass_session
@@ -66,6 +68,7 @@ def tune(
     calls: int | None,
     output: Path | None,
     backend: str,
+    settings: tuple[str, ...],
     shapes: tuple[str, ...],
 ) -> None:
     """Measure latency and throughput over intra-op threads and runners, and report the best.
@@ -86,7 +89,7 @@ def tune(
     cells = tuning.grid(threads or steps, runners or steps, cores=available)
     if all(cell.skipped for cell in cells):
         raise click.UsageError(f"all cells are skipped: {cells[0].skipped}; use fewer --threads or --runners")
-    module, args, kwargs = _compile(session, file, backend, given)
+    module, args, kwargs = _compile(session, file, backend, read_settings(settings), given)
     if why := _why_nothing(module):
         raise SettingsError("tune", why)
     effort = tuning.Effort(seconds, calls)
@@ -101,6 +104,7 @@ def tune(
         print_json(_document(file, module, cells, why_not, output, available))
     else:
         _print(cells, why_not)
+        note(f"weights: {_weights(module)}")
 
 
 def _check_output(output: Path) -> None:
@@ -117,7 +121,7 @@ def _check_output(output: Path) -> None:
 
 
 def _compile(
-    session: Session, file: Path, backend: str, given: dict[str, Example]
+    session: Session, file: Path, backend: str, settings: dict[str, Any], given: dict[str, Example]
 ) -> tuple[CompiledModule, tuple[Any, ...], dict[str, Any]]:
     """Compile the program, and create arguments for it."""
     from trtcache import api
@@ -131,10 +135,11 @@ def _compile(
     script, cache = load_script(file) if is_script_file(file) else None, Cache(config=session.config())
     with working(f"compiling {file.name}, unless it is cached"):
         if script is None:
-            module = api.compile(file, backend=backend, cache=cache, on_miss="build")
+            module = api.compile(file, backend=backend, cache=cache, settings=settings, on_miss="build")
         else:
             arguments = example_arguments(script, given)
-            module = api.compile(script, arguments, backend=backend, cache=cache, name=file.stem, on_miss="build")
+            options: dict[str, Any] = {"backend": backend, "cache": cache, "settings": settings}
+            module = api.compile(script, arguments, name=file.stem, on_miss="build", **options)
     shapes = {} if script is not None else {name: one.shape for name, one in given.items()}
     try:
         args, kwargs = sample(module._interface, module._call, shapes)
@@ -236,7 +241,13 @@ def _document(
         "side_by_side": not why_not,
         "why_not": why_not,
         "output": str(output) if output else None,
+        "weights": _weights(module),
     }
+
+
+def _weights(module: CompiledModule) -> str:
+    """Return whether the engines take other weights (``settings.weights``)."""
+    return "frozen" if any(partition.frozen for partition in module.report.partitions) else "refittable"
 
 
 def _cell(cell: Cell) -> dict[str, Any]:

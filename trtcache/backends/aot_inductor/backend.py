@@ -20,6 +20,7 @@ from trtcache.backends.aot_inductor.variables import environment as environment
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.config.inductor_settings import InductorSettings
 from trtcache.keys.torch_config import overrides
+from trtcache.settings import FROZEN, WEIGHTS
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
+    from trtcache.weights.slots import Slot
 
 # Inductor chooses the kernel of scaled_dot_product_attention at build time.
 _ATTENTION_KERNELS: Mapping[str, Callable[[], bool]] = {
@@ -53,6 +55,7 @@ class AotInductor(Backend):
         builds_elsewhere=True,
         torch_threads=True,
         same_versions=SAME_VERSIONS,
+        weights=frozenset(WEIGHTS),
     )
 
     def unavailable(self, device: str) -> str | None:
@@ -87,8 +90,16 @@ class AotInductor(Backend):
         """Return torch's process-wide flags and Inductor's configuration and environment."""
         return ambient()
 
+    def bakes_weights(self, settings: Settings) -> bool:
+        """Return whether a package has its weights in it."""
+        return settings.weights == FROZEN
+
+    def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
+        """Return all slots for a package that has its weights in it, else none."""
+        return program.interface.slots if self.bakes_weights(settings) else ()
+
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
-        """Build a package without weights."""
+        """Build a package; it has weights in it if they are frozen."""
         from trtcache.backends.aot_inductor.build import build_package  # a hit does not need it
 
         return build_package(program, settings, target, folder)
