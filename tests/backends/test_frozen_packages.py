@@ -262,4 +262,6 @@ def test_settings_that_do_not_exist(tmp_path: Path, interpreter: str) -> None:
     with pytest.raises(SettingsError, match=r"settings=\{'weights': 'frozen'\} sets it"):
         Settings.of({"inductor": {"freezing": True}})
     with pytest.raises(SettingsError, match="takes 'refittable' only"):
-        trtcache.compile(copy.deepcopy(net()), (X,), cache=tmp_path, backend=interpreter, settings=FROZEN)
+        trtcache.compile(
+            copy.deepcopy(net()), (X,), cache=tmp_path, backend=interpreter, settings={"weights": "frozen"}
+        )
