@@ -338,11 +338,13 @@ class FixedWeightsError(RefitError):
     """A backend's engines take no other weights; the old ones are unchanged."""
 
     backend: str = ""
+    setting: str = ""
 
     def __str__(self) -> str:
+        which = f" built with {self.setting}" if self.setting else ""
         return (
-            f"engines of backend {self.backend!r} take no other weights; compile a model that has the new weights, "
-            "which finds its own engine or builds one"
+            f"engines of backend {self.backend!r}{which} take no other weights; compile a model that has the new "
+            "weights, which finds its own engine or builds one"
         )
 
 

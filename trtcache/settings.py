@@ -35,6 +35,9 @@ AUTOCASTS = ("fp16", "bf16")
 
 ON_BUILD_FAILURE = ("raise", "torch")
 
+REFITTABLE, FROZEN = WEIGHTS = ("refittable", "frozen")
+"""Where an engine has its weights: it takes them at load and at a refit, or they are in the artifact."""
+
 _LEFT_OUT = IN_THE_GRAPH | AFTER_THE_KEY | AT_RUN_TIME
 
 _ALWAYS = frozenset({"inductor", "operator_versions"})
@@ -76,6 +79,8 @@ class Settings:
         on_miss: ``build``, or ``background``: run in torch while a worker process builds (``docs/background.md``); by
             default ``TRTCACHE_ON_MISS`` decides.
         detach: whether a background build goes on if the process ends.
+        weights: ``refittable``: engines take the model's weights; or ``frozen``: they are compiled for these weights
+            alone, which are part of the key, and refuse a refit (``docs/performance.md``).
     """
 
     inductor: InductorSettings = field(default_factory=InductorSettings)
@@ -93,6 +98,7 @@ class Settings:
     backends: Mapping[str, BackendSettings] = field(default_factory=dict)
     on_miss: str | None = None
     detach: bool = False
+    weights: str = REFITTABLE
 
     def __post_init__(self) -> None:
         self._check_names()
@@ -136,9 +142,10 @@ class Settings:
                 raise SettingsError(f"settings.{name}", f"{getattr(self, name)!r} is not a boolean")
         if self.on_miss is not None:
             parse_on_miss(self.on_miss, "settings.on_miss")
-        if self.on_build_failure not in ON_BUILD_FAILURE:
-            known = " or ".join(map(repr, ON_BUILD_FAILURE))
-            raise SettingsError("settings.on_build_failure", f"expected {known}, got {self.on_build_failure!r}")
+        for name, words in (("on_build_failure", ON_BUILD_FAILURE), ("weights", WEIGHTS)):
+            if getattr(self, name) not in words:
+                known = " or ".join(map(repr, words))
+                raise SettingsError(f"settings.{name}", f"expected {known}, got {getattr(self, name)!r}")
 
     @classmethod
     def of(cls, given: Settings | Mapping[str, object] | None) -> Settings:
@@ -186,6 +193,8 @@ class Settings:
         """Return the part of the key document for these settings."""
         left_out = {*_LEFT_OUT, *_SECTIONS, "backends"}
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
+        if self.weights == REFITTABLE:
+            del values["weights"]
         values |= {"inductor": {}, "autocast_exclude": sorted(self.autocast_exclude)}
         values |= {name: section.document() for name, section in self.sections.items()}
         return {name: value for name, value in values.items() if value or name in _ALWAYS}

@@ -10,6 +10,7 @@ import click
 
 from trtcache.errors import InputError, SettingsError
 from trtcache_cli.backend_name import BackendName
+from trtcache_cli.build import read_settings
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, working
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import read_examples, script_shape_option
@@ -55,6 +56,7 @@ class NumbersType(click.ParamType[tuple[int, ...]]):
 @click.option("--calls", type=click.IntRange(min=1), help="Measure this many calls per cell instead.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Draw the plot here (.png).")
 @click.option("--backend", type=BackendName(), default="auto", show_default=True, help="The backend to measure.")
+@click.option("settings", "--setting", multiple=True, metavar="NAME=VALUE", help="A build setting. Repeatable.")
 @script_shape_option
 @session_options
 @pass_session
@@ -67,6 +69,7 @@ def tune(
     calls: int | None,
     output: Path | None,
     backend: str,
+    settings: tuple[str, ...],
     shapes: tuple[str, ...],
 ) -> None:
     """Measure latency and throughput over intra-op threads and runners, and report the best.
@@ -87,7 +90,7 @@ def tune(
     cells = tuning.grid(threads or steps, runners or steps, cores=available)
     if all(cell.skipped for cell in cells):
         raise click.UsageError(f"all cells are skipped: {cells[0].skipped}; use fewer --threads or --runners")
-    module, args, kwargs = _compile(session, file, backend, given)
+    module, args, kwargs = _compile(session, file, backend, read_settings(settings), given)
     no_threads = _why_no_threads(module)
     if no_threads:
         # Rows that differ in a number which nothing reads would differ by noise only.
@@ -108,6 +111,7 @@ def tune(
         print_json(_document(file, module, cells, why_not, output, available) | {"why_no_threads": no_threads})
     else:
         _print(cells, why_not, no_threads)
+        note(f"weights: {_weights(module)}")
 
 
 def _check_output(output: Path) -> None:
@@ -124,7 +128,7 @@ def _check_output(output: Path) -> None:
 
 
 def _compile(
-    session: Session, file: Path, backend: str, given: dict[str, Example]
+    session: Session, file: Path, backend: str, settings: dict[str, Any], given: dict[str, Example]
 ) -> tuple[CompiledModule, tuple[Any, ...], dict[str, Any]]:
     """Compile the program, and create arguments for it."""
     from trtcache import api
@@ -138,10 +142,11 @@ def _compile(
     script, cache = load_script(file) if is_script_file(file) else None, Cache(config=session.config())
     with working(f"compiling {file.name}, unless it is cached"):
         if script is None:
-            module = api.compile(file, backend=backend, cache=cache, on_miss="build")
+            module = api.compile(file, backend=backend, cache=cache, settings=settings, on_miss="build")
         else:
             arguments = example_arguments(script, given)
-            module = api.compile(script, arguments, backend=backend, cache=cache, name=file.stem, on_miss="build")
+            options: dict[str, Any] = {"backend": backend, "cache": cache, "settings": settings}
+            module = api.compile(script, arguments, name=file.stem, on_miss="build", **options)
     shapes = {} if script is not None else {name: one.shape for name, one in given.items()}
     try:
         args, kwargs = sample(module._interface, module._call, shapes)
@@ -243,7 +248,13 @@ def _document(
         "side_by_side": not why_not,
         "why_not": why_not,
         "output": str(output) if output else None,
+        "weights": _weights(module),
     }
+
+
+def _weights(module: CompiledModule) -> str:
+    """Return whether the engines take other weights (``settings.weights``)."""
+    return "frozen" if any(partition.frozen for partition in module.report.partitions) else "refittable"
 
 
 def _cell(cell: Cell) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def test_a_defect_is_one_line(run: Callable[..., Result], monkeypatch: pytest.Mo
 
 
 def test_interruption_exits_with_130(put: Callable[..., str]) -> None:
-    """Ctrl-C prints nothing."""
+    """Ctrl-C says so."""
     put(1)
     program = """
 import os, signal, trtcache.store.catalog, trtcache_cli.main

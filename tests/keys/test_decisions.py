@@ -20,6 +20,7 @@ WHERE_GIVEN: dict[str, object] = {
     "autocast": "bf16",
     "autocast_exclude": ["aten.exp"],
     "tensorrt": {"optimization_level": 1},
+    "weights": "frozen",
 }
 """Fields that the key has where they say something, each with a value that does."""
 

@@ -27,6 +27,8 @@ from trtcache.lowering.interface import NOT_COMPUTED
 from trtcache.lowering.rewriting import is_view
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trtcache.lowering import LoweredProgram
 
 aten = torch.ops.aten
@@ -161,10 +163,13 @@ def to_graph_module(program: LoweredProgram, backend: str) -> fx.GraphModule:
     return fx.GraphModule(root, graph)
 
 
-def to_module_with_weights(program: LoweredProgram) -> tuple[fx.GraphModule, tuple[torch.Tensor, ...]]:
+def to_module_with_weights(
+    program: LoweredProgram, values: Mapping[str, torch.Tensor] | None = None
+) -> tuple[fx.GraphModule, tuple[torch.Tensor, ...]]:
     """Return the program as a graph module whose weights and constants are buffers, and example inputs for it.
 
-    Weights have no values. New contents of weights are copied into them; new contents of inputs are outputs.
+    Weights without ``values`` have none. New contents of weights are copied into them; new contents of inputs are
+    outputs.
     """
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
@@ -175,7 +180,7 @@ def to_module_with_weights(program: LoweredProgram) -> tuple[fx.GraphModule, tup
     for weight in program.interface.weights:
         place = program.device if weight.device == program.device.type else torch.device(weight.device)
         empty = torch.empty_strided(weight.shape, weight.stride, dtype=getattr(torch, weight.dtype), device=place)
-        root.register_buffer(weight.name, empty)
+        root.register_buffer(weight.name, (values or {}).get(weight.name, empty))
     for name, tensor in program.constants.items():
         root.register_buffer(name, tensor)
     for node in program.order:

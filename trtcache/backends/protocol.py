@@ -105,6 +105,7 @@ class Capabilities:
         torch_threads: whether its engines run with torch's intra-op threads, so that ``trtcache.threads`` applies.
         same_versions: the names in ``Backend.versions`` that MUST be equal where an exported artifact runs; None for
             all of them.
+        weights: the values of ``settings.weights`` that it takes.
     """
 
     devices: frozenset[str]
@@ -118,6 +119,7 @@ class Capabilities:
     without_torch: bool = False
     same_versions: tuple[str, ...] | None = None
     accepts: frozenset[str] = frozenset({"torch"})
+    weights: frozenset[str] = frozenset({"refittable"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,10 @@ class Engine(Protocol):
         shares_weights: whether it reads the given weights' memory, so that in-place changes apply.
     """
 
-    shares_weights: ClassVar[bool]
+    @property
+    def shares_weights(self) -> bool:
+        """Whether it reads the given weights' memory."""
+        ...
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> Engine:
         """Return an engine of the same artifact with these weights; MUST NOT modify this one.
@@ -227,6 +232,10 @@ class Backend(ABC):
     def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:  # noqa: ARG002  # a default
         """Return the slots whose values an artifact contains. Their fingerprints are part of the key."""
         return ()
+
+    def bakes_weights(self, settings: Settings) -> bool:  # noqa: ARG002  # a default
+        """Return whether an artifact with these settings may contain values of weights (``frozen_slots``)."""
+        return self.capabilities.bakes_weights
 
     def freeze(self, settings: Settings) -> Settings | None:  # noqa: ARG002  # a default
         """Return the settings for an engine with embedded weights; None if ``settings`` exclude it.

@@ -28,7 +28,7 @@ from trtcache.frontends.source import CompileOptions
 from trtcache.lowering.capture import Role
 from trtcache.runtime import CompiledModule
 from trtcache.runtime.executable import Executable
-from trtcache.runtime.provenance import load_members, parameters_of, slot_values
+from trtcache.runtime.provenance import check_frozen, load_members, parameters_of, slot_values
 from trtcache.runtime.signature import CallSignature
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def contents_of_module(module: CompiledModule, path: str) -> ProgramContents:
     Raises:
         ProgramFileError: it does not come from ``compile``, or one of its engines runs in torch.
         NotReadyError: its engine is being built in the background.
+        RefitError: weights have changed since an engine was built with their values in it.
     """
     origin = module.origin if isinstance(module, CompiledModule) else None
     if origin is None:
@@ -89,6 +90,7 @@ def contents_of_module(module: CompiledModule, path: str) -> ProgramContents:
         raise ProgramFileError(path, f"{why}; compile it again when they are built")
     executable, call, weights = module.stored_form()
     values = slot_values(executable.interface, weights)
+    check_frozen(origin, executable.interface, values)
     return ProgramContents(module.report.name, executable, call, origin.division, values, origin.parameters, (origin,))
 
 

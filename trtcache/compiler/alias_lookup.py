@@ -79,7 +79,7 @@ class AliasLookup:
         self._target = backend.target(options.target, source.device)
         self._given = source.given_parts(backend, options.settings, self._target)
         self.key = alias_key(
-            {**fingerprint, "weights": source.content_digest if backend.capabilities.bakes_weights else None},
+            {**fingerprint, "weights": source.content_digest if backend.bakes_weights(options.settings) else None},
             self._given,
             backend=backend,
             device_type=source.device.type,
@@ -245,6 +245,9 @@ class AliasLookup:
         try:
             if not isinstance(key, CacheKey):
                 raise ValueError(f"it has no key: {key}")  # noqa: TRY004, TRY301  # a program without a key
+            parts: Any = key.document["parts"]
+            if self._source.content_digest is None and "frozen" in parts:
+                raise ValueError("its engine has embedded weights, whose values an alias does not compare")  # noqa: TRY301
             alias = KeyAlias.of(
                 request.program,
                 key,

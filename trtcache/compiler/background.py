@@ -37,6 +37,7 @@ from trtcache.errors import BuildForbiddenError, LockTimeoutError, TrtcacheError
 from trtcache.runtime.background import BackgroundModule
 from trtcache.runtime.on_guard import TorchCalls
 from trtcache.runtime.report import Report
+from trtcache.settings import FROZEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,6 +83,8 @@ class BackgroundBuild:
             return "builds are forbidden"
         if self.cache.store is None or not self.cache.store.writable or not self.cache.store.takes:
             return "a worker needs a cache directory that it can write to"
+        if self.options.settings.weights == FROZEN:
+            return "its engine has the values of weights in it, and those may change during the build"
         return _CHANGES_WEIGHTS if changes_weights(self.source.program()) else ""
 
     def run(self, busy: Sequence[str] = ()) -> str:

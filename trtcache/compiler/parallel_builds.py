@@ -91,6 +91,8 @@ def _missing(parts: Mapping[int, EngineRequest], cache: Cache) -> dict[str, list
     for number, part in parts.items():
         if not part.backend.capabilities.builds_elsewhere or not isinstance(part.key, CacheKey):
             continue
+        if part.backend.bakes_weights(part.settings):
+            continue  # another process has no values of weights
         if cache.store is None or not cache.store.contains(part.key.digest):
             missing.setdefault(part.key.digest, []).append(number)
     return missing

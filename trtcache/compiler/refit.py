@@ -175,7 +175,7 @@ def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tup
     """
     parts: Any = entry.key.document["parts"]
     if isinstance(parts, dict) and (frozen := parts.get("frozen")):
-        why = f"all {len(frozen)} of them are in the plan; build the program with the new weights instead"
+        why = f"all {len(frozen)} of them are in the engine; build the program with the new weights instead"
         raise RefitError(mismatched=(why,))
     if not aliases:
         why = "no key alias leads to it, and it has no names for its weights: give the program's .pt2 file"

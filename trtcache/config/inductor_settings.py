@@ -40,7 +40,10 @@ class InductorSettings(BackendSettings):
     def __post_init__(self) -> None:
         for name, value in self.options.items():
             if name in PINNED_INDUCTOR_OPTIONS:
-                raise SettingsError(f"settings.inductor[{name!r}]", "fixed by trtcache: refit relies on its value")
+                hint = "; settings={'weights': 'frozen'} sets it" if name == "freezing" else ""
+                raise SettingsError(
+                    f"settings.inductor[{name!r}]", f"fixed by trtcache: refit relies on its value{hint}"
+                )
             if not isinstance(value, (bool, int, float, str)):
                 raise SettingsError(f"settings.inductor[{name!r}]", f"{value!r} is not a boolean, number or string")
 

@@ -12,7 +12,7 @@ from trtcache.backends.calls import build_artifact
 from trtcache.backends.protocol import ENGINE, make_members
 from trtcache.backends.registry import why_unavailable
 from trtcache.digests import CacheKey, canonical
-from trtcache.errors import BackendUnavailableError, CanonicalizationError
+from trtcache.errors import BackendUnavailableError, BuildError, CanonicalizationError
 from trtcache.keys.key import frozen_part, key_parts, part_digests
 from trtcache.partition.division import PartitionedProgram, summarize_left
 from trtcache.weights.slots import fit
@@ -139,9 +139,21 @@ class Request(EngineRequest):
         """Build the engine, with temporary files in ``folder``.
 
         Raises:
-            BuildError: the build failed.
+            BuildError: the build failed, or weights changed whose values are in the key.
         """
-        return build_artifact(self.backend, self.program, self.settings, self.target, folder)
+        artifact = build_artifact(self.backend, self.program, self.settings, self.target, folder)
+        if not self._has_its_frozen_weights():
+            raise BuildError(self.backend.name, "weights that the engine has in it changed meanwhile; compile it again")
+        return artifact
+
+    def _has_its_frozen_weights(self) -> bool:
+        """Return whether the weights still have the values that are in the key, if there are any."""
+        slots = self.backend.frozen_slots(self.program, self.settings)
+        if not slots or not isinstance(self.key, CacheKey):
+            return True
+        parts: Any = self.key.document["parts"]
+        now = canonical(frozen_part(self.program, slots)["frozen"])
+        return bool(parts["frozen"] == now)
 
     def members(self, artifact: Artifact) -> Built:
         """Return the members of the engine's entry."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trtcache.partition.partitions import PartitionedProgram, Wire
 
 
-class PartitionedEngine(Engine):
+class PartitionedEngine:
     """An engine of several partitions, with weights.
 
     Attributes:

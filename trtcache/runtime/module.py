@@ -530,8 +530,9 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         are not included.
         """
         live, found = self._weights, set()
+        shares = self._swap.engine.shares_weights
         for weight in self._interface.weights:
             made, whole = live[weight.name].data_ptr(), weight.slot is not None
             names = [name for slot in weight.slots for name in slot.names if name in state]
-            found |= {name for name in names if not (whole and state[name].data_ptr() == made)}
+            found |= {name for name in names if not (whole and shares and state[name].data_ptr() == made)}
         return frozenset(found)

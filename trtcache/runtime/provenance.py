@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.digests import canonical
 from trtcache.errors import RefitError
 from trtcache.partition.division import PartitionedProgram
+from trtcache.weights.fingerprints import fingerprints
 from trtcache.weights.recipes import evaluate
 from trtcache.weights.slots import alike
 
@@ -71,6 +73,32 @@ def slot_values(interface: Interface, weights: EngineWeights) -> dict[int, torch
                 values[slot.index] = tensor
     _check_recipes(made, values, weights)
     return values
+
+
+def check_frozen(origin: Provenance, interface: Interface, values: Mapping[int, torch.Tensor]) -> None:
+    """Check that engines with values of weights in them were built with these.
+
+    Args:
+        origin: the engines.
+        interface: the interface of the whole program.
+        values: each slot's value, by number.
+
+    Raises:
+        RefitError: a weight has another value.
+    """
+    tensors = {name: values[slot.index] for slot in interface.slots for name in slot.names}
+    changed = set()
+    for number, entry in origin.entries.items():
+        parts: Any = entry.key.document["parts"]
+        frozen = dict(parts.get("frozen", ()))
+        engine = interface if origin.division.is_whole else origin.division.engines[number].program.interface
+        names = [slot.names[0] for slot in engine.slots if slot.index in frozen]
+        found: Any = canonical(fingerprints([tensors[name] for name in names]))
+        before = [frozen[slot.index] for slot in engine.slots if slot.index in frozen]
+        changed |= {name for name, now, then in zip(names, found, before, strict=True) if now != then}
+    if changed:
+        why = "(it has changed since the engine was built with its value in it; compile the model again)"
+        raise RefitError(mismatched=tuple(f"{name} {why}" for name in sorted(changed)))
 
 
 def _check_recipes(made: Iterable[EngineWeight], values: Mapping[int, torch.Tensor], weights: EngineWeights) -> None:

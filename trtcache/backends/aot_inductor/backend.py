@@ -19,6 +19,7 @@ from trtcache.backends.aot_inductor.variables import environment as environment
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.config.inductor_settings import InductorSettings
 from trtcache.keys.torch_config import overrides
+from trtcache.settings import FROZEN, WEIGHTS
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from trtcache.backends.diagnosis import Check, SelfTest
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
+    from trtcache.weights.slots import Slot
 
 _ATTENTION_KERNELS = ("cudnn", "flash", "math", "mem_efficient")
 """Kernels of scaled_dot_product_attention: Inductor chooses one at build time."""
@@ -51,6 +53,7 @@ class AotInductor(Backend):
         torch_threads=True,
         without_torch=True,
         same_versions=SAME_VERSIONS,
+        weights=frozenset(WEIGHTS),
     )
 
     def unavailable(self, device: str) -> str | None:
@@ -108,8 +111,16 @@ class AotInductor(Backend):
 
         return PackageSelfTest(needs="a GPU")
 
+    def bakes_weights(self, settings: Settings) -> bool:
+        """Return whether a package has its weights in it."""
+        return settings.weights == FROZEN
+
+    def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
+        """Return all slots for a package that has its weights in it, else none."""
+        return program.interface.slots if self.bakes_weights(settings) else ()
+
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
-        """Build a package without weights."""
+        """Build a package; it has weights in it if they are frozen."""
         from trtcache.backends.aot_inductor.build import build_package  # a hit does not need it
 
         return build_package(program, settings, target, folder)

@@ -22,13 +22,15 @@ from trtcache.backends.aot_inductor.compilation import (
     header_options,
     quick_compilation,
 )
-from trtcache.backends.aot_inductor.loader import ASSUMPTIONS, open_loader, reclaim
+from trtcache.backends.aot_inductor.loader import ASSUMPTIONS, FROZEN_MARK, open_loader, reclaim
 from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.backends.protocol import Artifact
 from trtcache.config.inductor_settings import PINNED_INDUCTOR_OPTIONS, InductorSettings
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering import ALONE
 from trtcache.lowering.capture import quiet
+from trtcache.settings import FROZEN
+from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,6 +53,12 @@ _LEVEL_OPTIONS: dict[str, dict[str, Option]] = {
 # A package must not reveal who built it: line tables have the path of every header and of Inductor's folder, and the
 # sources next to the library begin with the compiler's command line.
 _WITHOUT_PATHS: dict[str, Option] = {"aot_inductor.enable_line_tables": False}
+# Of a package with its weights in it. The mark is read when it is loaded.
+_FROZEN_OPTIONS: dict[str, Any] = {
+    "freezing": True,
+    "aot_inductor.package_constants_in_so": True,
+    "aot_inductor.metadata": {FROZEN_MARK: "1"},
+}
 _SOURCES = (".cpp", ".cu", ".h")
 _METADATA = "_metadata.json"
 
@@ -62,8 +70,11 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
 
     Raises:
         SettingsError: Inductor does not have an option of ``settings.inductor``.
-        BuildError: Inductor or the C++ compiler failed, or the package lacks a weight.
+        BuildError: Inductor or the C++ compiler failed, or the package lacks a weight; or its weights cannot be frozen.
     """
+    frozen = settings.weights == FROZEN
+    if frozen and (why := _why_not_frozen(program, target)):
+        raise BuildError("aot_inductor", f"settings={{'weights': 'frozen'}}: {why}")
     start = time.perf_counter()
     from torch._inductor import compile_fx  # noqa: F401  # takes seconds; only builds need it
 
@@ -81,13 +92,23 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
         why = text if len(text) <= 2000 else f"{text[:1000]}\n...\n{text[-1000:]}"
         raise BuildError("aot_inductor", why) from error
     # A weight that was compiled in would not follow a refit. Weights without elements are left out.
-    needed = [weight for weight in program.interface.weights if 0 not in weight.shape]
+    needed = [] if frozen else [weight for weight in program.interface.weights if 0 not in weight.shape]
     if absent := [slot.names[0] for weight in needed if weight.name not in taken for slot in weight.slots]:
         why = f"the package does not take these weights, so it could not be refitted: {', '.join(absent)}"
         raise BuildError("aot_inductor", why)
     member = assumed.member(program)
     ordered = {name: steps[name] for name in STEPS if name in steps}
     return Artifact(path, {} if member is None else {ASSUMPTIONS: member}, ordered)
+
+
+def _why_not_frozen(program: LoweredProgram, target: Target) -> str:
+    """Return why a package cannot have the weights in it; empty if it can."""
+    if program.device.type != "cpu":
+        return f"it packs weights for a CPU, and the program runs on {program.device}"
+    if target.level != "native":
+        return f"it packs weights for this machine, not for {target.label}"
+    changed = [slot.names[0] for slot in program.interface.slots if slot.mutated]
+    return f"calls change {', '.join(changed)}" if changed else ""
 
 
 def _compile(
@@ -123,9 +144,18 @@ def _compile_once(
     from torch._inductor import aot_compile
     from torch._inductor.package.package import package_aoti
 
-    module, examples = to_module_with_weights(program)
-    with record_assumptions(program) as assumed:
-        files: Any = aot_compile(module, examples, options=dict(options))
+    frozen, state, weights = (
+        bool(options["aot_inductor.package_constants_in_so"]),
+        program.state,
+        program.interface.weights,
+    )
+    values = fit(weights, state, known=frozenset(state), device=program.device) if frozen else {}
+    module, examples = to_module_with_weights(program, values)
+    # Inductor freezes weights only where no gradient is recorded.
+    with record_assumptions(program) as assumed, torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
+        # Without an input there is nothing to pack a weight for, and Inductor's freezing fails (torch 2.13).
+        chosen = {**options, "freezing": frozen and bool(examples)}
+        files: Any = aot_compile(module, examples, options=chosen)
         package = package_aoti(str(folder / "engine.pt2"), {"model": without_sources(files, folder)})
     path = Path(os.fspath(package))  # type: ignore[arg-type]  # a path, since one was passed
     try:
@@ -211,7 +241,8 @@ def inductor_options(settings: Settings, target: Target) -> dict[str, Any]:
         **{name: value for name, value in own.items() if name in known},
         **settings.section(InductorSettings).options,
     }
-    return {**chosen, **_LEVEL_OPTIONS[target.level], **PINNED_INDUCTOR_OPTIONS}
+    frozen = _FROZEN_OPTIONS if settings.weights == FROZEN else {}
+    return {**chosen, **_LEVEL_OPTIONS[target.level], **PINNED_INDUCTOR_OPTIONS, **frozen}
 
 
 @contextmanager

@@ -10,13 +10,14 @@ from __future__ import annotations
 import ctypes
 import io
 import itertools
+import json
 import os
 import threading
 import weakref
 import zipfile
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trtcache.backends.aot_inductor.loader import scratch
+from trtcache.backends.aot_inductor.loader import FROZEN_MARK, scratch
 from trtcache.errors import IncompatibleEngineError, RunError
 
 if TYPE_CHECKING:
@@ -56,7 +57,11 @@ class _Constant(ctypes.Structure):
 
 
 class PackageLibrary:
-    """A package's shared library. It is never unloaded: its threads may run in it until the process ends."""
+    """A package's shared library. It is never unloaded: its threads may run in it until the process ends.
+
+    Attributes:
+        frozen: whether it has the values of its weights in it.
+    """
 
     def __init__(self, package: bytes | memoryview) -> None:
         """Load the library.
@@ -64,7 +69,7 @@ class PackageLibrary:
         Raises:
             IncompatibleEngineError: only torch's loader can run this package, or this torch lacks the functions.
         """
-        content = _library_in(package)
+        content, self.frozen = _library_in(package)
         try:
             with scratch() as folder:
                 # A path that this process has not used before: the dynamic linker identifies libraries by path.
@@ -98,8 +103,8 @@ class PackageLibrary:
         return found.value
 
 
-def _library_in(package: bytes | memoryview) -> bytes:
-    """Extract the shared library of a package.
+def _library_in(package: bytes | memoryview) -> tuple[bytes, bool]:
+    """Extract the shared library of a package; also return whether it has its weights in it.
 
     Raises:
         IncompatibleEngineError: it has no library that works without torch's loader.
@@ -111,7 +116,9 @@ def _library_in(package: bytes | memoryview) -> bytes:
             raise IncompatibleEngineError("package", f"it has {len(libraries)} libraries, not one")
         if libraries[0].removesuffix(".so") + ".json" in names:
             raise IncompatibleEngineError("package", "it has operators that only torch's loader can call")
-        return archive.read(libraries[0])
+        metadata = [name for name in names if name.endswith("_metadata.json")]
+        frozen = any(FROZEN_MARK in json.loads(archive.read(name)) for name in metadata)
+        return archive.read(libraries[0]), frozen
 
 
 class Tensors(Protocol):
@@ -176,6 +183,12 @@ class Container:
         # A call that waits inside for a model is not woken if another fails (model_container.h): so calls wait here.
         self._room = threading.BoundedSemaphore(calls)
         self._first, self._has_run = threading.Lock(), False
+        if not library.frozen:
+            self._share(tensors, handles)
+
+    def _share(self, tensors: Mapping[str, Any], handles: list[int]) -> None:
+        """Set all constants; ``handles`` gets a handle of each."""
+        library = self._library
         names: dict[bytes, str] = {}  # the engine's name of each constant, by the container's name
         for number in range(library.number("AOTInductorModelContainerGetNumConstants", self._handle)):
             folded = ctypes.c_bool()

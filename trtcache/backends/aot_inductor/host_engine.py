@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from trtcache.backends.aot_inductor.container import Container, PackageLibrary, ProcessContainer
 from trtcache.backends.aot_inductor.libtorch import libtorch
+from trtcache.backends.aot_inductor.loader import refuse_weights
 from trtcache.digests import hash_bytes
 
 if TYPE_CHECKING:
@@ -64,7 +65,13 @@ class HostEngine:
         self._ranges = sorted((one.pointer, one.pointer + one.extent_bytes) for one in shared.values())
 
     def refit(self, weights: Mapping[str, HostArray]) -> HostEngine:
-        """Return an engine of the same package with other weights; running calls on this one are unaffected."""
+        """Return an engine of the same package with other weights; running calls on this one are unaffected.
+
+        Raises:
+            FixedWeightsError: the package has its weights in it.
+        """
+        if self._library.frozen:
+            refuse_weights()
         return HostEngine(self._library, self._constants, weights, calls=self._calls, assumptions=self._assumptions)
 
     def run(self, inputs: Sequence[HostArray]) -> list[HostArray]:

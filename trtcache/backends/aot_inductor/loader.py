@@ -24,10 +24,10 @@ import weakref
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from trtcache.backends.protocol import GRAPH, INTERFACE
-from trtcache.errors import GuardError, IncompatibleEngineError
+from trtcache.errors import FixedWeightsError, GuardError, IncompatibleEngineError
 from trtcache.lowering.interface import affine, describe, evaluate
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ _ASSUMING = (
     *("adaptive_avg_pool", "adaptive_max_pool", "fractional_max_pool", "upsample_bicubic", "glu", "diagonal"),
     *("convolution", "_pdist", "as_strided", "sort"),
 )
+
+FROZEN_MARK = "trtcache.frozen"
+"""The name in the metadata of a package that has its weights in it."""
 
 PREFIX = "trtcache-load-"
 TORCH_PREFIX = "aotinductor_"
@@ -291,10 +294,21 @@ def open_loader(path: str, device: torch.device) -> Any:
         return aoti_load_package(path, device_index=device_index).loader
 
 
-class PackageEngine:
-    """A loaded package with all its constants and weights set."""
+def refuse_weights() -> NoReturn:
+    """Refuse other weights for a package that has its weights in it.
 
-    shares_weights: ClassVar[bool] = True
+    Raises:
+        FixedWeightsError: always.
+    """
+    raise FixedWeightsError(backend="aot_inductor", setting="settings={'weights': 'frozen'}")
+
+
+class PackageEngine:
+    """A loaded package with all its constants and weights set.
+
+    Attributes:
+        frozen: whether the package has the values of its weights in it.
+    """
 
     def __init__(
         self, package: Package, constants: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor]
@@ -308,18 +322,27 @@ class PackageEngine:
         self._constants = constants
         self._shared = {**constants, **weights}  # the package reads this memory: it must outlive the loader
         self._loader = package.open()
-        wanted = set(self._loader.get_constant_fqns())
+        self.frozen = FROZEN_MARK in self._loader.get_metadata()
+        self.shares_weights = not self.frozen
+        wanted = set() if self.frozen else set(self._loader.get_constant_fqns())
         if missing := wanted - set(self._shared):
             raise IncompatibleEngineError("package", f"it needs constants that are missing: {sorted(missing)}")
         given = {name: tensor for name, tensor in self._shared.items() if name in wanted}
-        self._loader.load_constants(given, False, False, True)  # the binding has no keyword arguments
+        if not self.frozen:
+            self._loader.load_constants(given, False, False, True)  # the binding has no keyword arguments
         self.weight_names = frozenset(wanted)
         self._enters = package.device.type == "cuda"
         if self._enters:  # calls return before their kernels, which may still read this engine's weights
             weakref.finalize(self, _wait, package.device).atexit = False
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> PackageEngine:
-        """Load the package again with other weights; running calls on this engine are unaffected."""
+        """Load the package again with other weights; running calls on this engine are unaffected.
+
+        Raises:
+            FixedWeightsError: the package has its weights in it.
+        """
+        if self.frozen:
+            refuse_weights()
         return PackageEngine(self._package, self._constants, weights)
 
     def parallel(self, calls: int) -> ParallelEngine:
@@ -353,8 +376,6 @@ class PackageEngine:
 class ParallelEngine:
     """A loaded package that accepts concurrent calls, with one set of weights."""
 
-    shares_weights: ClassVar[bool] = True
-
     def __init__(
         self,
         package: Package,
@@ -368,10 +389,17 @@ class ParallelEngine:
         self._package, self._constants, self._calls = package, constants, calls
         self._weights = {**constants, **weights}
         library, shared = package.library, self._weights
+        self.shares_weights = not library.frozen
         self._here = ProcessContainer(lambda: Container(library, shared, calls))
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> ParallelEngine:
-        """Return an engine of the same library with other weights; running calls on this one are unaffected."""
+        """Return an engine of the same library with other weights; running calls on this one are unaffected.
+
+        Raises:
+            FixedWeightsError: the package has its weights in it.
+        """
+        if self._package.library.frozen:
+            refuse_weights()
         return ParallelEngine(self._package, self._constants, weights, self._calls)
 
     def parallel(self, calls: int) -> ParallelEngine:
