@@ -92,9 +92,9 @@ class FileLookup:
         if not cache.layers.stores or settings.divides:
             raise TorchNeeded("the settings or the cache allow no alias")
         backend = registry.find(options.backend, "cpu")
-        registry.check_settings(backend, settings)
-        if "torch" in sys.modules or not capabilities.without_torch or capabilities.bakes_weights:
+        if "torch" in sys.modules or not backend.capabilities.without_torch or backend.bakes_weights(settings):
             raise TorchNeeded(f"the backend {backend.name} needs it")
+        registry.check_settings(backend, settings)
         device: Any = _Device()
         try:
             versions = torch_versions()
