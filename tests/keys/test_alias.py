@@ -21,6 +21,7 @@ from trtcache.digests import CacheKey, Digest
 from trtcache.errors import BuildForbiddenError
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.keys import code
+from trtcache.keys import alias_key as made_keys
 from trtcache.keys import key as key_alias
 from trtcache.lowering.capture import quiet
 from trtcache.lowering.passes import installed_passes
@@ -378,7 +379,7 @@ def test_torch_and_this_package_are_in_the_key_of_an_alias(monkeypatch: pytest.M
     with monkeypatch.context() as patched:
         patched.setattr(torch.version, "git_version", "another")
         found.add(_key())
-    monkeypatch.setattr(key_alias, "code_digest", lambda: Digest.of(b"another"))
+    monkeypatch.setattr(made_keys, "code_digest", lambda: Digest.of(b"another"))
     found.add(_key())
     assert len(found) == 3
 
