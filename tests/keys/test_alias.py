@@ -20,8 +20,8 @@ from trtcache.backends import registry
 from trtcache.digests import CacheKey, Digest
 from trtcache.errors import BuildForbiddenError
 from trtcache.frontends.pt2 import ProgramFile
-from trtcache.keys import code
 from trtcache.keys import alias_key as made_keys
+from trtcache.keys import code
 from trtcache.keys import key as key_alias
 from trtcache.lowering.capture import quiet
 from trtcache.lowering.passes import installed_passes
