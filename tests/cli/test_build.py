@@ -12,7 +12,8 @@ import torch
 import trtcache
 from tests.models import Affine
 from trtcache.store.disk import DiskStore
-from trtcache_cli.build import BackendType, read_settings
+from trtcache_cli.backend_name import BackendName
+from trtcache_cli.build import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,5 +164,5 @@ def test_settings_that_say_two_things_are_refused(lines: tuple[str, ...]) -> Non
 
 def test_shells_complete_backends() -> None:
     """From those that are installed."""
-    found = [one.value for one in BackendType().shell_complete(None, None, "a")]  # type: ignore[arg-type]  # not looked at
+    found = [one.value for one in BackendName().shell_complete(None, None, "a")]  # type: ignore[arg-type]  # not looked at
     assert found == ["auto", "aot_inductor"]

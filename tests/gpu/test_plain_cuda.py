@@ -41,6 +41,7 @@ def test_a_program_for_the_cpu_needs_no_torch_here(engines: Path, tmp_path: Path
         import trtcache
 
         program = trtcache.load({str(tmp_path / "program.pt2")!r}, trust="local-file")
+        assert "torch" not in sys.modules, program.report
         made = program(np.load({str(tmp_path / "x.npy")!r}))
         assert "torch" not in sys.modules, program.report
         assert made.tobytes() == np.load({str(tmp_path / "y.npy")!r}).tobytes()
