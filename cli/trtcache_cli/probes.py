@@ -185,10 +185,14 @@ def temporary_directory() -> Check:
 
 
 def _run_child(command: Sequence[str], timeout_s: float) -> tuple[list[str], tuple[str, str] | None]:
-    """Run a child process, which may crash; return the lines it printed, and if it failed why, with advice."""
+    """Run a child process, which may crash; return the lines it printed, and if it failed why, with advice.
+
+    It imports modules from where this process does, which has found the entry points of backends there.
+    """
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         done = subprocess.run(  # noqa: S603  # this Python, this package
-            command, capture_output=True, text=True, timeout=timeout_s, check=False
+            command, capture_output=True, text=True, timeout=timeout_s, check=False, env=env
         )
     except subprocess.TimeoutExpired as error:
         out = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""

@@ -68,7 +68,7 @@ def test_the_default_engine_is_a_package_without_weights(
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (("--backend", "aot_inducter"), 6, "did you mean 'aot_inductor'"),
+        (("--backend", "aot_inducter"), 2, "did you mean 'aot_inductor'"),
         (("--target", "x86-64-v33"), 2, "did you mean 'x86-64-v3'"),
         (("--setting", "inducter.max_autotune=true"), 2, "did you mean 'inductor'"),
         (("--setting", "inductor.max_autotun=true"), 2, "did you mean 'max_autotune'"),

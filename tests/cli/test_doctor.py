@@ -232,7 +232,7 @@ def test_a_tiny_package_is_built_loaded_and_run(program: Callable[..., Result]) 
     [
         ("pass", "", ""),
         (
-            "key.code_digest = lambda: 1 / 0",
+            "alias_key.code_digest = lambda: 1 / 0",
             "ZeroDivisionError: division by zero",
             "ZeroDivisionError: division by zero",
         ),
@@ -245,7 +245,7 @@ def test_fast_paths_that_do_not_work_are_reported(code: str, aliases: str, direc
     pytest.importorskip("torch")
     lines = (
         "import json, sys",
-        "from trtcache.keys import code as key_code, key",
+        "from trtcache.keys import alias_key, code as key_code",
         "from trtcache.frontends.direct import walk",
         "def fail(*_): raise OSError('our own code is gone')",
         code,

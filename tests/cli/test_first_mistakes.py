@@ -99,7 +99,8 @@ def test_an_interrupted_build_says_what_it_left(file: Path) -> None:
     child.send_signal(signal.SIGINT)
     assert "trtcache: interrupted; complete entries stay in the cache" in child.stderr.read()
     child.stderr.close()
-    assert child.wait() == 130
+    # CPython ends by the signal, which a shell reports as 130 too, if C code was running Python code (3.11).
+    assert child.wait() in {130, -signal.SIGINT}
 
 
 def test_cells_of_the_self_test_have_no_tabs() -> None:

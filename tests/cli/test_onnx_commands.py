@@ -74,5 +74,8 @@ def test_missing_and_duplicate_shapes_are_reported(run: Callable[..., Result], t
     assert "is given twice" in twice.err
     assert "argument z: expected one of x" in unknown.err
     assert "expected shape (N, 4), got shape (1, 5)" in outside.err
+    missing = run("build", tmp_path / "model.pt2", "--shape", "x=1x4")
+    assert (missing.code, "the file does not exist" in missing.err) == (1, True)
+    (tmp_path / "model.pt2").touch()
     program = run("build", tmp_path / "model.pt2", "--shape", "x=1x4")
-    assert program.code == 2
+    assert (program.code, "has sizes of its own" in program.err) == (2, True)

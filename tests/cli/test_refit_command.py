@@ -160,7 +160,7 @@ def test_a_plan_with_its_weights_in_it_takes_no_others(
     key = run("build", file, "--backend", "tensorrt_rtx", "--target", "sm_89", "--json").json["key"]
     done = run("refit", key, "-w", save(1))
     assert done.code == 1
-    assert "are in the plan; build the program with the new weights instead" in done.err
+    assert "are in the engine; build the program with the new weights instead" in done.err
 
 
 def test_unreadable_files_are_reported(

@@ -60,6 +60,7 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
         copy_up=True,
         direct="verify",
         on_miss="background",
+        quiet=True,
         remotes=RemoteSettings((RemoteUrl.parse("s3://bucket/prefix"),), 1.0, 1.0, 1.0, 1.0),
     )
 
@@ -87,6 +88,7 @@ def test_another_process_gets_the_same_configuration(tmp_path: Path, url: str) -
         lower=lower,
         direct="on",
         on_miss="background",
+        quiet=True,
         remotes=RemoteSettings((RemoteUrl.parse(url), RemoteUrl.parse("s3://other")), 0.1, 2.0, 0.0, 1.0),
     )
     (tmp_path / "own.toml").write_text("readonly = true\ncopy-up = true\nmax-entries = 1\ndir = '/else'\n")

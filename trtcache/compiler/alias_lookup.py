@@ -246,7 +246,7 @@ class AliasLookup:
             if not isinstance(key, CacheKey):
                 raise ValueError(f"it has no key: {key}")  # noqa: TRY004, TRY301  # a program without a key
             parts: Any = key.document["parts"]
-            if self._source.content_digest is None and "frozen" in parts:
+            if self._source.is_torch and self._source.content_digest is None and "frozen" in parts:
                 raise ValueError("its engine has embedded weights, whose values an alias does not compare")  # noqa: TRY301
             alias = KeyAlias.of(
                 request.program,
