@@ -17,11 +17,13 @@ import weakref
 import zipfile
 from typing import TYPE_CHECKING, Any, Protocol
 
+from trtcache.backends.aot_inductor.libtorch import libtorch
 from trtcache.backends.aot_inductor.loader import FROZEN_MARK, scratch
 from trtcache.errors import IncompatibleEngineError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     import torch
 
@@ -75,7 +77,7 @@ class PackageLibrary:
                 # A path that this process has not used before: the dynamic linker identifies libraries by path.
                 file = folder / f"engine-{os.getpid()}-{next(_NUMBERS)}.so"
                 file.write_bytes(content)
-                self.functions = ctypes.CDLL(str(file))
+                self.functions = _open_library(file)
         except OSError as error:
             raise IncompatibleEngineError("package", f"its library cannot be loaded: {error}") from error
         if absent := [name for name in _NEEDED if not hasattr(self.functions, name)]:
@@ -101,6 +103,21 @@ class PackageLibrary:
         found = ctypes.c_size_t()
         self.call(function, container, ctypes.byref(found))
         return found.value
+
+
+def _open_library(file: Path) -> ctypes.CDLL:
+    """Load a package's library.
+
+    Raises:
+        OSError: it cannot be loaded.
+        IncompatibleEngineError: torch is not installed.
+    """
+    try:
+        return ctypes.CDLL(str(file))
+    except OSError:
+        # Some compilers link a package with all of torch's libraries (Ubuntu 24.04, torch 2.11 for CUDA).
+        libtorch().load_all()
+        return ctypes.CDLL(str(file))
 
 
 def _library_in(package: bytes | memoryview) -> tuple[bytes, bool]:

@@ -140,6 +140,7 @@ class LibTorch:
             raise IncompatibleEngineError("package", f"torch's library cannot be loaded: {error}") from error
         if absent := [name for name in (*_NEEDED, _INIT_THREADS) if not hasattr(self._library, name)]:
             raise IncompatibleEngineError("package", f"torch's library has no {', '.join(absent)}")
+        self._all = folder / "lib" / "libtorch.so"
         self._delete = self._library.aoti_torch_delete_tensor_object
         self._delete.argtypes = (ctypes.c_void_p,)
         self._codes = {name: int(getattr(self._library, f"aoti_torch_dtype_{name}")()) for name in ITEM_BYTES}
@@ -153,6 +154,14 @@ class LibTorch:
     def _call(self, name: str, *args: Any) -> None:
         if getattr(self._library, name)(*args):
             raise RunError("aot_inductor", f"{name} failed; torch has written the reason to standard error")
+
+    def load_all(self) -> None:
+        """Load ``libtorch.so``, and with it all of torch's libraries, those for the GPU too.
+
+        Raises:
+            OSError: one of them cannot be loaded.
+        """
+        ctypes.CDLL(str(self._all), mode=ctypes.RTLD_GLOBAL)
 
     def init_threads(self) -> None:
         """Set the number of OpenMP's threads for calls of this thread, as ``import torch`` does in its thread."""
