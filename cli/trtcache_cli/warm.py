@@ -32,7 +32,6 @@ from trtcache_cli.warm_run import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trtcache.cache import Cache
     from trtcache_cli.matrix import Cell, Matrix
     from trtcache_cli.warm_plan import PlannedCell
     from trtcache_cli.warm_ray import RayJobs
@@ -109,7 +108,8 @@ def warm(
         return _build(session, _cell_of(cells, _number(cell), "--cell"), require_remote)
     if require_remote:
         _check_target(session)
-    planned, cache = _plan(session, cells, image=image, exact=exact)
+    planner = _planner(session, exact=exact)
+    planned = planner.plan(cells, image=image)
     if plan:
         _print_plan(session, planned)
         return 0
@@ -121,7 +121,7 @@ def warm(
         outcomes += _run_on(scheduler, session, matrix, _for_scheduler(planned, image), jobs)
     else:
         outcomes += _run_here(session, planned, image, jobs or 1)
-    _upload(cache, planned)
+    _upload(planner, planned, outcomes)
     code = _report(session, sorted(outcomes, key=lambda outcome: outcome.cell.number))
     return code or (_check_remote(session, outcomes) if require_remote else 0)
 
@@ -206,10 +206,14 @@ def _check_remote(session: Session, outcomes: Sequence[Outcome]) -> int:
     return check_remote(session.config(), {key for outcome in outcomes for key in outcome.keys if key})
 
 
-def _upload(cache: Cache, planned: Sequence[PlannedCell]) -> None:
+def _upload(planner: Planner, planned: Sequence[PlannedCell], outcomes: Sequence[Outcome]) -> None:
+    """Upload what was here already and is not in the remote; the keys of some cells are known since they ran."""
     from trtcache_cli.warm_remote import upload
 
-    upload(cache, {digest for each in planned for digest in each.to_upload})
+    store = planner.cache.store
+    hits = {key for outcome in outcomes if outcome.outcome == HIT for key in outcome.keys if key}
+    here = {key for key in hits if planner.remote.needs_upload(key) and store is not None and store.contains(key)}
+    upload(planner.cache, here | {digest for each in planned for digest in each.to_upload})
 
 
 def _build(session: Session, cell: Cell, require_remote: bool) -> int:
@@ -245,11 +249,10 @@ def _cell_of(cells: Sequence[Cell], number: int, option: str) -> Cell:
     return cells[number]
 
 
-def _plan(session: Session, cells: Sequence[Cell], *, image: str, exact: bool) -> tuple[list[PlannedCell], Cache]:
+def _planner(session: Session, *, exact: bool) -> Planner:
     from trtcache.cache import Cache
 
-    cache = Cache(config=session.config())
-    return Planner(cache, exact).plan(cells, image=image), cache
+    return Planner(Cache(config=session.config()), exact)
 
 
 def _print_plan(session: Session, planned: Sequence[PlannedCell]) -> None:

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from tests.conftest import environ_untraced
 from tests.documents import ROOT, console, python_blocks, shape
@@ -68,12 +69,31 @@ def test_a_model_server(script: Callable[..., str], tmp_path: Path) -> None:
     follow("docs/tutorial-server.md", script, ("8000", str(free_port())))
 
 
-def test_continuous_integration(script: Callable[..., str], tmp_path: Path) -> None:
-    """One user builds and signs, and another one, who trusts the key, hits."""
+def test_continuous_integration(script: Callable[..., str], tmp_path: Path, moto: int) -> None:  # noqa: F811
+    """The tutorial's commands, and then those of the workflow, with the engine that the tutorial built."""
     home = tmp_path / "home"
     for name in ("models.py", "engines.toml"):
         shutil.copy(EXAMPLES / "ci" / name, home)
     follow("docs/tutorial-ci.md", script)
+    jobs = yaml.safe_load((EXAMPLES / "ci" / "engines.yml").read_text())["jobs"]
+    build, test = (job["steps"][-1]["run"] for job in (jobs["build"], jobs["test"]))
+    script(f"curl -s -X PUT http://127.0.0.1:{moto}/farm -H '{_SIGNED}'")
+    variables = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "TRTCACHE_DIR": str(home / "engines")}
+    key = (home / "main" / "trtcache" / "keys" / "ci-main.secret").read_text()
+    trusted = script("XDG_CONFIG_HOME=$PWD/pull-request trtcache trust ls").split()
+    variables["TRTCACHE_TRUSTED_KEYS"] = f"{trusted[0]}:{trusted[1]}"
+    remote = f"s3://farm/ci?endpoint=http://127.0.0.1:{moto}"
+    script(build, SIGNING_KEY=key, REMOTE=remote, **variables)
+    printed = script(
+        test, **variables | {"TRTCACHE_DIR": str(home / "runner"), "TRTCACHE_REMOTE": remote}, TRTCACHE_FORBID_BUILD="1"
+    )
+    assert "hit" in printed
+
+
+_SIGNED = (
+    "Authorization: AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, "
+    "SignedHeaders=host, Signature=0"
+)
 
 
 def test_a_farm_with_a_remote(script: Callable[..., str], tmp_path: Path, moto: int) -> None:  # noqa: F811
