@@ -120,9 +120,12 @@ def json_bytes(document: object) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-def hash_bytes(*parts: bytes | memoryview) -> bytes:
-    """Return the 32-byte BLAKE3 digest of the parts, one after the other, without joining them."""
-    hasher = blake3(max_threads=_threads(max(map(len, parts), default=0)))
+def hash_bytes(*parts: bytes | memoryview, in_this_thread: bool = False) -> bytes:
+    """Return the 32-byte BLAKE3 digest of the parts, one after the other, without joining them.
+
+    Long parts are hashed by threads of their own, unless ``in_this_thread``.
+    """
+    hasher = blake3(max_threads=1 if in_this_thread else _threads(max(map(len, parts), default=0)))
     for part in parts:
         hasher.update(part)
     return hasher.digest()

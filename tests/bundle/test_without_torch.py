@@ -57,6 +57,28 @@ with open(f"{folder}/{name}.made", "wb") as file:
     pickle.dump(made, file)
 """
 
+LOADED_MEANWHILE = """
+import sys
+from importlib.machinery import ExtensionFileLoader
+from trtcache.bundle import load
+
+def extensions():
+    specs = [getattr(one, "__spec__", None) for one in sys.modules.values()]
+    return {one.name for one in specs if one is not None and isinstance(one.loader, ExtensionFileLoader)}
+
+preload, before = load.preload, set()
+
+def watched():
+    thread = preload()
+    before.update(extensions())
+    return thread
+
+load.preload = watched
+load.load(sys.argv[1], trust="local-file")
+assert before
+assert extensions() <= before, sorted(extensions() - before)
+"""
+
 
 @pytest.fixture(scope="module")
 def known() -> dict[str, Subject]:
@@ -128,6 +150,13 @@ def test_a_process_without_torch_answers_bit_for_bit(folder: Path, known: dict[s
     assert done.returncode == 0, done.stderr
     made = pickle.loads((folder / f"{name}.made").read_bytes())  # noqa: S301  # of the process above
     assert_same(made, expected_of(folder, known[name], name))
+
+
+def test_no_extension_module_waits_for_torch_s_libraries(folder: Path) -> None:
+    """The dynamic linker loads one library at a time: what else ``load`` needs is imported before torch's."""
+    command = [sys.executable, "-c", LOADED_MEANWHILE, str(folder / "nested.pt2")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("outputs", ["numpy", "torch"])

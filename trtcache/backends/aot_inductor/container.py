@@ -45,12 +45,6 @@ _NEEDED = (
     "aoti_torch_delete_tensor_object",
 )
 
-_GET_POINTER = ctypes.pythonapi.PyCapsule_GetPointer
-_GET_POINTER.restype, _GET_POINTER.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-_NEW_CAPSULE = ctypes.pythonapi.PyCapsule_New
-_NEW_CAPSULE.restype = ctypes.py_object
-_NEW_CAPSULE.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-
 
 class _Constant(ctypes.Structure):
     """``AOTInductorConstantMapEntry``."""
@@ -161,17 +155,22 @@ class TorchTensors:
         """
         import torch
 
+        pointer = ctypes.c_void_p
+        self._get_pointer, self._new_capsule = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_New
+        self._get_pointer.restype, self._get_pointer.argtypes = pointer, (ctypes.py_object, ctypes.c_char_p)
+        self._new_capsule.restype, self._new_capsule.argtypes = ctypes.py_object, (pointer, ctypes.c_char_p, pointer)
         self._functions: Any = torch._C._aoti
         if not hasattr(self._functions, "alloc_tensors_by_stealing_from_void_ptrs"):
             raise IncompatibleEngineError("package", f"torch {torch.__version__} does not hand tensors to C functions")
 
     def handles(self, tensors: Sequence[torch.Tensor]) -> list[int]:
         """Return a new handle for each tensor."""
-        return [_GET_POINTER(one, None) for one in self._functions.unsafe_alloc_void_ptrs_from_tensors(list(tensors))]
+        capsules = self._functions.unsafe_alloc_void_ptrs_from_tensors(list(tensors))
+        return [self._get_pointer(one, None) for one in capsules]
 
     def take(self, handles: Sequence[int]) -> list[torch.Tensor]:
         """Return the tensors of handles, which are then theirs."""
-        capsules = [_NEW_CAPSULE(handle, None, None) for handle in handles]
+        capsules = [self._new_capsule(handle, None, None) for handle in handles]
         taken: list[torch.Tensor] = self._functions.alloc_tensors_by_stealing_from_void_ptrs(capsules)
         return taken
 

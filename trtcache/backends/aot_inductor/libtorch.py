@@ -8,7 +8,9 @@ writes the reason to standard error.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import importlib.util
+import os
 import re
 import sys
 import threading
@@ -48,6 +50,12 @@ _INIT_THREADS = "_ZN2at16init_num_threadsEv"
 
 _LAZY = frozenset({"float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128"})
 """Dtypes of tensors that torch may negate or conjugate lazily: those of complex numbers and of their parts."""
+
+_IMPORTED_BEFORE = (
+    *("_contextvars", "_csv", "_datetime", "_socket", "array", "binascii", "blake3", "fcntl", "json", "mmap"),
+    *("platformdirs", "select", "zlib"),
+)
+"""Extension modules that loading a program imports, and modules that import some."""
 
 _VERSION = re.compile(r"^(__version__|git_version|cuda)(?:\s*:\s*[^=]+)?\s*=\s*(?:'([^']*)'|None)\s*$", re.MULTILINE)
 _loading = threading.Lock()
@@ -96,8 +104,11 @@ def libtorch() -> LibTorch:
 def preload() -> threading.Thread:
     """Start to load torch's libraries; a failure is raised where they are used.
 
-    It takes 0.16 s without the GIL: meanwhile modules are imported and weights are hashed.
+    It takes 0.16 s, without the GIL: meanwhile modules are imported and weights are hashed. The dynamic linker does one
+    thing at a time: modules that load libraries would wait for it with the GIL, and are imported before.
     """
+    for name in _IMPORTED_BEFORE:
+        importlib.import_module(name)
 
     def run() -> None:
         with suppress(IncompatibleEngineError):
@@ -106,6 +117,22 @@ def preload() -> threading.Thread:
     thread = threading.Thread(target=run, name="trtcache-libtorch", daemon=True)
     thread.start()
     return thread
+
+
+def _open_library(path: Path) -> ctypes.CDLL:
+    """Return a library whose symbols are visible to those loaded later.
+
+    ``ctypes.CDLL`` holds the GIL while the dynamic linker works; a call of ``dlopen`` as a C function does not.
+
+    Raises:
+        OSError: it cannot be loaded.
+    """
+    process = ctypes.CDLL(None)
+    process.dlopen.argtypes, process.dlopen.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
+    mode = os.RTLD_NOW | os.RTLD_GLOBAL
+    handle = process.dlopen(os.fsencode(path), mode)
+    # Where it failed, this raises the linker's reason: dlerror() has one for each thread, and ctypes reads it at once.
+    return ctypes.CDLL(str(path), mode=mode, handle=handle)
 
 
 class _Owner:
@@ -135,7 +162,7 @@ class LibTorch:
             raise IncompatibleEngineError("package", "torch is not installed here")
         try:
             # The dynamic linker finds a library that ``import torch`` has loaded, or later shares this one with it.
-            self._library = ctypes.CDLL(str(folder / "lib" / "libtorch_cpu.so"), mode=ctypes.RTLD_GLOBAL)
+            self._library = _open_library(folder / "lib" / "libtorch_cpu.so")
         except OSError as error:
             raise IncompatibleEngineError("package", f"torch's library cannot be loaded: {error}") from error
         if absent := [name for name in (*_NEEDED, _INIT_THREADS) if not hasattr(self._library, name)]:
@@ -161,7 +188,7 @@ class LibTorch:
         Raises:
             OSError: one of them cannot be loaded.
         """
-        ctypes.CDLL(str(self._all), mode=ctypes.RTLD_GLOBAL)
+        _open_library(self._all)
 
     def init_threads(self) -> None:
         """Set the number of OpenMP's threads for calls of this thread, as ``import torch`` does in its thread."""

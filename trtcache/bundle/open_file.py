@@ -1,0 +1,83 @@
+"""Verify a program file, and load it without torch where its engines need none."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtcache.bundle.archive import LOCAL_FILE, ProgramArchive
+from trtcache.config.environment import Config, require_torch_allowed, start_logging
+from trtcache.config.signing_keys import parse_keys
+from trtcache.errors import SettingsError
+from trtcache.runtime.guards import parse_on_guard
+from trtcache.runtime.program import parse_outputs
+
+if TYPE_CHECKING:
+    from trtcache.cache import Cache
+    from trtcache.runtime import CompiledModule
+    from trtcache.runtime.program import Program
+
+log = logging.getLogger(__name__)
+
+
+def open_file(
+    path: Path,
+    cache: Cache | str | os.PathLike[str] | None,
+    trust: str | None,
+    *,
+    on_guard: str,
+    outputs: str | None,
+) -> CompiledModule | Program:
+    """Do what ``load`` says."""
+    if parse_on_guard(on_guard) != "error":
+        raise SettingsError("on_guard", f"{on_guard!r} needs the model, which is not in the file; leave it at 'error'")
+    parse_outputs(outputs)
+    start_logging(os.environ)
+    store = _open_cache(cache)
+    config = Config.from_environ(os.environ)
+    keys = config.trust.keys
+    start = time.perf_counter()
+    if isinstance(trust, str) and ":" in trust:
+        keys = (*keys, *parse_keys(trust, "trust"))
+    elif trust is not None and trust != LOCAL_FILE:
+        raise SettingsError("trust", f"{trust!r} is neither None, {LOCAL_FILE!r} nor public keys as NAME:HEX")
+    archive = ProgramArchive(path, keys=keys, local=trust == LOCAL_FILE)
+    opened = time.perf_counter()
+    loaded = _choose(archive, store, outputs)
+    loaded.report.file_s = opened - start
+    loaded.report.compile_s = time.perf_counter() - start
+    log.info("%s", loaded.report)
+    return loaded
+
+
+def _choose(archive: ProgramArchive, cache: Cache | None, outputs: str | None) -> CompiledModule | Program:
+    """Load a program without torch if its engines need none and torch is not imported, or outputs were chosen."""
+    why = ""
+    if outputs is not None or "torch" not in sys.modules:
+        from trtcache.bundle.load_program import TorchNeeded, load_program
+
+        try:
+            return load_program(archive, cache, outputs)
+        except TorchNeeded as error:
+            why = str(error)
+            log.info("%s needs torch: %s", archive.path, why)
+        require_torch_allowed(str(archive.path), why)
+        if outputs not in {None, "torch"}:
+            raise SettingsError("outputs", f"{outputs!r}: this program needs torch ({why}), whose outputs are tensors")
+    from trtcache.bundle.load_module import load_module
+
+    module = load_module(archive, cache)
+    module.report.torch = why
+    return module
+
+
+def _open_cache(cache: Cache | str | os.PathLike[str] | None) -> Cache | None:
+    if cache is None:
+        return None
+    from trtcache.cache import Cache as OpenedCache  # rarely needed
+
+    return cache if isinstance(cache, OpenedCache) else OpenedCache(cache)
