@@ -6,7 +6,6 @@ import logging
 import os
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache.bundle.archive import LOCAL_FILE, ProgramArchive
@@ -17,6 +16,8 @@ from trtcache.runtime.guards import parse_on_guard
 from trtcache.runtime.program import parse_outputs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from trtcache.cache import Cache
     from trtcache.runtime import CompiledModule
     from trtcache.runtime.program import Program
