@@ -119,7 +119,7 @@ def _export(way: str, folder: Path) -> dict[str, float]:
 
 
 def _load(way: str, folder: Path) -> dict[str, float]:
-    import trtcache.bundle.load  # what is imported once is no part of it
+    import trtcache.bundle.open_file  # what is imported once is no part of it
 
     cache = trtcache.Cache(folder / "cache") if way == "reference" else None
     with watched() as memory:

@@ -54,8 +54,8 @@ _NATIVE = "<" if sys.byteorder == "little" else ">"
 _CPU = 1  # kDLCPU
 _OF_ML_DTYPES = frozenset({"bfloat16", *(name for name in ITEM_BYTES if name.startswith("float8"))})
 
-_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+capsule_pointer.restype, capsule_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 
 
 @dataclass(slots=True, eq=False)
@@ -149,7 +149,7 @@ class HostArray:
         if self.dtype != "bfloat16":
             return self.numpy().__dlpack__()
         capsule = self._in_numpy(numpy, "uint16").__dlpack__()
-        _DLTensor.from_address(_get_pointer(capsule, b"dltensor")).code = 4  # kDLBfloat
+        _DLTensor.from_address(capsule_pointer(capsule, b"dltensor")).code = 4  # kDLBfloat
         return capsule
 
 
@@ -359,7 +359,7 @@ def _of_dlpack(value: Any) -> HostArray:
     if int(device[0]) != _CPU:
         return HostArray("uint8", (0,), (1,), 0, value, "dlpack", False, f"device {int(device[0])}:{int(device[1])}")
     capsule = value.__dlpack__()
-    found = _DLTensor.from_address(_get_pointer(capsule, b"dltensor"))
+    found = _DLTensor.from_address(capsule_pointer(capsule, b"dltensor"))
     name = _DLPACK.get(found.code)
     dtype = name if name == "bool" else f"{name}{found.bits}"
     if dtype not in ITEM_BYTES or found.lanes != 1 or (name == "bool" and found.bits != 8):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from trtcache.backends.aot_inductor.libtorch import libtorch
 from trtcache.backends.aot_inductor.loader import FROZEN_MARK, scratch
 from trtcache.errors import IncompatibleEngineError, RunError
+from trtcache.weights.arrays import capsule_pointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -155,10 +156,9 @@ class TorchTensors:
         """
         import torch
 
-        pointer = ctypes.c_void_p
-        self._get_pointer, self._new_capsule = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_New
-        self._get_pointer.restype, self._get_pointer.argtypes = pointer, (ctypes.py_object, ctypes.c_char_p)
-        self._new_capsule.restype, self._new_capsule.argtypes = ctypes.py_object, (pointer, ctypes.c_char_p, pointer)
+        self._new_capsule = ctypes.pythonapi.PyCapsule_New
+        self._new_capsule.restype = ctypes.py_object
+        self._new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
         self._functions: Any = torch._C._aoti
         if not hasattr(self._functions, "alloc_tensors_by_stealing_from_void_ptrs"):
             raise IncompatibleEngineError("package", f"torch {torch.__version__} does not hand tensors to C functions")
@@ -166,7 +166,7 @@ class TorchTensors:
     def handles(self, tensors: Sequence[torch.Tensor]) -> list[int]:
         """Return a new handle for each tensor."""
         capsules = self._functions.unsafe_alloc_void_ptrs_from_tensors(list(tensors))
-        return [self._get_pointer(one, None) for one in capsules]
+        return [capsule_pointer(one, None) for one in capsules]
 
     def take(self, handles: Sequence[int]) -> list[torch.Tensor]:
         """Return the tensors of handles, which are then theirs."""

@@ -8,7 +8,6 @@ writes the reason to standard error.
 from __future__ import annotations
 
 import ctypes
-import importlib
 import importlib.util
 import os
 import re
@@ -119,7 +118,7 @@ def preload() -> threading.Thread:
     return thread
 
 
-def _open_library(path: Path) -> ctypes.CDLL:
+def _open_globally(path: Path) -> ctypes.CDLL:
     """Return a library whose symbols are visible to those loaded later.
 
     ``ctypes.CDLL`` holds the GIL while the dynamic linker works; a call of ``dlopen`` as a C function does not.
@@ -131,7 +130,7 @@ def _open_library(path: Path) -> ctypes.CDLL:
     process.dlopen.argtypes, process.dlopen.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
     mode = os.RTLD_NOW | os.RTLD_GLOBAL
     handle = process.dlopen(os.fsencode(path), mode)
-    # Where it failed, this raises the linker's reason: dlerror() has one for each thread, and ctypes reads it at once.
+    # Without a handle ctypes tries again, and raises the linker's reason.
     return ctypes.CDLL(str(path), mode=mode, handle=handle)
 
 
@@ -162,7 +161,7 @@ class LibTorch:
             raise IncompatibleEngineError("package", "torch is not installed here")
         try:
             # The dynamic linker finds a library that ``import torch`` has loaded, or later shares this one with it.
-            self._library = _open_library(folder / "lib" / "libtorch_cpu.so")
+            self._library = _open_globally(folder / "lib" / "libtorch_cpu.so")
         except OSError as error:
             raise IncompatibleEngineError("package", f"torch's library cannot be loaded: {error}") from error
         if absent := [name for name in (*_NEEDED, _INIT_THREADS) if not hasattr(self._library, name)]:
@@ -188,7 +187,7 @@ class LibTorch:
         Raises:
             OSError: one of them cannot be loaded.
         """
-        _open_library(self._all)
+        _open_globally(self._all)
 
     def init_threads(self) -> None:
         """Set the number of OpenMP's threads for calls of this thread, as ``import torch`` does in its thread."""
