@@ -11,6 +11,7 @@ _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _STYLE = re.compile(r"\x1b\[[\d;]*m")
 _LIKE = (
+    (r"\b([0-9a-f]{2})/\1[0-9a-f]{62}\b", "<digest>"),  # of a file in the folder that its first digits name
     (r"\b[0-9a-f]{12,64}\b", "<digest>"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00", "<time>"),
     (r"(?<!\w)[\d.,]+(e[-+]\d+)? ?(us|ms|s|min|h)\b", "<duration>"),
