@@ -52,7 +52,7 @@ COMMANDS = {
     "dir": ("trtcache_cli.dir:print_dir", "Print the cache directory."),
     "threads": ("trtcache_cli.threads:threads", "Show thread counts, and where they come from."),
     "tune": ("trtcache_cli.tune:tune", "Measure latency and throughput over threads and runners."),
-    "config": ("trtcache_cli.config:config", "Show each setting and where it comes from."),
+    "config": ("trtcache_cli.config:config", "Show settings and where they come from, or change one."),
     "backends": ("trtcache_cli.backends:backends", "List the backends, with their devices, state and settings."),
     "doctor": ("trtcache_cli.doctor:doctor", "Check what works on this machine."),
     "selftest": ("trtcache_cli.selftest:selftest", "Test a backend on this machine, and write a report."),
