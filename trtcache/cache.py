@@ -24,6 +24,7 @@ from trtcache.config.remotes import parse_remotes, refuse_url
 from trtcache.config.units import parse_size
 from trtcache.digests import CacheKey
 from trtcache.errors import (
+    BuildCancelledError,
     BuildError,
     BuildForbiddenError,
     BusyError,
@@ -189,15 +190,16 @@ class Cache:
         return self.store.remove(digest) > 0
 
     def stats(self) -> CacheStats:
-        """Return the number and size of entries, and the hits and misses since the cache was created."""
-        from trtcache.store.catalog import counters, load_records  # a hit does not need it
+        """Return the number and size of entries, and the counts since the first event or ``trtcache stats --zero``."""
+        from trtcache.store.catalog import load_records  # a hit does not need it
+        from trtcache.store.zero import counters_from_zero
 
         if self.store is None:
             return CacheStats()
         records = load_records(self.store)
         counts: dict[str, int] = {}
         saved_s = 0.0
-        for (_, event, _, _), total in counters(self.store).items():
+        for (_, event, _, _), total in counters_from_zero(self.store)[0].items():
             counts[event] = counts.get(event, 0) + total.count
             saved_s += total.sum_s if event == "hit" else 0.0
         return CacheStats(
@@ -339,7 +341,7 @@ class Cache:
         if not locks and self.config.remotes.urls and isinstance(beyond := self._look(key), Entry):
             # Remotes are asked under the build lock, so that the processes of a host ask once; here there is none.
             return beyond
-        run = partial(run_build, key, build, name=name, provenance=provenance)
+        run = partial(self._run, key, build, name=name, provenance=provenance)
         if self.config.forbid_build:
             self._count_miss(key, reason)
             cause = {"recache": "TRTCACHE_RECACHE=1", "disabled": "TRTCACHE_DISABLE=1"}.get(reason)
@@ -378,7 +380,7 @@ class Cache:
         if self.config.forbid_build:
             raise BuildForbiddenError(kind, "", str(self.config.root), f"uncacheable: {why}")
         reason = f"uncacheable: {why}"
-        return run_build(CacheKey.of(kind, {"uncacheable": why}), build, reason=reason, name=name)
+        return self._run(CacheKey.of(kind, {"uncacheable": why}), build, reason=reason, name=name)
 
     def reject(self, entry: Entry, reason: str) -> None:
         """Quarantine an intact entry that cannot be used, such as one that failed to load; count it.
@@ -501,6 +503,25 @@ class Cache:
                 raise
             _logger.warning("building %s although %s builds it", key.digest[:16], error.builder or "another host")
             return None
+
+    def _run(
+        self,
+        key: CacheKey,
+        build: Callable[[], Built],
+        *,
+        reason: str,
+        name: str | None,
+        provenance: Mapping[str, str] | None = None,
+    ) -> Entry:
+        """Build, and count a build that fails apart from one that is cancelled."""
+        try:
+            return run_build(key, build, reason=reason, name=name, provenance=provenance)
+        except BaseException as error:
+            if self.store is not None:
+                ended = isinstance(error, BuildCancelledError) or not isinstance(error, Exception)  # Ctrl-C
+                event = "build_cancelled" if ended else "build_failed"
+                self.store.events.append(event, reason=type(error).__name__, kind=key.kind, key=key.digest)
+            raise
 
     def _build(
         self,

@@ -14,7 +14,7 @@ import click
 from trtcache.config.units import format_duration
 from trtcache.errors import ExportError
 from trtcache_cli.backend_name import BackendName
-from trtcache_cli.output import note, print_json, print_pairs, working
+from trtcache_cli.output import console, note, print_json, print_pairs, shows_progress, working
 from trtcache_cli.require_remote import open_required, report_failures
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import shape_option
@@ -158,18 +158,16 @@ def _value(text: str) -> Any:
 @contextmanager
 def _progress(what: str) -> Iterator[None]:
     """Show a spinner, the elapsed time and the builder's phase on a terminal, or print a line otherwise."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
+    if not shows_progress():
         note(f"building {what}, unless it is cached")
         yield
         return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     from trtcache.progress import watching
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=None)
         with watching(_watcher(what, lambda text: progress.update(task, description=text))):
             yield

@@ -1,22 +1,43 @@
-"""``trtcache config``: show each setting, its value and its origin."""
+"""``trtcache config``: show each setting, its value and its origin, and change the settings file."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from trtcache.config.environment import VARIABLES, Config, read_settings, settings_path
+from trtcache.config.environment import (
+    VARIABLES,
+    Config,
+    parse_areas,
+    read_settings,
+    remove_setting,
+    setting_name,
+    settings_path,
+    write_setting,
+)
 from trtcache.config.units import format_size
-from trtcache_cli.output import on_terminal, print_json, print_table, print_tsv
+from trtcache.errors import SettingsError, did_you_mean
+from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, printable, shorten_middle
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from trtcache.config.toml_lines import Value
 
+_NAMES = {setting_name(variable): variable for variable in VARIABLES if variable != "TRTCACHE_CONFIG"}
+"""Name in the settings file -> variable."""
+
+_VALUE, _LEAST_MEANING = 40, 30
+"""Columns of values beside the meanings, and from which the meanings are in the table."""
+
+_LISTS = ("TRTCACHE_REMOTE", "TRTCACHE_TRUSTED_KEYS")
+_DIRECTORIES = ("TRTCACHE_DIR", "TRTCACHE_PATH")
 _MODES = {None: "", True: "require", False: "off"}
 
 
@@ -29,18 +50,172 @@ class Setting:
     origin: str
 
 
-@click.command(epilog=examples("trtcache config --json"))
+@click.group(
+    invoke_without_command=True,
+    epilog=examples(
+        "trtcache config",
+        "trtcache config get max-size",
+        "trtcache config set max-size 50GB",
+        "trtcache config set remotes 's3://engines/main?mode=write' s3://engines/shared",
+        "trtcache config unset max-size",
+        "trtcache config --json",
+    ),
+)
 @session_options
 @pass_session
-def config(session: Session) -> None:
-    """Show each TRTCACHE variable, its value and where the value comes from."""
+@click.pass_context
+def config(ctx: click.Context, session: Session) -> None:
+    """Show each TRTCACHE variable, its value and where the value comes from.
+
+    'get' prints one; 'set' and 'unset' change the settings file, trtcache.toml in your configuration directory; its
+    path is the value of TRTCACHE_CONFIG. A variable of the environment takes precedence over it.
+    """
+    if ctx.invoked_subcommand is None:
+        _show(session)
+
+
+def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in _NAMES if name.startswith(incomplete)]
+
+
+_key_argument = click.argument(
+    "variable", metavar="KEY", callback=lambda *given: _variable(given[2]), shell_complete=_complete
+)
+
+
+def _variable(key: str) -> str:
+    """Return the variable of a setting, given as ``max-size`` or ``TRTCACHE_MAX_SIZE``."""
+    if key == "TRTCACHE_CONFIG":
+        raise SettingsError(key, "it is the path of the settings file, and only read from the environment")
+    name = setting_name(key) if key.startswith("TRTCACHE_") else key.lower().replace("_", "-")
+    name = "remotes" if name == "remote" else name
+    if name not in _NAMES:
+        raise SettingsError(key, did_you_mean(name, list(_NAMES)))
+    return _NAMES[name]
+
+
+@config.command(name="get", epilog=examples("trtcache config get max-size", "trtcache config get TRTCACHE_DIR --json"))
+@_key_argument
+@session_options
+@pass_session
+def get_setting(session: Session, variable: str) -> None:
+    """Print one setting.
+
+    On a terminal, its meaning and where the value comes from are printed too. In a pipe a size is a number of bytes.
+    KEY is the name in the file, such as max-size, or that of the variable.
+    """
+    setting = _effective(session, variable)
+    if session.as_json:
+        print_json(_document(setting))
+    elif on_terminal():
+        note(f"{setting_name(variable)}: {VARIABLES[variable]}")
+        click.echo(f"{printable(_text(setting)) or '(empty)'}  (from: {setting.origin})")
+    else:
+        click.echo(printable(_plain(setting)))
+
+
+@config.command(name="set", epilog=examples("trtcache config set max-size 50GB", "trtcache config set readonly 1"))
+@_key_argument
+@click.argument("values", metavar="VALUE...", nargs=-1, required=True)
+@session_options
+@pass_session
+def set_setting(session: Session, variable: str, values: tuple[str, ...]) -> None:
+    """Write one setting to the settings file.
+
+    The rest of the file is kept, comments included. VALUE is what the variable of the environment takes; 'remotes' and
+    'trusted-keys' take several.
+    """
+    name, path = setting_name(variable), settings_path(os.environ)
+    if len(values) > 1 and variable not in _LISTS:
+        raise click.UsageError(f"{name} takes one value, not {len(values)}")
+    value = _parse_value(variable, " ".join(values), read_settings(path, VARIABLES))
+    write_setting(path, name, value)
+    _print_change(session, variable, f"wrote {name} = {json.dumps(value, ensure_ascii=False)} to", {"set": value})
+
+
+@config.command(name="unset", epilog=examples("trtcache config unset max-size"))
+@_key_argument
+@session_options
+@pass_session
+def unset_setting(session: Session, variable: str) -> None:
+    """Remove one setting from the settings file.
+
+    It is no error if it is not there.
+    """
+    name = setting_name(variable)
+    removed = remove_setting(settings_path(os.environ), name)
+    _print_change(session, variable, f"removed {name} from" if removed else f"{name} is not in", {"removed": removed})
+
+
+def _parse_value(variable: str, text: str, in_file: Mapping[str, str]) -> Value:
+    """Parse a value as the cache does, and return what the file gets: relative paths as absolute ones.
+
+    Raises:
+        SettingsError: the value is invalid, or contradicts another setting of the file.
+    """
+    given = {variable: text}
+    found = Config.parse(given, given)
+    parse_areas(found.log)
+    if variable in _DIRECTORIES:  # the file may have one of them
+        both = {name: value for name, value in in_file.items() if name in _DIRECTORIES} | given
+        Config.parse({}, both)
+    if variable in _LISTS:
+        return text.replace(",", " ").split() if variable == "TRTCACHE_TRUSTED_KEYS" else text.split()
+    paths = {
+        "TRTCACHE_DIR": str(found.root),
+        "TRTCACHE_PATH": os.pathsep.join(map(str, (found.root, *found.lower))),
+        "TRTCACHE_SIGNING_KEY": str(found.trust.signing_key or ""),
+    }
+    if variable in paths:
+        return paths[variable]
+    effective = next(one.value for one in settings_of(found, given, named=False) if one.variable == variable)
+    if isinstance(effective, bool):
+        return effective
+    return int(text) if text.strip().isdecimal() else text
+
+
+def _effective(session: Session, variable: str) -> Setting:
+    settings = settings_of(session.config(), os.environ, named=session.cache_dir is not None)
+    return next(setting for setting in settings if setting.variable == variable)
+
+
+def _document(setting: Setting) -> dict[str, object]:
+    return {
+        "key": setting_name(setting.variable),
+        "variable": setting.variable,
+        "value": setting.value,
+        "origin": setting.origin,
+    }
+
+
+def _print_change(session: Session, variable: str, what: str, fields: Mapping[str, object]) -> None:
+    """Print what was written, and which value is in effect."""
+    path, setting = settings_path(os.environ), _effective(session, variable)
+    if session.as_json:
+        print_json({**_document(setting), "path": str(path), **fields})
+        return
+    note(f"{what} {path}")
+    if setting.origin != "trtcache.toml":
+        which = f"{variable} of the environment" if setting.origin == "environment" else f"the {setting.origin}"
+        note(f"in effect: {_text(setting) or '(empty)'}, from {which}")
+
+
+def _show(session: Session) -> None:
+    """Print all settings."""
     settings = settings_of(session.config(), os.environ, named=session.cache_dir is not None)
     if session.as_json:
         print_json({setting.variable: {"value": setting.value, "origin": setting.origin} for setting in settings})
         return
     rows = [(setting.variable, _text(setting), setting.origin) for setting in settings]
     if on_terminal():
-        print_table(("VARIABLE", "VALUE", "FROM", "MEANING"), [(*row, VARIABLES[row[0]]) for row in rows])
+        columns = shutil.get_terminal_size().columns
+        names, origins = (max(len(row[place]) for row in rows) for place in (0, 2))
+        if columns - names - origins - _VALUE - 6 >= _LEAST_MEANING:
+            meant = [(row[0], shorten_middle(row[1], _VALUE), row[2], VARIABLES[row[0]]) for row in rows]
+            print_table(("VARIABLE", "VALUE", "FROM", "MEANING"), meant, flexible="MEANING", wraps=True)
+        else:
+            print_table(("VARIABLE", "VALUE", "FROM"), rows, flexible="VALUE")
+            note("trtcache config get KEY prints what one means")
     else:
         print_tsv(rows)
 
@@ -99,3 +274,10 @@ def _text(setting: Setting) -> str:
     if setting.variable == "TRTCACHE_MAX_SIZE":
         return format_size(int(setting.value))
     return str(setting.value)
+
+
+def _plain(setting: Setting) -> str:
+    """Return a value as ``config set`` takes it."""
+    if setting.value is None:
+        return "" if setting.variable == "TRTCACHE_BUSY_TIMEOUT" else "0"
+    return str(int(setting.value) if isinstance(setting.value, bool) else setting.value)

@@ -118,8 +118,8 @@ def ls(
     signers = signers or any(store.admission.required for store in layers.disks)
     verdicts = _verdicts(holders, shown) if signers else None
     if session.as_json:
-        listed = _documents(shown, holders, verdicts)
-        print_json({"total": len(records), "entries": listed, "hidden": sums_as_json(hidden)})
+        documents = _documents(shown, holders, verdicts)
+        print_json({"total": len(records), "entries": documents, "hidden": sums_as_json(hidden)})
         return
     columns = {} if verdicts is None else {"SIGNER": [str(verdict or "-") for verdict in verdicts]}
     if layers.lower:
@@ -136,6 +136,11 @@ def _entries(layers: Layers) -> tuple[list[Record], dict[str, DiskStore]]:
     for store in layers.disks:
         records += [record for record in load_records(store) if holders.setdefault(record.digest, store) is store]
     return records, holders
+
+
+def rows_of(layers: Layers) -> list[Record]:
+    """Return the entries that are listed without ``--all``."""
+    return _split(_entries(layers)[0], everything=False)[0]
 
 
 def _split(records: Iterable[Record], *, everything: bool) -> tuple[list[Record], list[Record]]:
@@ -178,8 +183,7 @@ def _signature_fields(verdict: Verdict | None) -> dict[str, str | None]:
 def _totals(records: list[Record], hidden: list[Record]) -> str:
     shown = format_size(sum(record.file_bytes for record in records))
     more = format_size(sum(record.file_bytes for record in hidden))
-    listed = f"{entries(len(records))} of {shown}"
-    return f"{listed}; --all shows {len(hidden):,} more of {more} ({counts_in_words(hidden)})"
+    return f"{entries(len(records))} of {shown}; --all shows {len(hidden):,} more of {more} ({counts_in_words(hidden)})"
 
 
 def _print(records: list[Record], now_ns: int, columns: Mapping[str, list[str]]) -> None:

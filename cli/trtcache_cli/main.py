@@ -13,7 +13,8 @@ import click
 
 from trtcache.config.environment import start_logging
 from trtcache.errors import TrtcacheError, did_you_mean
-from trtcache_cli.output import note
+from trtcache_cli.output import printable_lines
+from trtcache_cli.presentation import add_presentation, presentation_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +53,7 @@ COMMANDS = {
     "dir": ("trtcache_cli.dir:print_dir", "Print the cache directory."),
     "threads": ("trtcache_cli.threads:threads", "Show thread counts, and where they come from."),
     "tune": ("trtcache_cli.tune:tune", "Measure latency and throughput over threads and runners."),
-    "config": ("trtcache_cli.config:config", "Show each setting and where it comes from."),
+    "config": ("trtcache_cli.config:config", "Show settings and where they come from, or change one."),
     "backends": ("trtcache_cli.backends:backends", "List the backends, with their devices, state and settings."),
     "doctor": ("trtcache_cli.doctor:doctor", "Check what works on this machine."),
     "selftest": ("trtcache_cli.selftest:selftest", "Test a backend on this machine, and write a report."),
@@ -129,7 +130,7 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             left = LEFT.get(ctx.invoked_subcommand or "")
-            note(f"\n{PROGRAM}: interrupted" + (f"; {left}" if left else ""))
+            click.echo(f"\n{PROGRAM}: interrupted" + (f"; {left}" if left else ""), err=True)
             raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
@@ -143,7 +144,7 @@ class Commands(click.Group):
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)  # noqa: S101  # the table names commands
-        return command
+        return add_presentation(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -181,6 +182,9 @@ def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) ->
 )
 def cli() -> None:
     """Inspect and maintain the cache of compiled inference engines."""
+
+
+cli.params += presentation_options()
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -236,5 +240,5 @@ def _run(args: Sequence[str] | None) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    note(f"{PROGRAM}: error: {message}")
+    click.echo(printable_lines(f"{PROGRAM}: error: {message}"), err=True)
     return code

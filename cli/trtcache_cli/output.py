@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import textwrap
 import unicodedata
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from trtcache.progress import watching
+from trtcache_cli.presentation import presentation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,8 +27,13 @@ _LEAST_WIDTH = 12
 
 
 def on_terminal() -> bool:
-    """Return whether standard output is a terminal."""
-    return sys.stdout.isatty()
+    """Return whether standard output is a terminal, or ``--color always`` asks for what a terminal gets."""
+    return sys.stdout.isatty() or presentation().color is True
+
+
+def shows_progress() -> bool:
+    """Return whether standard error is a terminal that can replace a line, and ``-q`` is not given."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not presentation().quiet
 
 
 def print_json(document: object) -> None:
@@ -141,29 +148,31 @@ def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
         click.echo(f"{click.style(printable(name).ljust(width), bold=True)}  {printable(value)}")
 
 
-def console() -> Console:
-    """Return a console on standard output without automatic highlighting."""
+def console(*, stderr: bool = False) -> Console:
+    """Return a console on standard output or error without automatic highlighting."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    color = presentation().color
+    system: Literal["auto", "256"] | None = "auto" if color is None else "256" if color else None
+    return Console(stderr=stderr, highlight=False, color_system=system)
 
 
 def note(message: str) -> None:
-    """Print a message on standard error."""
-    click.echo(printable_lines(message), err=True)
+    """Print a message on standard error, unless ``-q`` is given."""
+    if not presentation().quiet:
+        click.echo(printable_lines(message), err=True)
 
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Report an activity on standard error: a spinner and the elapsed time on a terminal, else a line."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    screen = Console(stderr=True, highlight=False)
-    if not screen.is_terminal:
+    if not shows_progress():
         note(what)
         yield
         return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    screen = console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     # With a callback, ``compile`` shows no line of its own.
     with Progress(*columns, console=screen, transient=True) as progress, watching(lambda _step: True):
@@ -174,13 +183,12 @@ def working(what: str) -> Iterator[None]:
 @contextmanager
 def bytes_bar(what: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on standard error if it is a terminal."""
-    if not sys.stderr.isatty():
+    if not shows_progress():
         yield lambda _done: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     columns = (what, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=total_bytes)
         yield lambda done: progress.advance(task, done)

@@ -24,12 +24,14 @@ class _Collector:
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
         found = self._found
-        yield self._gauge("entries", "Entries in the store.", found.entries)
+        yield self._gauge("entries", "Entries in the store.", found.files)
         yield self._gauge("store_bytes", "Bytes on disk.", found.file_bytes)
         yield self._counter("hits", "Look-ups that found an entry.", {"": found.hits})
         yield self._counter("misses", "Look-ups that found none, by reason.", found.misses, "reason")
         yield self._counter("puts", "Entries stored after a build.", {"": found.puts})
         yield self._counter("put_failures", "Entries that could not be stored.", found.put_failures, "reason")
+        yield self._counter("failed_builds", "Builds that failed, by exception.", found.failed_builds, "reason")
+        yield self._counter("cancelled_builds", "Builds that were cancelled.", {"": found.cancelled_builds})
         yield self._counter("evictions", "Entries removed to free space.", found.evictions, "reason")
         yield self._counter("quarantines", "Damaged entries moved away.", found.quarantines, "reason")
         yield self._counter("saved_seconds", "Build time saved by hits.", {"": found.saved_s})

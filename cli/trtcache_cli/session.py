@@ -108,8 +108,9 @@ def session_options(function: F) -> F:
 
 
 def _set_as_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
-    ctx.ensure_object(Session).as_json = value
+    ctx.ensure_object(Session).as_json |= value  # also given to the group of a subcommand
 
 
 def _set_cache_dir(ctx: click.Context, _param: click.Parameter, value: Path | None) -> None:
-    ctx.ensure_object(Session).cache_dir = value
+    session = ctx.ensure_object(Session)
+    session.cache_dir = value or session.cache_dir

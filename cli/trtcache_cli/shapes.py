@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from trtcache.frontends.onnx.interface import ShapeProfile
     from trtcache.frontends.torchscript import Example
 
+_MOST = 2**63 - 1
+"""Sizes are signed 64-bit numbers in ONNX, torch and TensorRT."""
+
 shape_option = click.option(
     "shapes",
     "--shape",
@@ -95,14 +98,16 @@ def _parse(line: str) -> tuple[str, list[tuple[int, int, int]]]:
 
 
 def _bounds(text: str, line: str) -> tuple[int, int, int]:
-    """Return minimum, optimum and maximum of ``8``, ``1:32`` or ``1:8:32``."""
+    """Return minimum, optimum and maximum of ``8``, ``1:32`` (its optimum is the maximum) or ``1:8:32``."""
     parts = text.split(":")
     if not 1 <= len(parts) <= 3 or not all(part.isascii() and part.isdigit() for part in parts):
-        raise _wrong(line, f"has {text!r} instead of a size, min:max or min:opt:max")
+        raise _wrong(line, f"has {text!r} instead of a size, min:max or min:opt:max, such as 8, 1:32 or 1:8:32")
     sizes = [int(part) for part in parts]
     minimum, optimal, maximum = sizes[0], sizes[len(sizes) // 2], sizes[-1]
     if not minimum <= optimal <= maximum:
-        raise _wrong(line, f"has sizes {text!r} that are not ascending")
+        raise _wrong(line, f"has sizes {text!r} that are not ascending: min <= opt <= max")
+    if maximum > _MOST:
+        raise _wrong(line, f"has a size in {text!r} that is larger than 2^63 - 1")
     return minimum, optimal, maximum
 
 

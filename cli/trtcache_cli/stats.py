@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING
 import click
 
 from trtcache.config.units import format_duration, format_size, parse_since
-from trtcache.store.catalog import counters, counters_since, load_records, refold
+from trtcache.store.catalog import counters, load_records, refold
+from trtcache.store.entry import is_companion
 from trtcache.store.layers import BELOW
+from trtcache.store.zero import counters_from_zero, set_zero
 from trtcache_cli.kind_sums import as_json, sums_of
-from trtcache_cli.output import print_json, print_pairs
+from trtcache_cli.ls import rows_of
+from trtcache_cli.output import note, print_json, print_pairs
 from trtcache_cli.prometheus import exposition
 from trtcache_cli.remote_stats import RemoteStats, add_breakers, add_times, remote_document, remote_pairs, sum_remotes
 from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.stats_groups import groups_as_json, groups_by, print_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,12 +36,15 @@ UNNAMED = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The displayed totals."""
+    """The displayed totals. ``entries`` are those that ``trtcache ls`` lists, ``hidden`` those of ``--all``."""
 
     entries: int
     pinned: int
     file_bytes: int
     size_bytes: int
+    files: int = 0
+    hidden: Sums = field(default_factory=dict)
+    first_day: str = ""
     kinds: Sums = field(default_factory=dict)
     hits: int = 0
     saved_s: float = 0.0
@@ -50,6 +57,8 @@ class Stats:
     waits: int = 0
     waited_s: float = 0.0
     takeovers: int = 0
+    failed_builds: Counter[str] = field(default_factory=Counter)
+    cancelled_builds: int = 0
     remotes: dict[str, RemoteStats] = field(default_factory=dict)
 
     @property
@@ -69,7 +78,10 @@ def summarise(records: Iterable[Record], counts: Counters) -> Stats:
     records = list(records)
     hits, waits = ([total for (_, event, _, _), total in counts.items() if event == one] for one in ("hit", "wait"))
     return Stats(
-        entries=len(records),
+        entries=sum(not is_companion(record.kind) for record in records),
+        files=len(records),
+        hidden=sums_of(record for record in records if is_companion(record.kind)),
+        first_day=min((day for day, *_ in counts if day), default=""),
         pinned=sum(record.pinned for record in records),
         file_bytes=sum(record.file_bytes for record in records),
         size_bytes=sum(record.size_bytes for record in records),
@@ -85,6 +97,8 @@ def summarise(records: Iterable[Record], counts: Counters) -> Stats:
         waits=sum(total.count for total in waits),
         waited_s=sum(total.sum_s for total in waits),
         takeovers=_by_reason(counts, "takeover").total(),
+        failed_builds=_by_reason(counts, "build_failed"),
+        cancelled_builds=_by_reason(counts, "build_cancelled").total(),
         remotes=sum_remotes(counts),
     )
 
@@ -97,10 +111,40 @@ def _by_reason(counts: Counters, wanted: str) -> Counter[str]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The totals with what belongs to the cache and the call: directory, limits, lower layers and start of counting."""
+
+    stats: Stats
+    root: str
+    max_size_bytes: int | None
+    max_entries: int | None
+    below: int
+    since_ns: int | None
+    zero_ns: int | None
+
+    @property
+    def start(self) -> str | None:
+        """When counting began: a time, the day of the first event, or None before it."""
+        starts = [start for start in (self.since_ns, self.zero_ns) if start is not None]
+        return _time(max(starts)) if starts else self.stats.first_day or None
+
+    @property
+    def used(self) -> float | None:
+        """Part of the size limit that is used, None without a limit."""
+        return self.stats.file_bytes / self.max_size_bytes if self.max_size_bytes else None
+
+
+def _time(t_ns: int) -> str:
+    return datetime.fromtimestamp(t_ns // 10**9, UTC).isoformat()
+
+
 @click.command(
     epilog=examples(
         "trtcache stats",
         "trtcache stats --since 7d",
+        "trtcache stats --by name",
+        "trtcache stats --zero",
         "trtcache stats --json | jq .hit_rate",
         "trtcache stats --prometheus > /var/lib/node_exporter/trtcache.tmp",
     )
@@ -108,53 +152,97 @@ def _by_reason(counts: Counters, wanted: str) -> Counter[str]:
 @click.option(
     "--since", metavar="TIME", help="Count events since this time: 7d, 12h, or a day (UTC) such as 2026-11-01."
 )
+@click.option("--by", type=click.Choice(["name", "kind"]), help="Print a table with a row for each name or kind.")
+@click.option("--zero", is_flag=True, help="Set the counters back to zero; entries and logs are not changed.")
 @click.option("--prometheus", is_flag=True, help="Print the text format of Prometheus.")
 @session_options
 @pass_session
-def stats(session: Session, since: str | None, prometheus: bool) -> None:
+def stats(session: Session, since: str | None, by: str | None, zero: bool, prometheus: bool) -> None:
     """Show hits, misses by reason, sizes, compression, waits and the build time that was saved.
 
     The entries and their sizes are current, also with --since. There is a block for each remote.
 
-    --prometheus needs prometheus-client (pip install 'trtcache[metrics]'), and prints all counters; write it to a file
-    in the textfile folder of node_exporter, and rename it.
+    --prometheus needs prometheus-client (pip install 'trtcache[metrics]'), and prints all counters, also those before
+    --zero; write it to a file in the textfile folder of node_exporter, and rename it.
     """
-    if prometheus and (session.as_json or since is not None):
-        raise click.UsageError("--prometheus prints counters in a format of its own; leave out --json and --since")
+    if prometheus and (session.as_json or since is not None or by):
+        raise click.UsageError(
+            "--prometheus prints counters in a format of its own; leave out --json, --by and --since"
+        )
+    if zero:
+        if since is not None or by or prometheus:
+            raise click.UsageError("--zero is an action of its own; leave out --since, --by and --prometheus")
+        _zero(session)
+        return
     since_ns = None if since is None else parse_since(since, now_ns=time.time_ns(), name="--since")
-    store = session.store()
+    store, config = session.store(), session.config()
     records = load_records(store)
     if store.writable:
         refold(store, records)
-    found = summarise(records, counters(store) if since_ns is None else counters_since(store, since_ns))
+    counts, zero_ns = (counters(store), None) if prometheus else counters_from_zero(store, since_ns)
+    found = summarise(records, counts)
+    start_ns = max(since_ns or 0, zero_ns or 0)
     if found.remotes:
-        add_times(found.remotes, (event for event in store.events.read() if event.t_ns >= (since_ns or 0)))
-    add_breakers(found.remotes, session.config())
+        add_times(found.remotes, (event for event in store.events.read() if event.t_ns >= start_ns))
+    add_breakers(found.remotes, config)
     if prometheus:
         click.echo(exposition(found, str(store.root)), nl=False)
         return
-    start = None if since_ns is None else datetime.fromtimestamp(since_ns // 10**9, UTC).isoformat()
+    below = len(rows_of(session.layers())) - found.entries if config.lower else 0
+    limits = config.max_size_bytes, config.max_entries
+    shown = _Shown(found, str(store.root), *limits, below, since_ns, zero_ns)
+    groups = None if by is None else groups_by(by, records, counts, store.events.read(), start_ns)
     if session.as_json:
-        print_json({"since": start, **_document(found, str(store.root))})
+        start = None if since_ns is None else _time(since_ns)
+        document = {"since": start, "counted_since": shown.start, **_document(shown, counts, records)}
+        print_json(document if by is None or groups is None else {**document, f"by_{by}": groups_as_json(groups)})
+    elif by is not None and groups is not None:
+        print_groups(by, groups)
     else:
-        print_pairs(([] if start is None else [("since", start)]) + _pairs(found, str(store.root)))
+        print_pairs(_pairs(shown))
 
 
-def _document(found: Stats, root: str) -> dict[str, object]:
+def _zero(session: Session) -> None:
+    """Set the counters back, and print what they were."""
+    store = session.writable_store("stats --zero")
+    counts, earlier_ns = counters_from_zero(store)
+    before = summarise((), counts)
+    now_ns = time.time_ns()
+    set_zero(store, now_ns=now_ns)
+    start = before.first_day or None if earlier_ns is None else _time(earlier_ns)
+    if session.as_json:
+        figures = {"hits": before.hits, "misses": before.misses.total(), "saved_s": before.saved_s}
+        print_json({"root": str(store.root), "zeroed": _time(now_ns), "before": {"counted_since": start, **figures}})
+        return
+    done = "counters are zero; they were"
+    hits = f"{before.hits:,} hits, {before.misses.total():,} misses, {format_duration(before.saved_s)} saved"
+    note(f"{done} {hits}" + (f", since {start}" if start else "") + "; entries and logs are unchanged")
+
+
+def _document(shown: _Shown, counts: Counters, records: Iterable[Record]) -> dict[str, object]:
+    found = shown.stats
+    kinds = groups_by("kind", records, counts)
     return {
-        "root": root,
-        "entries": found.entries,
+        "root": shown.root,
+        "entries": found.entries + shown.below,
+        "entries_below": shown.below,
         "pinned": found.pinned,
+        "hidden": as_json(found.hidden),
         "file_bytes": found.file_bytes,
         "size_bytes": found.size_bytes,
+        "max_size_bytes": shown.max_size_bytes,
+        "max_entries": shown.max_entries,
+        "used": shown.used,
         "compression": found.compression,
-        "kinds": as_json(found.kinds),
+        "kinds": groups_as_json(kinds),
         "hits": found.hits,
         "hits_below": found.hits_below,
         "misses": dict(found.misses),
         "hit_rate": found.hit_rate,
         "puts": found.puts,
         "put_failures": dict(found.put_failures),
+        "failed_builds": dict(found.failed_builds),
+        "cancelled_builds": found.cancelled_builds,
         "evictions": dict(found.evictions),
         "quarantines": dict(found.quarantines),
         "waits": found.waits,
@@ -165,17 +253,15 @@ def _document(found: Stats, root: str) -> dict[str, object]:
     }
 
 
-def _pairs(found: Stats, root: str) -> list[tuple[str, str]]:
+def _pairs(shown: _Shown) -> list[tuple[str, str]]:
+    found = shown.stats
     rate = "" if found.hit_rate is None else f" ({found.hit_rate:.1%} of lookups)"
-    ratio = "" if found.compression is None else f" ({found.compression:.2f} to 1)"
-    below = [("  from lower layers", f"{found.hits_below:,}")] if found.hits_below else []
     pairs = [
-        ("cache directory", root),
-        ("entries", f"{found.entries:,} ({found.pinned:,} pinned)"),
-        *_kinds(found.kinds),
-        ("size", f"{format_size(found.file_bytes)} on disk, {format_size(found.size_bytes)} of content{ratio}"),
+        ("cache directory", shown.root),
+        *([("since", shown.start)] if shown.start else []),
+        *_size_pairs(shown),
         ("hits", f"{found.hits:,}{rate}"),
-        *below,
+        *([("  from lower layers", f"{found.hits_below:,}")] if found.hits_below else []),
         ("time saved", format_duration(found.saved_s)),
         ("misses", f"{found.misses.total():,}"),
         *((f"  {reason}", f"{count:,}") for reason, count in found.misses.most_common()),
@@ -185,8 +271,14 @@ def _pairs(found: Stats, root: str) -> list[tuple[str, str]]:
         pairs.append(("waits", f"{found.waits:,} for other builders, {format_duration(found.waited_s)} in total"))
     if found.takeovers:
         pairs.append(("takeovers", f"{found.takeovers:,} from builders that died"))
-    reasons = (("failed puts", found.put_failures), ("evictions", found.evictions), ("quarantines", found.quarantines))
-    for title, counts in reasons:
+    if found.cancelled_builds:
+        pairs.append(("cancelled builds", f"{found.cancelled_builds:,}"))
+    for title, counts in (
+        ("failed builds", found.failed_builds),
+        ("failed puts", found.put_failures),
+        ("evictions", found.evictions),
+        ("quarantines", found.quarantines),
+    ):
         if counts:
             pairs.append((title, f"{counts.total():,}"))
             pairs += [(f"  {reason}", f"{count:,}") for reason, count in counts.most_common()]
@@ -195,8 +287,32 @@ def _pairs(found: Stats, root: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _kinds(sums: Sums) -> list[tuple[str, str]]:
+def _size_pairs(shown: _Shown) -> list[tuple[str, str]]:
+    """Return the rows of entries and sizes."""
+    found = shown.stats
+    listed_kinds = {kind: sums for kind, sums in found.kinds.items() if kind not in found.hidden}
+    ratio = "" if found.compression is None else f" ({found.compression:.2f} to 1)"
+    limit = "no limit" if shown.used is None else f"{_percent(shown.used)} of {format_size(shown.max_size_bytes or 0)}"
+    pairs = [("entries", f"{found.entries + shown.below:,} ({found.pinned:,} pinned)"), *_kinds(listed_kinds)]
+    if shown.below:
+        pairs.append(("  in lower layers", f"{shown.below:,}"))
+    if found.hidden:
+        counts, sizes_bytes = zip(*found.hidden.values(), strict=True)
+        pairs.append(("ls --all", f"{sum(counts):,} more, {format_size(sum(sizes_bytes))}"))
+        pairs += _kinds(found.hidden, least=1)
+    if shown.max_entries is not None:
+        pairs.append(("entry limit", f"{found.files:,} of {shown.max_entries:,}"))
+    pairs.append(("size", f"{format_size(found.file_bytes)} on disk ({limit})"))
+    pairs.append(("content", f"{format_size(found.size_bytes)}{ratio}"))
+    return pairs
+
+
+def _percent(part: float) -> str:
+    return "under 0.1%" if 0 < part < 0.001 else f"{part:.1%}"
+
+
+def _kinds(sums: Sums, *, least: int = 2) -> list[tuple[str, str]]:
     """Return a row for each kind if there are several."""
-    if len(sums) < 2:
+    if len(sums) < least:
         return []
     return [(f"  {kind}", f"{entries:,}, {format_size(file_bytes)}") for kind, (entries, file_bytes) in sums.items()]

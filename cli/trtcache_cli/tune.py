@@ -11,7 +11,7 @@ import click
 from trtcache.errors import InputError, SettingsError
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.build import read_settings
-from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, working
+from trtcache_cli.output import console, note, on_terminal, print_json, print_table, print_tsv, shows_progress, working
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import read_examples, script_shape_option
 
@@ -159,16 +159,14 @@ def _compile(
 @contextmanager
 def _progress(what: str, turns: int) -> Iterator[Callable[[Cell], None]]:
     """Show a bar, the current cell and the remaining time on a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
+    if not shows_progress():
         note(f"measuring {what}")
         yield lambda _: None
         return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+    with Progress(*columns, TimeRemainingColumn(), console=console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=turns)
 
         def show_cell(cell: Cell) -> None:

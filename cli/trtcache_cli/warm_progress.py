@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from trtcache.config.units import format_duration
-from trtcache_cli.output import note, printable
+from trtcache_cli.output import console, note, printable, shows_progress
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -34,13 +33,11 @@ class Board:
 
     def __enter__(self) -> Board:
         """Show the table, if standard error is a terminal."""
-        if sys.stderr.isatty():
-            from rich.console import Console
+        if shows_progress():
             from rich.live import Live
 
-            console = Console(stderr=True, highlight=False)
             self._live = Live(
-                console=console,
+                console=console(stderr=True),
                 get_renderable=self._render,
                 refresh_per_second=4,
                 transient=True,

@@ -117,10 +117,10 @@ def program() -> Callable[..., Result]:
 def terminal() -> Callable[..., Result]:
     """Run a command as a program at a terminal, typing ``answer``; all it prints is in ``out``."""
 
-    def terminal(*args: object, answer: str = "", columns: int = 140) -> Result:
+    def terminal(*args: object, answer: str = "", columns: int = 140, term: str = "xterm") -> Result:
         ours, theirs = pty.openpty()
         command = [sys.executable, "-m", "trtcache_cli", *map(str, args)]
-        env = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
+        env = {**os.environ, "COLUMNS": str(columns), "TERM": term}
         child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
         os.close(theirs)
         if answer:

@@ -46,6 +46,11 @@ def test_a_plan_of_an_onnx_file_is_built_once_and_written(run: Callable[..., Res
         ("=1x4", "'=1x4' is not INPUT=SIZES"),
         ("x=1:y", "has '1:y' instead of a size, min:max or min:opt:max"),
         ("x=1:2:3:4", "instead of a size"),
+        ("x=", "has '' instead of a size"),
+        ("x=-1", "has '-1' instead of a size"),
+        ("x=1.5", "has '1.5' instead of a size"),
+        ("x=1:64:32x4", "sizes '1:64:32' that are not ascending: min <= opt <= max"),
+        ("x=1:8:99999999999999999999x4", "larger than 2^63 - 1"),
         ("x=8:4x4", "sizes '8:4' that are not ascending"),
     ],
 )
@@ -54,6 +59,14 @@ def test_a_malformed_shape_is_reported(run: Callable[..., Result], tmp_path: Pat
     done = run("build", saved(tmp_path / "small.onnx", small()), *FOR, "--shape", shape)
     assert done.code == 2
     assert why in done.err
+
+
+def test_opt_is_part_of_the_key(run: Callable[..., Result], tmp_path: Path) -> None:
+    """``min:max`` is ``min:max:max``: the engine is tuned for it, and another opt is another entry."""
+    path = saved(tmp_path / "small.onnx", small())
+    assert run("build", path, *FOR, "--shape", "x=1:8x4").code == 0
+    for shape, outcome in (("x=1:8x4", "hit"), ("x=1:8:8x4", "hit"), ("x=1:4:8x4", "miss")):
+        assert run("why", path, *FOR, "--shape", shape, "--json").json["outcome"] == outcome
 
 
 def test_missing_and_duplicate_shapes_are_reported(run: Callable[..., Result], tmp_path: Path) -> None:

@@ -48,6 +48,119 @@ def test_config_prints_lines(
     assert "take hits, write nothing" in terminal("config").out
 
 
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The settings file, which does not exist yet."""
+    path = tmp_path / "home" / "trtcache.toml"
+    monkeypatch.setenv("TRTCACHE_CONFIG", str(path))
+    return path
+
+
+def test_the_table_fits_a_narrow_terminal(terminal: Callable[..., Result]) -> None:
+    """Values are shortened in the middle, and meanings are left to ``get``."""
+    out = terminal("config", columns=80).out
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert "config get KEY" in out
+    assert "take hits, write nothing" in terminal("config", "get", "readonly").out
+
+
+def test_a_setting_is_written_read_and_removed(run: Callable[..., Result], file: Path) -> None:
+    """The rest of the file stays, comments included; its value is in effect."""
+    assert run("config", "set", "max-size", "50GB").code == 0
+    file.write_text("# mine\nlater = 1\n".replace("later = 1", "copy-up = false # no") + file.read_text())
+    assert run("config", "get", "max-size").out == "50000000000\n"
+    assert run("config", "set", "copy_up", "yes").err == f"wrote copy-up = true to {file}\n"
+    assert run("config", "set", "TRTCACHE_MAX_ENTRIES", 7, "--json").json["set"] == 7
+    assert file.read_text() == 'max-entries = 7\n# mine\ncopy-up = true # no\nmax-size = "50GB"\n'
+    document = {"key": "max-entries", "variable": "TRTCACHE_MAX_ENTRIES", "value": 7, "origin": "trtcache.toml"}
+    assert run("config", "get", "max-entries", "--json").json == document
+    assert run("config", "--json", "get", "max-entries").json == document
+    done = run("config", "unset", "copy-up", "--json").json
+    assert (done["removed"], done["origin"], done["path"]) == (True, "default", str(file))
+    assert file.read_text() == 'max-entries = 7\n# mine\nmax-size = "50GB"\n'
+    again = run("config", "unset", "copy-up")
+    assert (again.code, again.err.splitlines()[0]) == (0, f"copy-up is not in {file}")
+
+
+def test_a_link_to_the_file_stays_a_link(run: Callable[..., Result], file: Path, tmp_path: Path) -> None:
+    """The file may be kept in a repository; nothing else is left in either folder."""
+    file.parent.mkdir()
+    (tmp_path / "kept.toml").write_text("readonly = true\n")
+    file.symlink_to(tmp_path / "kept.toml")
+    assert run("config", "set", "max-size", "1GB").code == 0
+    assert file.is_symlink()
+    assert (tmp_path / "kept.toml").read_text() == 'max-size = "1GB"\nreadonly = true\n'
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_lists_take_several_values(run: Callable[..., Result], file: Path) -> None:
+    """Others take one."""
+    assert run("config", "set", "remotes", "s3://a/b?mode=write", "s3://c/d").code == 0
+    assert run("config", "get", "remote").out == "s3://a/b?mode=write s3://c/d\n"
+    before = file.read_text()
+    done = run("config", "set", "max-size", "1GB", "2GB")
+    assert (done.code, file.read_text()) == (2, before)
+    assert "takes one value" in done.err
+
+
+def test_a_relative_directory_becomes_absolute(
+    run: Callable[..., Result], file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process has another working directory; and of the two variables for it one is set."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TRTCACHE_DIR")
+    run("config", "set", "dir", "here")
+    assert file.read_text() == f'dir = "{tmp_path}/here"\n'
+    assert run("config", "set", "path", "/a:/b").code == 2
+
+
+def test_the_environment_takes_precedence(
+    run: Callable[..., Result], terminal: Callable[..., Result], file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``set`` says so."""
+    monkeypatch.setenv("TRTCACHE_MAX_SIZE", "1GB")
+    done = run("config", "set", "max-size", "2GB")
+    assert done.err.splitlines()[1] == "in effect: 1 GB, from TRTCACHE_MAX_SIZE of the environment"
+    assert "1 GB  (from: environment)" in terminal("config", "get", "max-size").out
+    assert file.read_text() == 'max-size = "2GB"\n'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("set", "max-siz", "5"), "did you mean 'max-size'?"),
+        (("get", "max-siz"), "did you mean 'max-size'?"),
+        (("unset", "max-siz"), "did you mean 'max-size'?"),
+        (("set", "max-size", "lots"), "TRTCACHE_MAX_SIZE: 'lots' is not a size"),
+        (("set", "readonly", "perhaps"), "TRTCACHE_READONLY: 'perhaps' is not 1 or 0"),
+        (("set", "on-busy", "maybe"), "TRTCACHE_ON_BUSY: 'maybe'"),
+        (("set", "log", "everything"), "TRTCACHE_LOG: 'everything'"),
+        (("set", "trusted-keys", "foo"), "is not a public key"),
+        (("set", "TRTCACHE_CONFIG", "x"), "only read from the environment"),
+        (("set", "max-size"), "Missing argument"),
+    ],
+)
+def test_a_wrong_setting_is_refused(
+    run: Callable[..., Result], file: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    """By the code that reads them, before anything is written."""
+    file.parent.mkdir()
+    file.write_text("readonly = true\n")
+    done = run("config", *arguments)
+    assert done.code == 2
+    assert message in done.err
+    assert file.read_text() == "readonly = true\n"
+
+
+def test_an_invalid_setting_can_be_mended(run: Callable[..., Result], file: Path) -> None:
+    """Although every other command refuses the file."""
+    file.parent.mkdir()
+    file.write_text('max-size = "lots"\n')
+    assert run("config").code == 2
+    assert run("config", "set", "max-size", "5GB").code == 0
+    assert run("config", "get", "max-size").out == "5000000000\n"
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script(run: Callable[..., Result], shell: str) -> None:
     """It calls this program."""

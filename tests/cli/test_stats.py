@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.cache import Cache
+from trtcache.errors import BuildCancelledError
 from trtcache.store.events import EventLog
 from trtcache.store.files import Folders
 
@@ -52,7 +53,7 @@ def test_a_damaged_entry_is_counted_with_its_reason(run: Callable[..., Result], 
 def test_kinds_are_printed(run: Callable[..., Result], root: Path) -> None:
     """Each kind has its entries and bytes: always in JSON, in text if there are several."""
     use(root)
-    assert [row[0] for row in run("stats").rows][:3] == ["cache directory", "entries", "size"]
+    assert [row[0] for row in run("stats").rows][:4] == ["cache directory", "since", "entries", "size"]
     Cache(root).get_or_build({"n": 2}, lambda: b"12", kind="memo")
     found = run("stats", "--json").json
     assert {kind: share["entries"] for kind, share in found["kinds"].items()} == {"test": 1, "memo": 1}
@@ -66,7 +67,7 @@ def test_people_get_lines(run: Callable[..., Result], root: Path) -> None:
     pairs = dict(run("stats").rows)
     assert pairs["hits"] == "2 (66.7% of lookups)"
     assert pairs["  absent"] == "1"
-    assert pairs["size"].endswith("to 1)")
+    assert pairs["content"].endswith("to 1)")
 
 
 def test_a_terminal_gets_aligned_lines(terminal: Callable[..., Result], root: Path) -> None:
@@ -133,6 +134,142 @@ def test_what_happened_since_a_time_is_shown(
     assert run("stats", "--json").json["since"] is None
     rows = dict(run("stats", "--since", "1970-01-01").rows)
     assert (rows["since"], rows["entries"]) == ("1970-01-01T00:00:00+00:00", "1 (0 pinned)")
+
+
+def test_the_number_of_entries_is_that_of_ls(run: Callable[..., Result], root: Path, tmp_path: Path) -> None:
+    """Key aliases are in a row of their own, and lower layers are included."""
+    use(root)
+    Cache(root).get_or_build({"n": 2}, lambda: b"12", kind="memo")
+    Cache(tmp_path / "lower").get_or_build({"n": 3}, lambda: b"123", kind="test")
+    found = run("stats", "--json").json
+    assert found["entries"] == run("ls", "--json").json["total"] == 1
+    assert found["hidden"] == run("ls", "--json").json["hidden"]
+    assert dict(run("stats").rows)["ls --all"].startswith("1 more, ")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TRTCACHE_DIR")
+        patch.setenv("TRTCACHE_PATH", f"{root}:{tmp_path / 'lower'}")
+        found = run("stats", "--json").json
+        assert (found["entries"], found["entries_below"]) == (run("ls", "--json").json["total"], 1) == (2, 1)
+        assert dict(run("stats").rows)["  in lower layers"] == "1"
+
+
+def test_the_limit_is_shown_with_what_is_used(
+    run: Callable[..., Result], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In percent of the size limit; a limit of entries has a row of its own."""
+    use(root)
+    size_bytes = run("stats", "--json").json["file_bytes"]
+    monkeypatch.setenv("TRTCACHE_MAX_SIZE", str(4 * size_bytes))
+    monkeypatch.setenv("TRTCACHE_MAX_ENTRIES", "50")
+    assert "(25.0% of " in dict(run("stats").rows)["size"]
+    assert dict(run("stats").rows)["entry limit"] == "1 of 50"
+    assert run("stats", "--json").json["used"] == 0.25
+    monkeypatch.setenv("TRTCACHE_MAX_SIZE", "0")
+    assert "(no limit)" in dict(run("stats").rows)["size"]
+    assert run("stats", "--json").json["used"] is None
+
+
+def test_counters_are_set_back(run: Callable[..., Result], root: Path) -> None:
+    """Only what happens afterwards counts, also without the index; the counters of Prometheus go on."""
+    use(root)
+    done = run("stats", "--zero")
+    assert (done.code, done.out) == (0, "")
+    assert "they were 2 hits, 1 misses" in done.err
+    found = run("stats", "--json").json
+    assert (found["hits"], found["misses"], found["puts"], found["entries"]) == (0, {}, 0, 1)
+    assert found["counted_since"].startswith("20")
+    use(root)
+    for path in root.glob("index.sqlite*"):
+        path.unlink()
+    assert run("stats", "--json").json["hits"] == 3
+    assert run("stats", "--json", "--since", "1d").json["hits"] == 3
+    assert run("stats", "--json", "--by", "name").json["by_name"]["-"]["hits"] == 3
+    assert Cache(root).stats().hits == 3
+    assert 'trtcache_hits_total{root="' in run("stats", "--prometheus").out
+    assert "} 5.0" in next(line for line in run("stats", "--prometheus").out.splitlines() if "hits_total{" in line)
+    before = run("stats", "--zero", "--json").json["before"]
+    assert (before["hits"], before["misses"]) == (3, 0)
+    assert run("stats", "--zero", "--since", "1d").code == 2
+
+
+def test_the_zero_point_survives_the_reduction_of_logs(run: Callable[..., Result], store: DiskStore) -> None:
+    """Sums have whole days only, of which a part was before."""
+
+    def write(count: int) -> None:
+        log = EventLog(Folders(store.root, shared=False), clock_ns=time.time_ns, writable=True, limit_bytes=300)
+        for _ in range(count):
+            log.append("hit", kind="test", saved_s=1.0)
+
+    write(10)
+    run("stats", "--zero")
+    write(60)
+    assert list(store.events.directory.glob("*.sums"))
+    for since in ((), ("--since", "1d")):
+        found = run("stats", "--json", *since).json
+        assert (found["hits"], found["saved_s"]) == (60, 60.0)
+
+
+def test_a_damaged_zero_point_counts_for_none(
+    run: Callable[..., Result], root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a warning: the counters are then those of before."""
+    use(root)
+    run("stats", "--zero")
+    (root / "events" / "zero.json").write_text('{"t": 1, "counts": [[1]]}')
+    assert run("stats", "--json").json["hits"] == 2
+    assert "zero.json is damaged" in caplog.text
+
+
+def test_a_read_only_store_is_not_set_back(
+    run: Callable[..., Result], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused with the exit code of an unusable store."""
+    use(root)
+    monkeypatch.setenv("TRTCACHE_READONLY", "1")
+    assert run("stats", "--zero").code == 3
+    assert run("stats", "--json").json["hits"] == 2
+
+
+def test_each_name_and_kind_has_its_numbers(run: Callable[..., Result], root: Path, put: Callable[..., str]) -> None:
+    """Whatever no entry accounts for is in a row of its own, so the sums agree."""
+    for name in ("bert", "resnet", "bert"):
+        Cache(root).get_or_build({"n": name}, lambda: CONTENT, kind="test", name=name)
+    gone = put(7)
+    Cache(root).get_or_build({"n": 7}, lambda: b"", kind="test")
+    run("rm", "-y", gone)
+    found = run("stats", "--json", "--by", "name").json
+    shares = found["by_name"]
+    assert (shares["bert"]["hits"], shares["bert"]["misses"], shares["resnet"]["hits"]) == (1, 1, 0)
+    assert shares["(others)"] == {
+        "entries": 0,
+        "file_bytes": 0,
+        "hits": 1,
+        "misses": 0,
+        "saved_s": pytest.approx(7, abs=1),
+    }
+    assert found["hits"] == sum(share["hits"] for share in shares.values()) == 2
+    assert found["kinds"]["test"]["hits"] == 2
+    assert run("stats", "--by", "kind").rows[0][:2] == ["test", "2"]
+    assert {row[0] for row in run("stats", "--by", "name").rows} == set(shares)
+
+
+def test_cancelled_builds_are_counted_apart_from_failed_ones(run: Callable[..., Result], root: Path) -> None:
+    """A watcher's no and Ctrl-C cancel a build; another exception is a failure."""
+
+    def build_with(error: type[BaseException], *arguments: str) -> None:
+        def build() -> bytes:
+            raise error(*arguments)
+
+        with pytest.raises(error):
+            Cache(root).get_or_build({"n": error.__name__}, build, kind="test")
+
+    build_with(ValueError)
+    build_with(KeyboardInterrupt)
+    build_with(BuildCancelledError, "test", "by a watcher")
+    found = run("stats", "--json").json
+    assert (found["failed_builds"], found["cancelled_builds"]) == ({"ValueError": 1}, 2)
+    rows = dict(run("stats").rows)
+    assert (rows["failed builds"], rows["  ValueError"], rows["cancelled builds"]) == ("1", "1", "2")
 
 
 @pytest.mark.parametrize("since", ["soon", "7", "2026-13-01", "9999-01-01"])

@@ -31,11 +31,12 @@ _ONE = threading.Lock()
 def build_line(cache: Cache, *, kind: str, name: str, device: str) -> Iterator[None]:
     """Show a line on standard error while the block runs, and remove it at the end.
 
-    Nothing is shown if standard error is not a terminal, in CI, with ``TRTCACHE_QUIET=1``, or if a progress callback
-    is installed, whose owner shows the progress.
+    Nothing is shown if standard error is not a terminal, or a dumb one, in CI, with ``TRTCACHE_QUIET=1``, or if a
+    progress callback is installed, whose owner shows the progress.
     """
     stream = sys.stderr
-    is_shown = stream is not None and stream.isatty() and not (cache.config.quiet or os.environ.get("CI") or watcher())
+    is_terminal = stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+    is_shown = is_terminal and not (cache.config.quiet or os.environ.get("CI") or watcher())
     if not is_shown or not _ONE.acquire(blocking=False):
         yield
         return

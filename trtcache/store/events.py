@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from trtcache.store.files import is_plain, make_permanent
+from trtcache.store.files import is_plain, make_permanent, publish_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -55,8 +55,9 @@ class Event:
     """One line of a log.
 
     ``event`` is ``hit``, ``miss``, ``put``, ``put_failed``, ``copy`` (from a lower layer), ``evict``, ``quarantine``,
-    ``reject``, ``wait`` (for another builder), or ``takeover`` (from a builder that died). ``saved_s`` is the time that
-    a hit saved: build seconds minus load seconds. ``waited_s`` is the duration of a wait.
+    ``reject``, ``wait`` (for another builder), ``takeover`` (from a builder that died), ``build_failed`` or
+    ``build_cancelled`` (by a watcher, or Ctrl-C); the reason of these two is the class of the exception.
+    ``saved_s`` is the time that a hit saved: build seconds minus load seconds. ``waited_s`` is the duration of a wait.
 
     Those of a remote are ``remote_hit``, ``remote_miss``, ``remote_skip`` (nothing was asked), ``upload`` and
     ``upload_failed``; their reason starts with its URL, ``waited_s`` is the duration of the request, and ``size_bytes``
@@ -152,6 +153,15 @@ class EventLog:
                 retire(directory, self._host)
             if ours:
                 return
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write another file of the events directory atomically.
+
+        Raises:
+            OSError: it cannot be written; an earlier file of that name stays.
+        """
+        with self._folders.inside("events", make=True) as directory:
+            publish_bytes(directory / name, content)
 
     def logs(self) -> list[Path]:
         """List the logs of all hosts, sorted by name."""
