@@ -43,7 +43,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_source_archive_has_all_files_of_the_repository(source: Path) -> None:
-    """Tests with their data and conftest, documents, examples and benchmarks; only git's and CI's own files are left out."""
+    """Tests with their data, documents, examples and benchmarks, but for git's and CI's own files."""
     tree = source.parent / "tree"
     expected = {str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_file()}
     expected = {name for name in expected if not name.startswith((".", "build/")) and ".egg-info/" not in name}
