@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -70,3 +71,30 @@ def test_the_build_requires_what_the_commands_import() -> None:
     """They are imported for the manual pages."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert pyproject["build-system"]["requires"][1:] == pyproject["project"]["dependencies"]
+
+
+def test_an_editable_install_is_typed_for_other_projects(source: Path, tmp_path: Path) -> None:
+    """Mypy finds the package by paths, and its marker; import hooks are not run by it."""
+    pytest.importorskip("mypy")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    (folder,) = tmp_path.glob("venv/lib/python*/site-packages")
+    with zipfile.ZipFile(_build("build_editable", source, source.parent)) as wheel:
+        for name in wheel.namelist():
+            if name.endswith(".pth"):
+                (folder / name).write_bytes(wheel.read(name))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "program.py").write_text("import trtcache\nreveal_type(trtcache.Cache)\n")
+    python = tmp_path / "venv" / "bin" / "python"
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(python), "program.py"]
+    environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")}
+    done = subprocess.run(command, cwd=tmp_path / "other", capture_output=True, text=True, check=False, env=environ)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "-> trtcache.cache.Cache" in done.stdout
+    find = (
+        "from importlib.util import find_spec as find; print(*(find(name).origin for name in sys.argv[1:]), sep='\\n')"
+    )
+    names = ["trtcache", "trtcache_cli", "trtcache_migrations"]
+    command = [str(python), "-c", f"import sys; {find}", *names]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environ)
+    assert [Path(line).parent.name for line in found.stdout.splitlines()] == names, found.stderr
+    assert all(Path(line).is_relative_to(source) for line in found.stdout.splitlines())
