@@ -22,7 +22,9 @@ from trtcache.config.environment import (
 )
 from trtcache.config.units import format_size
 from trtcache.errors import SettingsError, did_you_mean
+from trtcache_cli.command_group import CommandGroup
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, printable, shorten_middle
+from trtcache_cli.presentation import presentation
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class Setting:
 
 
 @click.group(
+    cls=CommandGroup,
     invoke_without_command=True,
     epilog=examples(
         "trtcache config",
@@ -257,6 +260,8 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
     origins = {variable: _origin(variable, environ, in_file) for variable in VARIABLES}
     if named:
         origins["TRTCACHE_DIR"] = "--cache-dir"
+    if presentation().quiet:
+        origins["TRTCACHE_QUIET"] = "-q"
     return [Setting(variable, values[variable], origins[variable]) for variable in VARIABLES]
 
 

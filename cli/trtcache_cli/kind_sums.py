@@ -48,4 +48,14 @@ def counts_in_words(records: Iterable[Record]) -> str:
 
 def entries(count: int) -> str:
     """Return ``1 entry``, ``1,200 entries``."""
-    return "1 entry" if count == 1 else f"{count:,} entries"
+    return count_of(count, "entry", "entries")
+
+
+def count_of(count: int, name: str, plural: str) -> str:
+    """Return ``1 hit``, ``1,200 hits``."""
+    return f"{count:,} {name if count == 1 else plural}"
+
+
+def hits_and_misses(hits: int, misses: int) -> str:
+    """Return ``2 hits, 1 miss``."""
+    return f"{count_of(hits, 'hit', 'hits')}, {count_of(misses, 'miss', 'misses')}"

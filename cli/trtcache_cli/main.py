@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from trtcache.config.environment import start_logging
-from trtcache.errors import TrtcacheError, did_you_mean
+from trtcache.errors import TrtcacheError
+from trtcache_cli.command_group import CommandGroup
 from trtcache_cli.output import printable_lines
 from trtcache_cli.presentation import add_presentation, presentation_options
 
@@ -115,7 +116,7 @@ Exit codes:
 """
 
 
-class Commands(click.Group):
+class Commands(CommandGroup):
     """A group that imports a command only to run it or to show its help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -125,12 +126,16 @@ class Commands(click.Group):
         return super().parse_args(ctx, [*args[1:2], "--help"] if args[:1] == ["help"] else args)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; if Ctrl-C interrupts it, print what it left."""
+        """Run the command; if Ctrl-C interrupts it, print what it left. Tell which command was used wrongly."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             left = LEFT.get(ctx.invoked_subcommand or "")
             click.echo(f"\n{PROGRAM}: interrupted" + (f"; {left}" if left else ""), err=True)
+            raise
+        except click.UsageError as error:
+            if error.ctx is None and ctx.invoked_subcommand in COMMANDS:  # which help the message names
+                error.ctx = click.Context(click.Command(None), info_name=ctx.invoked_subcommand, parent=ctx)
             raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
@@ -145,14 +150,6 @@ class Commands(click.Group):
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)  # noqa: S101  # the table names commands
         return add_presentation(command)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command; for an unknown name suggest the nearest one."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"command {args[0]!r}: {did_you_mean(args[0], list(COMMANDS))}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
         """Write the table in groups, without importing any command."""
@@ -222,6 +219,8 @@ def _run(args: Sequence[str] | None) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return error.exit_code
+    except click.UsageError as error:
+        return _fail(_with_remedy(error), error.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):  # click raises Abort for both answers: Ctrl-C and no
@@ -237,6 +236,15 @@ def _run(args: Sequence[str] | None) -> int:
         first, *_ = str(error).strip().splitlines() or [""]
         return _fail(f"unexpected {type(error).__name__}: {first}; TRTCACHE_LOG=cli shows where", 1)
     return code if isinstance(code, int) else 0
+
+
+def _with_remedy(error: click.UsageError) -> str:
+    """Return the message; where click's own only says what is wrong, name the help."""
+    message = " ".join(line.strip() for line in error.format_message().splitlines())  # choices are lines of their own
+    if any(part in message for part in ("; ", "id you mean", " one of ")):
+        return message
+    path = error.ctx.command_path if error.ctx else PROGRAM
+    return f"{message.rstrip('.')}; see '{path} --help'"
 
 
 def _fail(message: str, code: int) -> int:

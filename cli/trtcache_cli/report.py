@@ -14,6 +14,7 @@ from trtcache.config.paths import atomic_write
 from trtcache.config.remotes import RemoteUrl
 from trtcache.config.units import format_duration, format_size
 from trtcache_cli.keys import SHORT
+from trtcache_cli.kind_sums import entries
 from trtcache_cli.output import note, on_terminal, print_json, print_pairs, print_table
 from trtcache_cli.places import PlaceType
 from trtcache_cli.report_figures import read_remote, read_store, report_document
@@ -71,7 +72,7 @@ def report(
         text = render(figures)
         with atomic_write(html) as temporary:
             temporary.write_text(text, encoding="utf-8")
-        note(f"{html}: {len(figures.records):,} entries, {format_size(html.stat().st_size)}")
+        note(f"{html}: {entries(figures.stats.entries)}, {format_size(html.stat().st_size)}")
     if session.as_json:
         print_json(report_document(figures))
     elif html is None:
@@ -119,7 +120,8 @@ def _summary(figures: Figures) -> list[tuple[str, str]]:
         *([("look-ups of", figures.source)] if figures.is_remote else []),
         (
             "entries",
-            f"{len(figures.records):,} of {format_size(figures.stats.file_bytes)}, {len(figures.engines):,} engines",
+            f"{figures.stats.entries:,} of {format_size(figures.stats.file_bytes)}"
+            + (f", with {figures.hidden:,} more of --all" if figures.hidden else ""),
         ),
         ("builds", f"{format_duration(figures.build_s)} in these engines"),
         ("hits", f"{figures.hits:,}{rate}{since}"),
@@ -141,10 +143,10 @@ def _summary(figures: Figures) -> list[tuple[str, str]]:
 
 
 def _sum_rows(sums: Sums) -> list[tuple[str, str, str]]:
-    rows = [(label, f"{entries:,}", format_size(size)) for label, (entries, size) in list(sums.items())[:_ROWS]]
+    rows = [(label, f"{count:,}", format_size(size)) for label, (count, size) in list(sums.items())[:_ROWS]]
     if len(sums) > _ROWS:
         rest = list(sums.values())[_ROWS:]
-        count, size_bytes = sum(entries for entries, _ in rest), sum(size for _, size in rest)
+        count, size_bytes = sum(number for number, _ in rest), sum(size for _, size in rest)
         rows.append((f"({len(rest):,} more)", f"{count:,}", format_size(size_bytes)))
     return rows
 

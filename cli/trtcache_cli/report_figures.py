@@ -147,6 +147,11 @@ class Figures:
         return self.stats.kinds
 
     @property
+    def hidden(self) -> int:
+        """Key aliases and other companions of engines, which ``trtcache ls`` lists with ``--all`` only."""
+        return len(self.records) - len(self.engines)
+
+    @property
     def models(self) -> Sums:
         """Entries of each model, by its name."""
         return sums_by(self.records, lambda record: record.name or UNNAMED)
@@ -241,7 +246,8 @@ def report_document(figures: Figures) -> dict[str, Any]:
         "place": figures.place,
         "events_of": figures.source,
         "written": figures.written.isoformat(timespec="seconds"),
-        "entries": len(figures.records),
+        "entries": figures.stats.entries,
+        "hidden": as_json(figures.stats.hidden),
         "engines": len(figures.engines),
         "unreadable": figures.unreadable,
         "untrusted": figures.untrusted,

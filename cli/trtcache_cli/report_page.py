@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import jinja2
 
 from trtcache.config.units import format_duration, format_size
+from trtcache_cli.kind_sums import count_of, hits_and_misses
 from trtcache_cli.output import printable
 from trtcache_cli.warm_plan import HIT
 
@@ -89,6 +90,7 @@ def render(figures: Figures) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "count_of": count_of,
         "count": lambda value: f"{value:,}",
         "duration": format_duration,
         "hours": _format_hours,
@@ -136,7 +138,7 @@ def _look_up_chart(periods: Sequence[Period], reasons: Sequence[str]) -> Chart:
         named = [misses[reason] for reason in reasons]
         parts = [period.hits, *named, *[0] * (_REASONS - len(named)), misses[OTHER]]
         words = ", ".join(f"{count:,} {_shorten(reason)}" for reason, count in misses.most_common())
-        counted = f"{period.hits:,} hits, {period.misses.total():,} misses"
+        counted = hits_and_misses(period.hits, period.misses.total())
         rows.append((f"{_span(period)}: {counted}" + (f" ({words})" if words else ""), parts))
     most = max((period.look_ups for period in periods), default=0)
     has_other = any(parts[-1] for _, parts in rows)

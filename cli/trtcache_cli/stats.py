@@ -15,7 +15,7 @@ from trtcache.store.catalog import counters, load_records, refold
 from trtcache.store.entry import is_companion
 from trtcache.store.layers import BELOW
 from trtcache.store.zero import counters_from_zero, set_zero
-from trtcache_cli.kind_sums import as_json, sums_of
+from trtcache_cli.kind_sums import as_json, hits_and_misses, sums_of
 from trtcache_cli.ls import rows_of
 from trtcache_cli.output import note, print_json, print_pairs
 from trtcache_cli.prometheus import exposition
@@ -215,7 +215,7 @@ def _zero(session: Session) -> None:
         print_json({"root": str(store.root), "zeroed": _time(now_ns), "before": {"counted_since": start, **figures}})
         return
     done = "counters are zero; they were"
-    hits = f"{before.hits:,} hits, {before.misses.total():,} misses, {format_duration(before.saved_s)} saved"
+    hits = f"{hits_and_misses(before.hits, before.misses.total())}, {format_duration(before.saved_s)} saved"
     note(f"{done} {hits}" + (f", since {start}" if start else "") + "; entries and logs are unchanged")
 
 

@@ -19,6 +19,7 @@ from trtcache.config.environment import (
 )
 from trtcache.config.signing_keys import PublicKey, check_key_name, parse_keys
 from trtcache.errors import SettingsError, did_you_mean
+from trtcache_cli.command_group import CommandGroup
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
@@ -31,7 +32,8 @@ _KEYS, _SIGNING_KEY = "TRTCACHE_TRUSTED_KEYS", "TRTCACHE_SIGNING_KEY"
 
 
 @click.group(
-    epilog=examples("trtcache trust keygen ci-main", "trtcache trust add ci-main:3b6a...", "trtcache trust ls --json")
+    cls=CommandGroup,
+    epilog=examples("trtcache trust keygen ci-main", "trtcache trust add ci-main:3b6a...", "trtcache trust ls --json"),
 )
 def trust() -> None:
     """Create signing keys, and manage trusted keys.

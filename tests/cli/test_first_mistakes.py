@@ -43,6 +43,28 @@ def test_mistakes_are_answered_without_torch(
     assert (done.code, message in error) == (code, True), error
 
 
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("config", "gte"), "config command 'gte': unknown; did you mean 'get'? known: get, set, unset"),
+        (("trust", "ad"), "trust command 'ad': unknown; did you mean 'add'? known: add, keygen, ls, rm"),
+    ],
+)
+def test_an_unknown_command_of_a_command_is_answered_alike(
+    run: Callable[..., Result], args: tuple[str, ...], message: str
+) -> None:
+    """As an unknown command of the program."""
+    done = run(*args)
+    assert (done.code, done.out, done.err) == (2, "", f"trtcache: error: {message}\n")
+
+
+def test_quiet_is_not_taken_for_a_variable(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in effect, and its origin is the option."""
+    assert run("config", "-q", "--json").json["TRTCACHE_QUIET"] == {"value": True, "origin": "-q"}
+    monkeypatch.setenv("TRTCACHE_QUIET", "1")
+    assert run("config", "--json").json["TRTCACHE_QUIET"] == {"value": True, "origin": "environment"}
+
+
 @pytest.mark.parametrize("command", ["build", "lower", "partition", "tune", "export", "why"])
 def test_an_unknown_backend_is_wrong_usage(run: Callable[..., Result], file: Path, command: str) -> None:
     """Each command exits with 2, as for any other wrong option."""

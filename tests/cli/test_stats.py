@@ -174,7 +174,7 @@ def test_counters_are_set_back(run: Callable[..., Result], root: Path) -> None:
     use(root)
     done = run("stats", "--zero")
     assert (done.code, done.out) == (0, "")
-    assert "they were 2 hits, 1 misses" in done.err
+    assert "they were 2 hits, 1 miss, " in done.err
     found = run("stats", "--json").json
     assert (found["hits"], found["misses"], found["puts"], found["entries"]) == (0, {}, 0, 1)
     assert found["counted_since"].startswith("20")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,8 @@ def test_tune_takes_torchscript_with_the_shapes_of_its_arguments(
     """A dtype may follow the sizes, a number is itself, what has a default may be left out; a terminal has a bar."""
     script = torch.jit.script(Scaled())
     script.save(str(tmp_path / "scaled.jit"))
-    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
     asked = ("tune", tmp_path / "scaled.jit", "--backend", interpreter, "--calls", 1, "--threads", 1, "--runners", 1)
     done = run(*asked, "--shape", "x=3x4", "--shape", "ids=3,int64", "--shape", "times=2")
     assert (done.code, len(done.rows)) == (0, 1), done.err

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,3 +66,20 @@ def test_a_new_process_hits_and_imports_nothing_that_exports(
     assert [direct for direct, _, _ in seen] == ["miss: nothing is known of it", "hit"]
     assert all(right for _, right, _ in seen)
     assert seen[1][2] == []
+
+
+@pytest.mark.parametrize("way", ["-c", "standard input"])
+def test_programs_without_a_file(engines: Path, tmp_path: Path, way: str) -> None:
+    """``python -c`` and a program from standard input hit as one of a file does; an edited class misses."""
+    program = f"{MODEL}\n{PROGRAM.replace('from scalepkg import Scale', '')}".replace('"a"', repr(way))
+    edited = program.replace("self.weight +", "self.weight -")
+    seen = [answer(_run_without_a_file(way, text, engines, tmp_path)) for text in (program, program, edited)]
+    assert [direct.split(":")[0] for direct, _, _ in seen] == ["miss", "hit", "miss"]
+    assert all(right for _, right, _ in seen)
+
+
+def _run_without_a_file(way: str, text: str, engines: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    given = ("-c", text) if way == "-c" else ()
+    environ = {**os.environ, "PYTHONPATH": str(PROJECT), "TRTCACHE_DIR": str(engines)}
+    command, typed = [sys.executable, *given], "" if given else text
+    return subprocess.run(command, input=typed, cwd=folder, env=environ, capture_output=True, text=True, check=False)
