@@ -35,8 +35,8 @@ AUTOCASTS = ("fp16", "bf16")
 
 ON_BUILD_FAILURE = ("raise", "torch")
 
-REFITTABLE, FROZEN = WEIGHTS = ("refittable", "frozen")
-"""Where an engine has its weights: it takes them at load and at a refit, or they are in the artifact."""
+REFITTABLE, PACKED, FROZEN = WEIGHTS = ("refittable", "packed", "frozen")
+"""Weights of an engine: it takes them at load and at a refit, shared or packed, or has them in it."""
 
 _LEFT_OUT = IN_THE_GRAPH | AFTER_THE_KEY | AT_RUN_TIME
 
@@ -79,7 +79,8 @@ class Settings:
         on_miss: ``build``, or ``background``: run in torch while a worker process builds (``docs/background.md``); by
             default ``TRTCACHE_ON_MISS`` decides.
         detach: whether a background build goes on if the process ends.
-        weights: ``refittable``: engines take the model's weights; or ``frozen``: they are compiled for these weights
+        weights: ``refittable``: engines share the model's weights; ``packed``: they take copies of convolution weights
+            in the layout of oneDNN, made at load and at a refit; or ``frozen``: they are compiled for these weights
             alone, which are part of the key, and refuse a refit (``docs/performance.md``).
     """
 
@@ -144,7 +145,7 @@ class Settings:
             parse_on_miss(self.on_miss, "settings.on_miss")
         for name, words in (("on_build_failure", ON_BUILD_FAILURE), ("weights", WEIGHTS)):
             if getattr(self, name) not in words:
-                known = " or ".join(map(repr, words))
+                known = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
                 raise SettingsError(f"settings.{name}", f"expected {known}, got {getattr(self, name)!r}")
 
     @classmethod

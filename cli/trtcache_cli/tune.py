@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.errors import InputError, SettingsError
+from trtcache.settings import FROZEN, PACKED, REFITTABLE
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.build import read_settings
 from trtcache_cli.output import console, note, on_terminal, print_json, print_table, print_tsv, shows_progress, working
@@ -252,7 +253,10 @@ def _document(
 
 def _weights(module: CompiledModule) -> str:
     """Return whether the engines take other weights (``settings.weights``)."""
-    return "frozen" if any(partition.frozen for partition in module.report.partitions) else "refittable"
+    partitions = module.report.partitions
+    if any(partition.frozen for partition in partitions):
+        return FROZEN
+    return PACKED if any(partition.packed for partition in partitions) else REFITTABLE
 
 
 def _cell(cell: Cell) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from trtcache.config.units import format_duration
 from trtcache.digests import CacheKey
+from trtcache.settings import PACKED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,6 +110,13 @@ class PartitionReport:
         found = parts.get("frozen") if isinstance(parts, dict) else None
         return len(found) if isinstance(found, list) else 0
 
+    @property
+    def packed(self) -> bool:
+        """Whether the engine takes packed copies of weights."""
+        parts = self.key.document["parts"] if self.key else None
+        settings = parts.get("settings") if isinstance(parts, dict) else None
+        return isinstance(settings, dict) and settings.get("weights") == PACKED
+
     def rows(self) -> list[str]:
         """Return what a printed report says of this engine, one text for each line."""
         built = f"build {format_duration(self.build_s)}" + (" saved" if self.outcome == "hit" else "")
@@ -126,6 +134,8 @@ class PartitionReport:
             rows.append(f"  not stored: {self.unstored}")
         if self.frozen:
             rows.append(f"  frozen: it has the values of {self.frozen} weights in it, and other values need another")
+        if self.packed:
+            rows.append("  packed: it takes copies of convolution weights, which are packed at load and at a refit")
         if self.why:
             rows.append(f"  {self.why}")
         return rows

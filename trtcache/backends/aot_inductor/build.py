@@ -22,14 +22,16 @@ from trtcache.backends.aot_inductor.compilation import (
     header_options,
     quick_compilation,
 )
-from trtcache.backends.aot_inductor.loader import ASSUMPTIONS, FROZEN_MARK, open_loader, reclaim
+from trtcache.backends.aot_inductor.loader import ASSUMPTIONS, open_loader, reclaim
+from trtcache.backends.aot_inductor.marks import FROZEN_MARK
+from trtcache.backends.aot_inductor.packing import mark, use_packed_weights
 from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.backends.protocol import Artifact
 from trtcache.config.inductor_settings import PINNED_INDUCTOR_OPTIONS, InductorSettings
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering import ALONE
 from trtcache.lowering.capture import quiet
-from trtcache.settings import FROZEN
+from trtcache.settings import FROZEN, PACKED
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
@@ -75,6 +77,10 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
     frozen = settings.weights == FROZEN
     if frozen and (why := _why_not_frozen(program, target)):
         raise BuildError("aot_inductor", f"settings={{'weights': 'frozen'}}: {why}")
+    packed = settings.weights == PACKED
+    if packed and program.device.type != "cpu":
+        why = f"weights are packed for a CPU, and the program runs on {program.device}"
+        raise BuildError("aot_inductor", f"settings={{'weights': 'packed'}}: {why}")
     start = time.perf_counter()
     from torch._inductor import compile_fx  # noqa: F401  # takes seconds; only builds need it
 
@@ -82,7 +88,7 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
     check_options(settings.section(InductorSettings).options)
     reclaim()
     try:
-        path, assumed, taken = _compile(program, inductor_options(settings, target), folder, steps)
+        path, assumed, taken = _compile(program, inductor_options(settings, target), folder, steps, packed=packed)
     except BuildError:
         raise
     except Exception as error:
@@ -112,7 +118,7 @@ def _why_not_frozen(program: LoweredProgram, target: Target) -> str:
 
 
 def _compile(
-    program: LoweredProgram, options: Mapping[str, Any], folder: Path, steps: dict[str, float]
+    program: LoweredProgram, options: Mapping[str, Any], folder: Path, steps: dict[str, float], *, packed: bool
 ) -> tuple[Path, SizeGuards, set[str]]:
     """Return a new package, the assumptions about sizes, and the names of the weights that it takes.
 
@@ -122,7 +128,7 @@ def _compile(
     with quiet(), _same_recursion_limit(), without_attention_patterns():
         try:
             with quick_compilation(options) as compilation:
-                return _compile_once(program, options, folder, compilation)
+                return _compile_once(program, options, folder, compilation, packed=packed)
         except Exception:
             if not (compilation.has_failed and compilation.assumed):
                 raise
@@ -131,7 +137,7 @@ def _compile(
                 if chosen == compilation.assumed:
                     raise
                 log.warning("%s is compiled again: for %s, not for %s", program.name, chosen, compilation.assumed)
-                result = _compile_once(program, options, folder, probing)
+                result = _compile_once(program, options, folder, probing, packed=packed)
             compilation.add(probing.steps)
             return result
         finally:
@@ -139,7 +145,12 @@ def _compile(
 
 
 def _compile_once(
-    program: LoweredProgram, options: Mapping[str, Any], folder: Path, compilation: PackageCompilation
+    program: LoweredProgram,
+    options: Mapping[str, Any],
+    folder: Path,
+    compilation: PackageCompilation,
+    *,
+    packed: bool,
 ) -> tuple[Path, SizeGuards, set[str]]:
     from torch._inductor import aot_compile
     from torch._inductor.package.package import package_aoti
@@ -151,10 +162,11 @@ def _compile_once(
     )
     values = fit(weights, state, known=frozenset(state), device=program.device) if frozen else {}
     module, examples = to_module_with_weights(program, values)
+    marks = {"aot_inductor.metadata": mark(use_packed_weights(module))} if packed else {}
     # Inductor freezes weights only where no gradient is recorded.
     with record_assumptions(program) as assumed, torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
         # Without an input there is nothing to pack a weight for, and Inductor's freezing fails (torch 2.13).
-        chosen = {**options, "freezing": frozen and bool(examples)}
+        chosen = {**options, **marks, "freezing": frozen and bool(examples)}
         files: Any = aot_compile(module, examples, options=chosen)
         package = package_aoti(str(folder / "engine.pt2"), {"model": without_sources(files, folder)})
     path = Path(os.fspath(package))  # type: ignore[arg-type]  # a path, since one was passed

@@ -18,7 +18,8 @@ import zipfile
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trtcache.backends.aot_inductor.libtorch import libtorch
-from trtcache.backends.aot_inductor.loader import FROZEN_MARK, scratch
+from trtcache.backends.aot_inductor.loader import scratch
+from trtcache.backends.aot_inductor.marks import FROZEN_MARK, read_mark
 from trtcache.errors import IncompatibleEngineError, RunError
 from trtcache.weights.arrays import capsule_pointer
 
@@ -58,6 +59,7 @@ class PackageLibrary:
 
     Attributes:
         frozen: whether it has the values of its weights in it.
+        packing: how weights are packed that it takes packed.
     """
 
     def __init__(self, package: bytes | memoryview) -> None:
@@ -66,7 +68,8 @@ class PackageLibrary:
         Raises:
             IncompatibleEngineError: only torch's loader can run this package, or this torch lacks the functions.
         """
-        content, self.frozen = _library_in(package)
+        content, metadata = _library_in(package)
+        self.frozen, self.packing = FROZEN_MARK in metadata, read_mark(metadata)
         try:
             with scratch() as folder:
                 # A path that this process has not used before: the dynamic linker identifies libraries by path.
@@ -115,8 +118,8 @@ def _open_library(file: Path) -> ctypes.CDLL:
         return ctypes.CDLL(str(file))
 
 
-def _library_in(package: bytes | memoryview) -> tuple[bytes, bool]:
-    """Extract the shared library of a package; also return whether it has its weights in it.
+def _library_in(package: bytes | memoryview) -> tuple[bytes, dict[str, str]]:
+    """Extract the shared library of a package, and its metadata.
 
     Raises:
         IncompatibleEngineError: it has no library that works without torch's loader.
@@ -128,9 +131,11 @@ def _library_in(package: bytes | memoryview) -> tuple[bytes, bool]:
             raise IncompatibleEngineError("package", f"it has {len(libraries)} libraries, not one")
         if libraries[0].removesuffix(".so") + ".json" in names:
             raise IncompatibleEngineError("package", "it has operators that only torch's loader can call")
-        metadata = [name for name in names if name.endswith("_metadata.json")]
-        frozen = any(FROZEN_MARK in json.loads(archive.read(name)) for name in metadata)
-        return archive.read(libraries[0]), frozen
+        metadata: dict[str, str] = {}
+        for name in names:
+            if name.endswith("_metadata.json"):
+                metadata |= json.loads(archive.read(name))
+        return archive.read(libraries[0]), metadata
 
 
 class Tensors(Protocol):

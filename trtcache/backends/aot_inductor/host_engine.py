@@ -1,4 +1,7 @@
-"""Engines that run packages on host arrays, without Python's torch."""
+"""Engines that run packages on host arrays, without Python's torch.
+
+Weights that a package takes packed are given as they are, which is right as well and slower (``packing``).
+"""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from trtcache.backends.aot_inductor.marks import FROZEN_MARK, read_mark
 from trtcache.backends.protocol import GRAPH, INTERFACE
 from trtcache.errors import FixedWeightsError, GuardError, IncompatibleEngineError
 from trtcache.lowering.interface import affine, describe, evaluate
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 
     import torch
 
-    from trtcache.backends.aot_inductor.container import PackageLibrary
+    from trtcache.backends.aot_inductor.container import PackageLibrary, ProcessContainer
+    from trtcache.backends.aot_inductor.marks import Packing
+    from trtcache.backends.aot_inductor.packing import PackedTensors
     from trtcache.digests import Json
 
 ASSUMPTIONS = "assumptions.json"
@@ -47,9 +50,6 @@ _ASSUMING = (
     *("adaptive_avg_pool", "adaptive_max_pool", "fractional_max_pool", "upsample_bicubic", "glu", "diagonal"),
     *("convolution", "_pdist", "as_strided", "sort"),
 )
-
-FROZEN_MARK = "trtcache.frozen"
-"""The name in the metadata of a package that has its weights in it."""
 
 PREFIX = "trtcache-load-"
 TORCH_PREFIX = "aotinductor_"
@@ -303,6 +303,48 @@ def refuse_weights() -> NoReturn:
     raise FixedWeightsError(backend="aot_inductor", setting="settings={'weights': 'frozen'}")
 
 
+class _Loaded:
+    """A loader with its constants set, which reads their memory.
+
+    Attributes:
+        frozen: whether the package has the values of its weights in it.
+        names: names of the constants and weights that it takes.
+        packed: the tensors, if some of them are packed.
+    """
+
+    def __init__(self, package: Package, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Load the package and share the tensors with it, or packed copies.
+
+        Raises:
+            IncompatibleEngineError: torch cannot load the package, or it needs other constants.
+        """
+        self._loader = package.open()
+        metadata = self._loader.get_metadata()
+        self.frozen = FROZEN_MARK in metadata
+        self.names = frozenset(() if self.frozen else self._loader.get_constant_fqns())
+        if missing := self.names - tensors.keys():
+            raise IncompatibleEngineError("package", f"it needs constants that are missing: {sorted(missing)}")
+        self.packed = pack(tensors, read_mark(metadata))
+        self._tensors = tensors if self.packed is None else self.packed.tensors  # these must outlive the loader
+        if not self.frozen:
+            given = {name: tensor for name, tensor in self._tensors.items() if name in self.names}
+            self._loader.load_constants(given, False, False, True)  # the binding has no keyword arguments
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run the package."""
+        outputs: list[torch.Tensor] = self._loader.run(inputs)
+        return outputs
+
+
+def pack(tensors: Mapping[str, torch.Tensor], packing: Packing) -> PackedTensors | None:
+    """Return a package's tensors with some of them packed; None if it takes none packed."""
+    if not packing:
+        return None
+    from trtcache.backends.aot_inductor.packing import PackedTensors  # few packages need it, and it imports torch
+
+    return PackedTensors(tensors, packing)
+
+
 class PackageEngine:
     """A loaded package with all its constants and weights set.
 
@@ -320,17 +362,11 @@ class PackageEngine:
         """
         self._package = package
         self._constants = constants
-        self._shared = {**constants, **weights}  # the package reads this memory: it must outlive the loader
-        self._loader = package.open()
-        self.frozen = FROZEN_MARK in self._loader.get_metadata()
-        self.shares_weights = not self.frozen
-        wanted = set() if self.frozen else set(self._loader.get_constant_fqns())
-        if missing := wanted - set(self._shared):
-            raise IncompatibleEngineError("package", f"it needs constants that are missing: {sorted(missing)}")
-        given = {name: tensor for name, tensor in self._shared.items() if name in wanted}
-        if not self.frozen:
-            self._loader.load_constants(given, False, False, True)  # the binding has no keyword arguments
-        self.weight_names = frozenset(wanted)
+        self._shared = {**constants, **weights}
+        self._loaded = _Loaded(package, self._shared)
+        self.frozen = self._loaded.frozen
+        self.shares_weights = not (self.frozen or self._loaded.packed)
+        self.weight_names = self._loaded.names
         self._enters = package.device.type == "cuda"
         if self._enters:  # calls return before their kernels, which may still read this engine's weights
             weakref.finalize(self, _wait, package.device).atexit = False
@@ -369,8 +405,11 @@ class PackageEngine:
             if device not in entered:
                 torch.zeros(1, device=device)
                 entered[device] = True
-        outputs: list[torch.Tensor] = self._loader.run(inputs)
-        return outputs
+        loaded = self._loaded
+        if loaded.packed is not None and not loaded.packed.is_current():
+            # The package may be running in other threads: they go on with the old weights.
+            loaded = self._loaded = _Loaded(self._package, self._shared)
+        return loaded.run(inputs)
 
 
 class ParallelEngine:
@@ -384,13 +423,20 @@ class ParallelEngine:
         calls: int,
     ) -> None:
         """Load the package's library and share ``constants`` and ``weights`` with it."""
-        from trtcache.backends.aot_inductor.container import Container, ProcessContainer
-
         self._package, self._constants, self._calls = package, constants, calls
         self._weights = {**constants, **weights}
-        library, shared = package.library, self._weights
-        self.shares_weights = not library.frozen
-        self._here = ProcessContainer(lambda: Container(library, shared, calls))
+        self.shares_weights = not (package.library.frozen or package.library.packing)
+        self._share()
+
+    def _share(self) -> ProcessContainer:
+        """Create a container with the weights as they are now."""
+        from trtcache.backends.aot_inductor.container import Container, ProcessContainer
+
+        library = self._package.library
+        self._packed = pack(self._weights, library.packing)
+        shared = self._weights if self._packed is None else self._packed.tensors
+        self._here = here = ProcessContainer(lambda: Container(library, shared, self._calls))
+        return here
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> ParallelEngine:
         """Return an engine of the same library with other weights; running calls on this one are unaffected.
@@ -412,7 +458,10 @@ class ParallelEngine:
         """Run the package."""
         if self._package.assumptions is not None:
             self._package.assumptions.check(inputs)
-        return self._here().run(inputs)
+        here = self._here
+        if self._packed is not None and not self._packed.is_current():
+            here = self._share()
+        return here().run(inputs)
 
 
 def _wait(device: torch.device) -> None:

@@ -1,0 +1,209 @@
+"""AOTInductor packages that take packed weights: ``settings={"weights": "packed"}``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import trtcache
+from tests.comparing import mixed_results
+from trtcache.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trtcache.backends.aot_inductor.loader import PackageEngine
+
+PACKED: dict[str, Any] = {"weights": "packed"}
+X = torch.randn(2, 4, 12, 12)
+
+
+class Net(nn.Module):
+    """Convolutions with and without a norm, a bias, groups, strides, dilation; and some that are not packed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        """Create it with random weights."""
+        super().__init__()
+        torch.manual_seed(seed)
+        self.first, self.norm = nn.Conv2d(4, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16)
+        self.grouped = nn.Conv2d(16, 16, 3, padding=2, dilation=2, groups=4)
+        self.depthwise = nn.Conv2d(16, 16, (3, 1), padding=(1, 0), groups=16)
+        self.strided = nn.Conv2d(16, 8, 3, stride=(2, 1), padding="valid")
+        self.twice = nn.Conv2d(8, 8, 1)
+        self.back = nn.ConvTranspose2d(8, 8, 2)
+        self.line, self.last = nn.Conv1d(8, 8, 3), nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return logits, and a weight that is packed."""
+        x = torch.relu(self.norm(self.first(x)))
+        x = torch.relu(self.grouped(x)) + self.depthwise(x)
+        x = self.strided(x)
+        x = self.twice(self.twice(x))
+        x = self.back(x).sum(3)
+        return self.last(self.line(x).mean(2)), self.grouped.bias * 2
+
+
+def net(seed: int = 0) -> Net:
+    """Return a model in eval mode, with statistics of its own."""
+    model = Net(seed)
+    with torch.no_grad():
+        model.train()(torch.randn(8, 4, 12, 12))
+    return model.eval()
+
+
+def compiled(model: nn.Module, root: Path, **options: Any) -> trtcache.CompiledModule:
+    """Compile a model for packed weights."""
+    return trtcache.compile(model, (X,), **{"cache": root, "settings": PACKED, **options})
+
+
+def assert_answers(module: Any, model: nn.Module, x: torch.Tensor = X) -> None:
+    """Compare all results."""
+    torch.testing.assert_close(tuple(module(x)), model(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with the engine of the model."""
+    folder: Path = tmp_path_factory.mktemp("cache")
+    module = compiled(net(), folder)
+    assert module.report.partitions[0].outcome == "built"
+    assert "packed: it takes copies of convolution weights" in str(module.report)
+    return folder
+
+
+@pytest.mark.slow
+def test_one_engine_serves_every_set_of_weights(root: Path) -> None:
+    """Another model hits; A, B, A by refits is bit for bit A again; packed weights are really packed."""
+    module = compiled(net(), root)
+    engine: PackageEngine = module._swap.engine
+    packed = engine._loaded.packed
+    assert packed is not None
+    assert sum(tensor.is_mkldnn for tensor in packed.tensors.values()) == 5
+    assert module.report.partitions[0].outcome == "hit"
+    assert_answers(module, net())
+    first = [result.clone() for result in module(X)]
+    other = compiled(net(1), root)
+    assert other.report.partitions[0].key == module.report.partitions[0].key
+    assert_answers(other, net(1))
+    module.refit(net(1))
+    assert_answers(module, net(1))
+    module.refit(net().state_dict())
+    assert all(map(torch.equal, module(X), first))
+
+
+@pytest.mark.slow
+def test_a_change_in_place_shows_in_the_next_call(root: Path) -> None:
+    """Packed copies follow the model, by its version counters: in calls one by one, in runners, and after a refit."""
+    model = net()
+    module = compiled(model, root)
+    with module.runners(2, intra=1) as two:
+        assert two.report.why_not == ""
+        for change in (2.0, 0.5, 3.0):
+            with torch.no_grad():
+                model.grouped.weight.mul_(change)
+                model.grouped.bias.add_(1)
+            assert_answers(module, model)
+            for result in two.map([X, X, X]):
+                torch.testing.assert_close(tuple(result), model(X), rtol=1e-4, atol=1e-5)
+    model.load_state_dict(net(1).state_dict())
+    module.refit(model)
+    assert_answers(module, model)
+    with torch.no_grad():
+        model.strided.weight.zero_()
+    assert_answers(module, model)
+    assert "grouped.weight" in module.find_copied(model.state_dict())
+
+
+@pytest.mark.slow
+def test_weights_of_inference_mode_are_not_packed(root: Path) -> None:
+    """They have no version counter: the engine takes them as they are, so that changes show."""
+    with torch.inference_mode():
+        model = net()
+        module = compiled(model, root)
+        assert module.report.partitions[0].outcome == "hit"
+        assert_answers(module, model)
+        model.grouped.weight.mul_(2)
+        assert_answers(module, model)
+
+
+@pytest.mark.slow
+def test_threads_see_one_set_of_weights_during_refits(root: Path) -> None:
+    """Every call has the old weights or the new ones, never a mix of both."""
+    one, two = net(), net(1)
+    module = compiled(one, root)
+    assert mixed_results(module, (one, two), X, seconds=1.0) == []
+
+
+_LOAD = """
+import json, sys, torch, trtcache
+path, inputs = sys.argv[1:]
+x, other = torch.load(inputs)
+module = trtcache.load(path, trust="local-file")
+first = [result.clone() for result in module(x)]
+module.refit(other)
+torch.save((first, [result.clone() for result in module(x)]), inputs + ".out")
+"""
+_LOAD_WITHOUT = """
+import sys, numpy, trtcache
+program = trtcache.load(sys.argv[1], trust="local-file")
+x = numpy.load(sys.argv[2])
+numpy.savez(sys.argv[2] + ".out", *program(x))
+program.refit(sys.argv[3])
+numpy.savez(sys.argv[2] + ".other", *program(x))
+print("torch" in sys.modules)
+"""
+
+
+@pytest.mark.slow
+def test_an_exported_program_packs_where_it_is_loaded(root: Path, tmp_path: Path) -> None:
+    """Another process answers and refits bit by bit the same; one without torch takes the weights as they are."""
+    module, path, inputs = compiled(net(), root), tmp_path / "net.pt2", tmp_path / "x.pt"
+    trtcache.export(module, path)
+    torch.save((X, net(1).state_dict()), inputs)
+    command = [sys.executable, "-W", "ignore", "-c"]
+    subprocess.run([*command, _LOAD, str(path), str(inputs)], check=True)
+    first, second = torch.load(f"{inputs}.out")
+    assert all(map(torch.equal, first, module(X)))
+    module.refit(net(1))
+    assert all(map(torch.equal, second, module(X)))
+    np.save(tmp_path / "x.npy", X.numpy())
+    save_file(dict(net(1).state_dict()), tmp_path / "other.safetensors")
+    files = [str(tmp_path / name) for name in ("net.pt2", "x.npy", "other.safetensors")]
+    without = {**os.environ, "TRTCACHE_NO_TORCH": "1"}
+    done = subprocess.run([*command, _LOAD_WITHOUT, *files], env=without, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+    for suffix, seed in (("out", 0), ("other", 1)):
+        with np.load(tmp_path / f"x.npy.{suffix}.npz") as found:
+            results = tuple(torch.from_numpy(found[name]) for name in found.files)
+        torch.testing.assert_close(results, net(seed)(X), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_dynamic_sizes_and_partitions(tmp_path: Path) -> None:
+    """With a dynamic batch nothing is packed, and results are right; partitions pack each their own."""
+    model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3)).eval()
+    module = compiled(model, tmp_path, dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+    torch.testing.assert_close(module(X), model(X), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(module(torch.randn(5, 4, 12, 12)).shape, (5, 4, 8, 8))
+    assert module._swap.engine.shares_weights
+    parts = compiled(model, tmp_path, settings={**PACKED, "torch_executed_ops": ["aten.relu"]})
+    torch.testing.assert_close(parts(X), model(X), rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        model[2].weight.mul_(2)
+    torch.testing.assert_close(parts(X), model(X), rtol=1e-4, atol=1e-5)
+
+
+def test_the_key_has_the_setting(tmp_path: Path, interpreter: str) -> None:
+    """Packed is another key than refittable, and no other backend takes it."""
+    keys = {mode: trtcache.key(net(), (X,), settings={"weights": mode}).digest for mode in ("refittable", "packed")}
+    assert keys["refittable"] == trtcache.key(net(), (X,)).digest != keys["packed"]
+    with pytest.raises(SettingsError, match="takes 'refittable' only"):
+        compiled(net(), tmp_path, backend=interpreter)
