@@ -35,9 +35,10 @@ _MOST_OF_FROZEN = 1.15
 _TEXT = """\
 ## Later calls
 
-Batch 1 (MiniLM: 8 sentences, or what the row says), {device}. In one process for each model the ways take turns, call by
-call, 200 calls each after 5; a figure is the median of 10 batches of 20 calls, each the median of its calls, with the
-least and the most in brackets. Results of each engine were compared with eager's. `docs/performance.md` has the settings.
+Batch 1 (MiniLM: 8 sentences, or what the row says), {device}. In one process for each model the ways take turns, call
+by call, 200 calls each after 5; a figure is the median of 10 batches of 20 calls, each the median of its calls, with
+the least and the most in brackets. Results of each engine were compared with eager's. `docs/performance.md` has the
+settings.
 """
 
 
