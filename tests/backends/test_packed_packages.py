@@ -15,6 +15,8 @@ from torch import nn
 
 import trtcache
 from tests.comparing import mixed_results
+from trtcache.backends.aot_inductor import container
+from trtcache.backends.aot_inductor.container import ProcessContainer
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -120,6 +122,29 @@ def test_a_change_in_place_shows_in_the_next_call(root: Path) -> None:
         model.strided.weight.zero_()
     assert_answers(module, model)
     assert "grouped.weight" in module.find_copied(model.state_dict())
+
+
+@pytest.mark.slow
+def test_a_call_during_the_packing_of_another_has_the_new_weights(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that comes while another call packs changed weights again does not run with the old ones."""
+    model = net()
+    engine = compiled(model, root)._swap.engine.parallel(2)
+    found: list[torch.Tensor] = []
+
+    class Interrupted(ProcessContainer):
+        def __init__(self, make: Any) -> None:
+            super().__init__(make)
+            if not found:
+                found.append(torch.empty(()))  # the call below packs without another one
+                found[0] = engine.run([X])[0]
+
+    before = engine.run([X])[0].clone()
+    with torch.no_grad():
+        model.grouped.weight.mul_(2)
+    monkeypatch.setattr(container, "ProcessContainer", Interrupted)
+    after = engine.run([X])[0]
+    assert torch.equal(found[0], after)
+    assert not torch.equal(after, before)
 
 
 @pytest.mark.slow

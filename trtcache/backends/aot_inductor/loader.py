@@ -426,17 +426,16 @@ class ParallelEngine:
         self._package, self._constants, self._calls = package, constants, calls
         self._weights = {**constants, **weights}
         self.shares_weights = not (package.library.frozen or package.library.packing)
-        self._share()
+        self._loaded = self._load()
 
-    def _share(self) -> ProcessContainer:
-        """Create a container with the weights as they are now."""
+    def _load(self) -> tuple[ProcessContainer, PackedTensors | None]:
+        """Return a container with the weights as they are now, and the tensors if some of them are packed."""
         from trtcache.backends.aot_inductor.container import Container, ProcessContainer
 
         library = self._package.library
-        self._packed = pack(self._weights, library.packing)
-        shared = self._weights if self._packed is None else self._packed.tensors
-        self._here = here = ProcessContainer(lambda: Container(library, shared, self._calls))
-        return here
+        packed = pack(self._weights, library.packing)
+        shared = self._weights if packed is None else packed.tensors
+        return ProcessContainer(lambda: Container(library, shared, self._calls)), packed
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> ParallelEngine:
         """Return an engine of the same library with other weights; running calls on this one are unaffected.
@@ -458,9 +457,10 @@ class ParallelEngine:
         """Run the package."""
         if self._package.assumptions is not None:
             self._package.assumptions.check(inputs)
-        here = self._here
-        if self._packed is not None and not self._packed.is_current():
-            here = self._share()
+        here, packed = self._loaded
+        if packed is not None and not packed.is_current():
+            # Both are replaced at once: a concurrent call must not see new tensors with the old container.
+            here, _ = self._loaded = self._load()
         return here().run(inputs)
 
 
