@@ -31,7 +31,7 @@ from trtcache.config.inductor_settings import PINNED_INDUCTOR_OPTIONS, InductorS
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering import ALONE
 from trtcache.lowering.capture import quiet
-from trtcache.settings import FROZEN, PACKED
+from trtcache.settings import FROZEN, PACKED, REFITTABLE
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
@@ -74,13 +74,8 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
         SettingsError: Inductor does not have an option of ``settings.inductor``.
         BuildError: Inductor or the C++ compiler failed, or the package lacks a weight; or its weights cannot be frozen.
     """
-    frozen = settings.weights == FROZEN
-    if frozen and (why := _why_not_frozen(program, target)):
-        raise BuildError("aot_inductor", f"settings={{'weights': 'frozen'}}: {why}")
-    packed = settings.weights == PACKED
-    if packed and program.device.type != "cpu":
-        why = f"weights are packed for a CPU, and the program runs on {program.device}"
-        raise BuildError("aot_inductor", f"settings={{'weights': 'packed'}}: {why}")
+    if why := _why_not(settings.weights, program, target):
+        raise BuildError("aot_inductor", f"settings={{'weights': {settings.weights!r}}}: {why}")
     start = time.perf_counter()
     from torch._inductor import compile_fx  # noqa: F401  # takes seconds; only builds need it
 
@@ -88,7 +83,7 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
     check_options(settings.section(InductorSettings).options)
     reclaim()
     try:
-        path, assumed, taken = _compile(program, inductor_options(settings, target), folder, steps, packed=packed)
+        path, assumed, taken = _compile(program, settings.weights, inductor_options(settings, target), folder, steps)
     except BuildError:
         raise
     except Exception as error:
@@ -98,7 +93,9 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
         why = text if len(text) <= 2000 else f"{text[:1000]}\n...\n{text[-1000:]}"
         raise BuildError("aot_inductor", why) from error
     # A weight that was compiled in would not follow a refit. Weights without elements are left out.
-    needed = [] if frozen else [weight for weight in program.interface.weights if 0 not in weight.shape]
+    needed = (
+        [] if settings.weights == FROZEN else [weight for weight in program.interface.weights if 0 not in weight.shape]
+    )
     if absent := [slot.names[0] for weight in needed if weight.name not in taken for slot in weight.slots]:
         why = f"the package does not take these weights, so it could not be refitted: {', '.join(absent)}"
         raise BuildError("aot_inductor", why)
@@ -107,10 +104,14 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
     return Artifact(path, {} if member is None else {ASSUMPTIONS: member}, ordered)
 
 
-def _why_not_frozen(program: LoweredProgram, target: Target) -> str:
-    """Return why a package cannot have the weights in it; empty if it can."""
+def _why_not(weights: str, program: LoweredProgram, target: Target) -> str:
+    """Return why a package cannot take the weights in this way, or have them in it; empty if it can."""
+    if weights == REFITTABLE:
+        return ""
     if program.device.type != "cpu":
         return f"it packs weights for a CPU, and the program runs on {program.device}"
+    if weights == PACKED:
+        return ""  # they are packed where it is loaded
     if target.level != "native":
         return f"it packs weights for this machine, not for {target.label}"
     changed = [slot.names[0] for slot in program.interface.slots if slot.mutated]
@@ -118,7 +119,7 @@ def _why_not_frozen(program: LoweredProgram, target: Target) -> str:
 
 
 def _compile(
-    program: LoweredProgram, options: Mapping[str, Any], folder: Path, steps: dict[str, float], *, packed: bool
+    program: LoweredProgram, weights: str, options: Mapping[str, Any], folder: Path, steps: dict[str, float]
 ) -> tuple[Path, SizeGuards, set[str]]:
     """Return a new package, the assumptions about sizes, and the names of the weights that it takes.
 
@@ -128,7 +129,7 @@ def _compile(
     with quiet(), _same_recursion_limit(), without_attention_patterns():
         try:
             with quick_compilation(options) as compilation:
-                return _compile_once(program, options, folder, compilation, packed=packed)
+                return _compile_once(program, weights, options, folder, compilation)
         except Exception:
             if not (compilation.has_failed and compilation.assumed):
                 raise
@@ -137,7 +138,7 @@ def _compile(
                 if chosen == compilation.assumed:
                     raise
                 log.warning("%s is compiled again: for %s, not for %s", program.name, chosen, compilation.assumed)
-                result = _compile_once(program, options, folder, probing, packed=packed)
+                result = _compile_once(program, weights, options, folder, probing)
             compilation.add(probing.steps)
             return result
         finally:
@@ -145,24 +146,15 @@ def _compile(
 
 
 def _compile_once(
-    program: LoweredProgram,
-    options: Mapping[str, Any],
-    folder: Path,
-    compilation: PackageCompilation,
-    *,
-    packed: bool,
+    program: LoweredProgram, weights: str, options: Mapping[str, Any], folder: Path, compilation: PackageCompilation
 ) -> tuple[Path, SizeGuards, set[str]]:
     from torch._inductor import aot_compile
     from torch._inductor.package.package import package_aoti
 
-    frozen, state, weights = (
-        bool(options["aot_inductor.package_constants_in_so"]),
-        program.state,
-        program.interface.weights,
-    )
-    values = fit(weights, state, known=frozenset(state), device=program.device) if frozen else {}
+    frozen, state = weights == FROZEN, program.state
+    values = fit(program.interface.weights, state, known=frozenset(state), device=program.device) if frozen else {}
     module, examples = to_module_with_weights(program, values)
-    marks = {"aot_inductor.metadata": mark(use_packed_weights(module))} if packed else {}
+    marks = {"aot_inductor.metadata": mark(use_packed_weights(module))} if weights == PACKED else {}
     # Inductor freezes weights only where no gradient is recorded.
     with record_assumptions(program) as assumed, torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
         # Without an input there is nothing to pack a weight for, and Inductor's freezing fails (torch 2.13).
