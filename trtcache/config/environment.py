@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from trtcache.config.contention import ContentionPolicy
-from trtcache.config.paths import absolute, cache_folder, config_folder
+from trtcache.config.paths import absolute, atomic_write, cache_folder, config_folder
 from trtcache.config.remotes import VARIABLE as REMOTE_VARIABLE
 from trtcache.config.remotes import RemoteSettings, refuse_url
 from trtcache.config.signing_keys import Trust, parse_keys, parse_mode
@@ -328,16 +328,12 @@ def _write(path: Path, text: str) -> None:
     """Write the settings file atomically; a link to it stays a link."""
     path = path.resolve()
     make_folders(path.parent)
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-    try:
+    with atomic_write(path) as temporary:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(fd)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> str | None:
