@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import machine, report
-from benchmarks.calls import MODELS
+from benchmarks.start_page import MODELS
 from benchmarks.subjects import SUBJECTS, TAKES_THE_REST, run
 
 if TYPE_CHECKING:

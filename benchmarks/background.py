@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 from benchmarks.report import Figures, Promise, median, promised, seconds, span, table
 from benchmarks.start_page import MODELS
-from benchmarks.timing import Samples, child, clean_environment, gathered
+from benchmarks.timing import Samples, child, gathered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,8 +44,7 @@ def measure(folder: Path, effort: Effort) -> Samples:
     found: list[dict[str, float | list[float]]] = []
     for name in names.split(","):
         (folder / name).mkdir()
-        weights = [sys.executable, "-W", "ignore", "-m", "benchmarks.background_process", name, "weights"]
-        subprocess.run([*weights, str(folder / name)], env=clean_environment(), check=True)
+        child("benchmarks.start_models", name, str(folder / name / "weights"))
     for turn in effort.turns():
         for name in names.split(","):
             own = folder / f"{name}-{turn}"

@@ -1,6 +1,6 @@
 """A process of ``benchmarks.background``: compiles one model in the background, and calls it until its engine is there.
 
-``python -m benchmarks.background_process NAME FOLDER``; ``NAME weights`` writes the model's weights only.
+``python -m benchmarks.background_process NAME FOLDER``; the folder has the model's ``weights``.
 """
 
 from __future__ import annotations
@@ -98,7 +98,4 @@ def _figures(name: str, calls: list[float]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    if sys.argv[2] == "weights":
-        SUBJECTS[sys.argv[1]].save(Path(sys.argv[3]) / "weights")
-    else:
-        main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]))

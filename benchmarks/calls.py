@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 from benchmarks.report import Figures, Promise, median, promised, span, table
 from benchmarks.start_page import MODELS as FIVE
-from benchmarks.timing import Samples, child, clean_environment, gathered
+from benchmarks.timing import Samples, child, gathered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,18 +43,17 @@ settings.
 def measure(folder: Path, effort: Effort) -> Samples:
     """Return figures as ``model.way.call_s``."""
     device = os.environ.get("BENCHMARK_DEVICE") or "cpu"
-    names = (os.environ.get("BENCHMARK_MODELS") or ",".join(MODELS)).split(",")
+    names = (os.environ.get("BENCHMARK_MODELS") or ",".join(FIVE)).split(",")
     found: list[dict[str, float | list[float]]] = [{"is_cuda_count": float(device == "cuda")}]
     for name in names:
-        own = folder / name
-        own.mkdir()
-        weights = [sys.executable, "-W", "ignore", "-m", "benchmarks.calls_process", name, "weights", str(own)]
-        subprocess.run(weights, env=clean_environment(), check=True)
+        (folder / name).mkdir()
+        child("benchmarks.start_models", name, str(folder / name / "weights"))
     for _ in effort.turns():
         for name in names:
             variables = {"TORCHINDUCTOR_CACHE_DIR": str(folder / name / "inductor")}
-            figures = child("benchmarks.calls_process", name, str(folder / name), device, environment=variables)
-            found.append({f"{name}.{what}": value for what, value in figures.items()})
+            for what in (name, "resnet8") if name == "resnet" else (name,):
+                figures = child("benchmarks.calls_process", what, str(folder / name), device, environment=variables)
+                found.append({f"{what}.{figure}": value for figure, value in figures.items()})
     return gathered(found)
 
 

@@ -1,21 +1,24 @@
 """A process of ``benchmarks.calls``: calls one model in several ways that take turns.
 
-``python -m benchmarks.calls_process NAME FOLDER DEVICE``; ``NAME weights`` writes the model's weights only.
+``python -m benchmarks.calls_process NAME FOLDER DEVICE``; the folder has the model's ``weights``.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import statistics
 import sys
-import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 import trtcache
-from benchmarks.start_models import SUBJECTS, Inputs, Subject
+from benchmarks.start_models import SUBJECTS, Inputs, images
+from benchmarks.timing import timed
 from trtcache.runtime.verify import compare
 
 if TYPE_CHECKING:
@@ -36,13 +39,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 }
 _ON_CPU = {"packed", "frozen", "autotuned"}
 
-
-def _batch_of_8() -> Inputs:
-    return (torch.randn(8, 3, 224, 224, generator=torch.Generator().manual_seed(0)),)
-
-
-_RESNET = SUBJECTS["resnet"]
-MODELS = {**SUBJECTS, "resnet8": Subject("ResNet-18, batch 8", _RESNET.make, _batch_of_8)}
+MODELS = {**SUBJECTS, "resnet8": replace(SUBJECTS["resnet"], inputs=partial(images, 8))}
 
 
 def main(name: str, folder: Path, device: torch.device) -> None:
@@ -74,8 +71,6 @@ def main(name: str, folder: Path, device: torch.device) -> None:
 
 def _channels_last(model: torch.nn.Module, inputs: Inputs, folder: Path) -> tuple[Call, Inputs]:
     """Compile a copy of the model whose weights are stored with the channels last, for such inputs."""
-    import copy
-
     other: Any = copy.deepcopy(model)
     given = tuple(tensor.contiguous(memory_format=torch.channels_last) for tensor in inputs)
     return trtcache.compile(other.to(memory_format=torch.channels_last), given, cache=folder / "cache"), given
@@ -90,18 +85,16 @@ def _measure(ways: dict[str, tuple[Call, Inputs]], device: torch.device) -> dict
         for turn in range(_CALLS):
             first = turn % len(names)
             for way in (*names[first:], *names[:first]):
-                calls[way].append(_call_s(*ways[way], device))
+                calls[way].append(timed(partial(_run, *ways[way], device))[1])
         for way, times in calls.items():
             found[way].append(statistics.median(times))
     return found
 
 
-def _call_s(call: Call, inputs: Inputs, device: torch.device) -> float:
-    began_s = time.perf_counter()
+def _run(call: Call, inputs: Inputs, device: torch.device) -> None:
     call(*inputs)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return time.perf_counter() - began_s
 
 
 def _refit_differences(module: Any, model: torch.nn.Module, inputs: Inputs) -> float:
@@ -118,7 +111,4 @@ def _refit_differences(module: Any, model: torch.nn.Module, inputs: Inputs) -> f
 
 
 if __name__ == "__main__":
-    if sys.argv[2] == "weights":
-        MODELS[sys.argv[1]].save(Path(sys.argv[3]) / "weights")
-    else:
-        main(sys.argv[1], Path(sys.argv[2]), torch.device(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), torch.device(sys.argv[3]))

@@ -1,9 +1,15 @@
-"""The models of ``benchmarks.start``: one with trained weights, if there are any, and four with random ones."""
+"""The models of the benchmarks: one with trained weights, if there are any, and others with random ones.
+
+``python -m benchmarks.start_models NAME FILE`` writes the weights of one.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,7 +17,6 @@ from safetensors.torch import load_file, save_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from transformers import PreTrainedModel
 
@@ -125,8 +130,9 @@ def _bert() -> torch.nn.Module:
     return Output(BertModel(config, add_pooling_layer=False), "last_hidden_state")
 
 
-def _image() -> Inputs:
-    return (torch.randn(1, 3, 224, 224, generator=torch.Generator().manual_seed(0)),)
+def images(count: int = 1) -> Inputs:
+    """Return a batch of images."""
+    return (torch.randn(count, 3, 224, 224, generator=torch.Generator().manual_seed(0)),)
 
 
 def _tokens() -> Inputs:
@@ -135,8 +141,11 @@ def _tokens() -> Inputs:
 
 SUBJECTS = {
     "minilm": Subject("MiniLM", _minilm, _minilm_inputs, _trained_minilm),
-    "resnet": Subject("ResNet-18", _resnet, _image),
-    "vit": Subject("ViT-S/16", _vit, _image),
+    "resnet": Subject("ResNet-18", _resnet, images),
+    "vit": Subject("ViT-S/16", _vit, images),
     "gpt2": Subject("GPT-2", _gpt2, _tokens),
     "bert": Subject("BERT of 1 GB", _bert, _tokens),
 }
+
+if __name__ == "__main__":
+    print(json.dumps({"weights_bytes": SUBJECTS[sys.argv[1]].save(Path(sys.argv[2]))}))

@@ -1,7 +1,7 @@
 r"""Manual pages from the commands' own help: ``python docs/man_pages.py FOLDER`` writes one for each command.
 
-click-man walks only commands that a group has at hand, and ours are imported when they are asked for. It does not know
-``\b`` either, which marks examples that keep their lines.
+The click-man package writes pages only for commands that are imported already, and ours are imported on first use. It
+also joins the lines of examples, which click keeps apart after a ``\b``.
 """
 
 from __future__ import annotations
