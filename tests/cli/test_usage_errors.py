@@ -61,7 +61,7 @@ def _mistakes(command: click.Command) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 MISTAKES = [
     pytest.param((*path, *arguments), id=" ".join((*path, what)))
-    for path, command in _walk(cli, click.Context(cli, info_name="trtcache"))
+    for path, command in _walk(cli, click.Context(cli, info_name="trtcache", **cli.context_settings))
     for what, arguments in _mistakes(command)
 ]
 
