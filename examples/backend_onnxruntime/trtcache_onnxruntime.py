@@ -30,8 +30,8 @@ from trtcache.backend import (
     why_no_onnx,
 )
 
-# On the CPU, ONNX Runtime lacks many operators for float16 and bfloat16.
-_DTYPES = frozenset({torch.float32, torch.float64, torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool})
+# On the CPU, ONNX Runtime lacks many operators for other dtypes.
+_DTYPES = frozenset({torch.float32, torch.float64, torch.int64, torch.int32, torch.bool})
 _LEVELS = {"none": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "all": "ORT_ENABLE_ALL"}
 
 
@@ -82,10 +82,10 @@ class OnnxRuntime(Backend):
 
     def why_not(self, node: torch.fx.Node) -> str | None:
         """Return why a node has to stay in torch: its dtype, or it has no ONNX."""
-        value = node.meta.get("val")
-        for tensor in value if isinstance(value, (list, tuple)) else [value]:
-            if isinstance(tensor, torch.Tensor) and tensor.dtype not in _DTYPES:
-                return f"ONNX Runtime lacks operators for {tensor.dtype} on the CPU"
+        for value in (one.meta.get("val") for one in (node, *node.all_input_nodes)):
+            for tensor in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(tensor, torch.Tensor) and tensor.dtype not in _DTYPES:
+                    return f"ONNX Runtime lacks operators for {tensor.dtype} on the CPU"
         return why_no_onnx(node)
 
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:

@@ -152,6 +152,31 @@ def test_random_numbers_are_drawn_at_each_call_by_torchs_generator(engines: Path
     assert difference(third, compiled(X), tolerance=0.0) is None
 
 
+class Draws(nn.Module):
+    """Draws in another order than their results are used in, some for nothing, in place, and with attention."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        first, normal, unused = torch.rand(3, 4), torch.randn(3, 4), torch.rand(7)
+        dropped = nn.functional.dropout(x, 0.5, training=True)
+        written = torch.empty_like(x).exponential_()
+        whole, _ = torch.randint(0, 9, (5,)), unused < 0.5
+        rows = x[None, None]
+        attended = nn.functional.scaled_dot_product_attention(rows, rows, rows, dropout_p=0.5)
+        chosen = torch.bernoulli(torch.full((4,), 0.5))
+        return attended, chosen, whole, written * normal, dropped + first, torch.multinomial(x.softmax(-1), 2)
+
+
+def test_random_numbers_are_those_of_eager_under_one_seed(engines: Path) -> None:
+    """Each draw of two calls is the model's own, also after a draw that no result depends on."""
+    model, drawn = Draws(), []
+    compiled = trtcache.compile(model, (X,), cache=engines)
+    assert [one.operator for one in compiled.report.left] == ["aten.rand.default"]
+    for module in (model, compiled):
+        torch.manual_seed(11)
+        drawn.append([result for _ in range(2) for result in module(X)])
+    assert difference(*drawn) is None
+
+
 class Growing(nn.Module):
     """A batch of ``b`` rows and a vector of ``2 * b``."""
 

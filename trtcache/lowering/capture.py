@@ -41,6 +41,7 @@ from trtcache.lowering.rewrites.constants import new_constant
 from trtcache.lowering.rewriting import (
     arguments,
     covers_memory,
+    draws,
     group_tied,
     identity_of,
     is_static,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NUMBERS = (SymIntArgument, SymFloatArgument, SymBoolArgument)
+_USE = torch.ops.aten._assert_tensor_metadata.default
 _NEED_WEIGHTS = 10  # index of this argument of ``_native_multi_head_attention``
 _ADVICE = ("For ", "If you suspect", "Caused by:", "consider using", "The error above", "The following call", "  File ")
 _REMEDIES = {
@@ -244,7 +246,12 @@ def decompose(
     guards, program._guards_code = program._guards_code, []
     try:
         whole = getattr(program, "_has_whole_ranges", False)
-        with quiet(), _without_classes(program) as signature, whole_ranges() if whole else nullcontext():
+        with (
+            quiet(),
+            _without_classes(program) as signature,
+            whole_ranges() if whole else nullcontext(),
+            _use_draws(program.graph),
+        ):
             decomposed: ExportedProgram = program.run_decompositions(table)
         decomposed.module_call_graph[0].signature, decomposed._example_inputs = signature, program.example_inputs
     except Exception as error:
@@ -253,6 +260,43 @@ def decompose(
         program._guards_code = guards
     _compare_results(program, decomposed)
     return decomposed
+
+
+@contextmanager
+def _use_draws(graph: fx.Graph) -> Iterator[None]:
+    """Add a user to each unused draw of random numbers in the block; a pass removes it.
+
+    Decompositions remove what nothing uses, and the draws after it would then be other numbers. Nothing is added if no
+    result depends on a draw.
+    """
+    used = set(_nodes_used(graph))
+    found = [node for node in graph.nodes if draws(node)]
+    added = []
+    if any(node in used or node.target._schema.is_mutable for node in found):
+        for node in found:
+            if node not in used:
+                several = not isinstance(node.meta["val"], torch.Tensor)
+                with graph.inserting_after(node):
+                    value = graph.call_function(operator.getitem, (node, 0)) if several else node
+                with graph.inserting_after(value):
+                    added += [graph.call_function(_USE, (value,)), *([value] if several else [])]
+    try:
+        yield
+    finally:
+        for node in added:
+            graph.erase_node(node)
+
+
+def _nodes_used(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield the nodes on which outputs and side effects depend, other than draws of random numbers."""
+    seen: set[fx.Node] = set()
+    stack = [node for node in graph.nodes if node.op == "output" or (node.is_impure() and not draws(node))]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack += node.all_input_nodes
+            yield node
 
 
 def _compare_results(program: ExportedProgram, decomposed: ExportedProgram) -> None:

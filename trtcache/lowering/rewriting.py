@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sympy
@@ -208,28 +209,59 @@ def canonical_order(graph: fx.Graph) -> tuple[list[fx.Node], dict[fx.Node, list[
     """Return the nodes in the order of a depth-first walk from the outputs, and the arguments of each.
 
     The walk visits arguments in the order of the operator's schema, so that statement order, names and dead code do not
-    matter. Nodes with side effects that no result depends on follow in their own order; unused inputs and the output
+    matter. Before a node that draws random numbers or has a side effect it visits the previous such node: these keep
+    the order in which they run. Nodes with side effects that no result depends on follow; unused inputs and the output
     node are left out.
     """
     found: dict[fx.Node, list[Any]] = {}
     order: list[fx.Node] = []
     effects = [node for node in graph.nodes if not node.users and node.op == "call_function"]
+    previous = {after: before for before, after in pairwise(filter(is_ordered, graph.nodes))}
+
+    def needs(node: fx.Node) -> Iterator[fx.Node]:
+        found[node] = arguments(node)
+        return nodes_in((previous.get(node), found[node]))
+
     for root in (*nodes_in(graph.output_node().args), *effects):
         if root in found:
             continue
-        found[root] = arguments(root)
-        stack = [(root, nodes_in(found[root]))]
+        stack = [(root, needs(root))]
         while stack:
             node, rest = stack[-1]
             for used in rest:
                 if used not in found:
-                    found[used] = arguments(used)
-                    stack.append((used, nodes_in(found[used])))
+                    stack.append((used, needs(used)))
                     break
             else:
                 order.append(node)
                 stack.pop()
     return order, found
+
+
+@functools.cache
+def is_random(target: object) -> bool:
+    """Return whether an operator draws random numbers."""
+    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+
+
+def draws(node: fx.Node) -> bool:
+    """Return whether a call draws random numbers; arguments may disable it, as for attention without dropout."""
+    if not is_random(node.target):
+        return False
+    given = dict(zip(argument_names(node.target), arguments(node), strict=True))  # type: ignore[arg-type]  # an operator
+    return not (given.get("dropout_p") == 0 or given.get("train") is False or given.get("training") is False)
+
+
+def is_check(node: fx.Node) -> bool:
+    """Return whether a node only raises if a condition fails."""
+    return node.op == "call_function" and node.meta.get("val") is None and not node.users
+
+
+def is_ordered(node: fx.Node) -> bool:
+    """Return whether a node must keep its order among such nodes: it draws random numbers or has a side effect."""
+    if node.op != "call_function" or is_check(node):
+        return False
+    return draws(node) if is_random(node.target) else node.is_impure()
 
 
 def nodes_in(argument: Any) -> Iterator[fx.Node]:

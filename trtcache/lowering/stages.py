@@ -22,7 +22,7 @@ from trtcache.lowering.guards import ExportGuards
 from trtcache.lowering.passes import installed_passes
 from trtcache.lowering.pipeline import default_pipeline, last_pipeline
 from trtcache.lowering.program import LoweredProgram, finish
-from trtcache.lowering.rewrites.cleanup import draws, is_random
+from trtcache.lowering.rewriting import draws, is_random
 from trtcache.lowering.unguarded_sizes import assert_numbers
 
 if TYPE_CHECKING:

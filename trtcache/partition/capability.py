@@ -10,14 +10,15 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from trtcache.lowering.operators import TORCHS_OWN, operator_name, why_unknown
-from trtcache.lowering.rewrites.cleanup import draws, is_random
-from trtcache.lowering.rewriting import is_view
+from trtcache.lowering.rewriting import draws, is_check, is_ordered, is_view
 from trtcache.partition.partitions import LeftInTorch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from torch import fx
+
+    from trtcache.backends.protocol import Backend
 
 ON_VALUES = "a size depends on values, which is known only when the program runs"
 CHECK = "it checks sizes"
@@ -50,6 +51,16 @@ def find_unsupported(
         if why := why or why_not(node):
             reasons[node] = why
     return reasons
+
+
+def why_not_in_engine(backend: Backend, node: fx.Node) -> str | None:
+    """Return why an engine of a backend must not contain a node, or None."""
+    if draws(node):
+        if not backend.capabilities.torch_random:
+            return f"it draws random numbers, and an engine of {backend.name} would draw others than torch"
+        if not node.users:
+            return "it draws random numbers that no result depends on, and a build would drop it"
+    return backend.why_not(node)
 
 
 def find_dependents(order: Iterable[fx.Node], find_unsupported: Collection[fx.Node]) -> dict[fx.Node, str]:
@@ -109,18 +120,6 @@ def is_step(node: fx.Node) -> bool:
 def is_work(node: fx.Node) -> bool:
     """Return whether a node counts as an operator of an engine; views and ``getitem`` do not."""
     return is_step(node) and not is_view(node) and node.target is not operator.getitem
-
-
-def is_check(node: fx.Node) -> bool:
-    """Return whether a node only raises if a condition fails."""
-    return node.op == "call_function" and node.meta.get("val") is None and not node.users
-
-
-def is_ordered(node: fx.Node) -> bool:
-    """Return whether a node must keep its order among such nodes: it draws random numbers or has a side effect."""
-    if node.op != "call_function" or is_check(node):
-        return False
-    return draws(node) if is_random(node.target) else node.is_impure()
 
 
 def is_sequential(node: fx.Node) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,15 @@ from trtcache.config.units import format_count
 from trtcache.errors import PartitionError
 from trtcache.lowering.interface import NOT_COMPUTED
 from trtcache.lowering.operators import identify_operators, operator_names
+from trtcache.lowering.rewriting import is_ordered
 from trtcache.partition.capability import (
     describe_torch_node,
     find_dependents,
     find_unsupported,
-    is_ordered,
     is_size,
     is_step,
     is_work,
+    why_not_in_engine,
 )
 from trtcache.partition.extract import WireTable, extract_engine_partition, extract_torch_partition
 from trtcache.partition.partitions import Cluster, EnginePartition, PartitionedProgram, TorchPartition, summarize_left
@@ -61,10 +63,12 @@ def partition_program(program: LoweredProgram, backend: Backend, settings: Setti
     """
     declared = settings.operator_versions
     known = {*declared, *operator_names(identify_operators((node.target for node in program.order), declared))}
-    why = find_unsupported(program.order, known, backend.why_not)
+    why = find_unsupported(program.order, known, partial(why_not_in_engine, backend))
     if settings.require_full_compilation:
         why = {
-            node: one for node, one in why.items() if one == node.meta.get("torch_executed") or backend.why_not(node)
+            node: one
+            for node, one in why.items()
+            if one == node.meta.get("torch_executed") or why_not_in_engine(backend, node)
         }
         if why:
             words = summarize_left([describe_torch_node(node, one) for node, one in why.items()])

@@ -17,7 +17,7 @@ from torch import nn
 import trtcache
 from trtcache.backends import registry
 from trtcache.backends.protocol import ENGINE
-from trtcache.errors import IncompatibleEngineError
+from trtcache.errors import IncompatibleEngineError, InputError, SettingsError
 from trtcache.testing.comparing import difference
 from trtcache.weights.slots import fit
 
@@ -40,6 +40,28 @@ class Model(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return tensors of shape (B, 4) and (4,) for ``x`` (B, 4)."""
         return x @ self.matrix + self.shift, self.scale * 1
+
+
+class Corners(nn.Module):
+    """Arithmetic that libraries get wrong in silence, a random number, and an input that nothing reads."""
+
+    def forward(
+        self, x: torch.Tensor, unread: torch.Tensor, long: torch.Tensor, byte: torch.Tensor, double: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        """Return tensors of shape (B, 4) for four of (B, 4)."""
+        return {
+            "int64 beyond 2**31": long * 2 + 2**40,
+            "int8 that overflows": byte + byte,
+            "float64": double / 3,
+            "float32": x * 2,
+            "random numbers": x + torch.rand(4, device=x.device),
+        }
+
+
+def corner_inputs(rows: int, device: str) -> tuple[torch.Tensor, ...]:
+    """Return the arguments of ``Corners``."""
+    x = torch.arange(float(rows * 4), device=device).reshape(rows, 4)
+    return x, x.clone(), x.long(), (x + 100).to(torch.int8), x.double() + 1
 
 
 _SECOND = """
@@ -87,6 +109,16 @@ class BackendContract:
     def module(cls, cache: Path) -> trtcache.CompiledModule:
         """Return the compiled model for 2 to 8 rows, built in this process."""
         return cls.compile(Model(1.0), cache)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def corners(cls, cache: Path) -> trtcache.CompiledModule:
+        """Return ``Corners``, compiled for any number of rows up to 8."""
+        if not cls.runs:
+            pytest.skip("its engines do not run on this machine")
+        rows = ({0: torch.export.Dim("rows", max=8)},) * 5
+        inputs = corner_inputs(3, cls.device)
+        return trtcache.compile(Corners(), inputs, dynamic_shapes=rows, **cls.options(cache))
 
     @classmethod
     def options(cls, cache: Path) -> dict[str, Any]:
@@ -158,6 +190,11 @@ class BackendContract:
         assert backend.unavailable(self.device) is None
         assert backend.unavailable("abacus")
 
+    def test_it_refuses_a_target_that_it_does_not_know(self) -> None:
+        """A named target is obeyed or refused: an engine for another machine would not run there."""
+        with pytest.raises(SettingsError):
+            self.find().target("abacus", torch.device(self.device))
+
     def test_its_versions_are_in_the_key(self, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
         """Another version of the backend, or of its toolchain, is another key."""
         options = {name: value for name, value in self.options(cache).items() if name != "cache"}
@@ -185,6 +222,33 @@ class BackendContract:
             self.expect(1.0, self.rows(count), module(self.rows(count)))
         x = self.rows(8)[:4].t().contiguous().t()
         self.expect(1.0, x, module(x))
+
+    def test_numbers_are_those_of_eager(self, corners: trtcache.CompiledModule) -> None:
+        """No dtype is computed in another one: operators that would be stay in torch (``why_not``)."""
+        inputs = corner_inputs(3, self.device)
+        expected, found = Corners()(*inputs), corners(*inputs)
+        for name in ("int64 beyond 2**31", "int8 that overflows", "float64", "float32"):
+            assert expected[name].dtype == found[name].dtype, name
+            assert torch.equal(expected[name], found[name]), name
+
+    def test_random_numbers_are_those_of_eager(self, corners: trtcache.CompiledModule) -> None:
+        """Under one seed, in two calls: they stay in torch unless ``Capabilities.torch_random`` is set."""
+        inputs, drawn = corner_inputs(3, self.device), []
+        for module in (Corners(), corners):
+            torch.manual_seed(5)
+            drawn.append([module(*inputs)["random numbers"] for _ in range(2)])
+        assert all(map(torch.equal, *drawn))
+        assert not torch.equal(*drawn[1])
+
+    def test_small_sizes_are_right_or_refused(self, corners: trtcache.CompiledModule) -> None:
+        """No row and one row are calls as any other, or an error without ``Capabilities.small_sizes``."""
+        for rows in (0, 1, 2, 8):
+            inputs = corner_inputs(rows, self.device)
+            if rows < 2 and not self.find().capabilities.small_sizes:
+                with pytest.raises(InputError):
+                    corners(*inputs)
+            else:
+                assert torch.equal(Corners()(*inputs)["float32"], corners(*inputs)["float32"])
 
     def test_another_process_hits(self, module: trtcache.CompiledModule, cache: Path) -> None:
         """With other weights, and with builds forbidden, from what is stored alone."""

@@ -38,6 +38,7 @@ class Interpreter(Backend):
         refit=True,
         small_sizes=True,
         torch_threads=True,
+        torch_random=True,
     )
 
     def unavailable(self, device: str) -> str | None:

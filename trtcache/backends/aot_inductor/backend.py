@@ -51,6 +51,7 @@ class AotInductor(Backend):
         small_sizes=True,
         builds_elsewhere=True,
         torch_threads=True,
+        torch_random=True,
         without_torch=True,
         same_versions=SAME_VERSIONS,
         weights=frozenset(WEIGHTS),

@@ -12,9 +12,9 @@ from torch import fx
 from trtcache.lowering.operators import TORCHS_OWN
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewriting import (
-    argument_names,
     arguments,
     calls_of,
+    is_random,
     is_returned,
     is_view,
     nodes_in,
@@ -156,20 +156,6 @@ def _is_repeatable(target: object) -> bool:
             or "empty" in target._schema.name
         )
     return getattr(target, "__module__", None) in {"_operator", "math"}
-
-
-@functools.cache
-def is_random(target: object) -> bool:
-    """Return whether an operator draws random numbers."""
-    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
-
-
-def draws(node: fx.Node) -> bool:
-    """Return whether a call draws random numbers; arguments may disable it, as for attention without dropout."""
-    if not is_random(node.target):
-        return False
-    given = dict(zip(argument_names(node.target), arguments(node), strict=True))  # type: ignore[arg-type]  # an operator
-    return not (given.get("dropout_p") == 0 or given.get("train") is False or given.get("training") is False)
 
 
 def freeze(argument: Any) -> object:
