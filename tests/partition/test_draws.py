@@ -67,9 +67,10 @@ def test_they_stay_in_torch_unless_the_backend_draws_torchs_numbers(
 
     model = models.Calls(call)
     left = []
-    for random in (True, False):
-        monkeypatch.setattr(Interpreter, "capabilities", replace(Interpreter.capabilities, torch_random=random))
-        module = trtcache.compile(model, (X,), backend=interpreter, cache=tmp_path / str(random))
+    for number, operators in enumerate((frozenset({"aten.rand", "aten.randn"}), frozenset())):
+        capabilities = replace(Interpreter.capabilities, random_operators=operators)
+        monkeypatch.setattr(Interpreter, "capabilities", capabilities)
+        module = trtcache.compile(model, (X,), backend=interpreter, cache=tmp_path / str(number))
         left.append({one.operator: one.why for one in module.report.left})
         torch.manual_seed(2)
         expected = model(X)

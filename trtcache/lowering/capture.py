@@ -237,9 +237,11 @@ def decompose(
     Raises:
         ExportError: an operator cannot be decomposed or made functional.
     """
+    # The decomposition of a random operator may draw other numbers: `bernoulli` is not `rand() < p` on a GPU.
+    drawing = {node.target for node in program.graph.nodes if draws(node)}
     table = torch.export.default_decompositions()
     for target in list(table):
-        if str(target).rpartition(".")[0] in keep or stays(target):
+        if str(target).rpartition(".")[0] in keep or stays(target) or target in drawing:
             del table[target]
     # torch runs a program's guards as Python code when it traces the program again: ``max(a, b) == 4`` then asks which
     # is larger, ``or`` which side is true, and the program would be specialised on the example's answer.

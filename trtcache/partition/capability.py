@@ -56,7 +56,7 @@ def find_unsupported(
 def why_not_in_engine(backend: Backend, node: fx.Node) -> str | None:
     """Return why an engine of a backend must not contain a node, or None."""
     if draws(node):
-        if not backend.capabilities.torch_random:
+        if str(node.target).rpartition(".")[0] not in backend.capabilities.random_operators:
             return f"it draws random numbers, and an engine of {backend.name} would draw others than torch"
         if not node.users:
             return "it draws random numbers that no result depends on, and a build would drop it"

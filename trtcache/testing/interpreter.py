@@ -38,7 +38,6 @@ class Interpreter(Backend):
         refit=True,
         small_sizes=True,
         torch_threads=True,
-        torch_random=True,
     )
 
     def unavailable(self, device: str) -> str | None:
