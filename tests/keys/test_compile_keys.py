@@ -156,10 +156,6 @@ DIFFERENT: dict[str, Callable[[], tuple[str, str]]] = {
         key(buffered(lambda s, x: (s.q.add_(1), x * s.p + s.q)[1], torch.ones(4), persistent=True), X),
     ),
     "a changed input": lambda: (of(lambda s, x: x.add_(1).sum(), X), of(lambda s, x: x.add(1).sum(), X)),
-    "a number drawn once or twice": lambda: (
-        of(lambda s, x: (lambda r: r + r)(torch.rand(3)), X),
-        of(lambda s, x: torch.rand(3) + torch.rand(3), X),
-    ),
     "train and eval": lambda: (key(nn.BatchNorm1d(4).train(), X), key(nn.BatchNorm1d(4).eval(), X)),
     "a fixed and a varying size": lambda: (linear(), dynamic(Dim("rows", max=8))),
     "the range of a size": lambda: (dynamic(Dim("rows", max=8)), dynamic(Dim("rows", max=9))),

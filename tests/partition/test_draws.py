@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 
 import trtcache
 from tests import models
+from trtcache.errors import PartitionError
+from trtcache.keys.graph_digest import graph_records
 from trtcache.lowering.operators import operator_name
-from trtcache.testing import Interpreter
+from trtcache.lowering.rewriting import draws
+from trtcache.partition.capability import RANDOM
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
 
 X = torch.randn(3, 4)
@@ -48,33 +50,50 @@ def test_an_unused_draw_stays_if_a_result_depends_on_another() -> None:
     assert drawn(models.Calls(alone)) == []
 
 
-def test_the_order_of_draws_is_in_the_key() -> None:
-    """Two programs that draw in another order are two programs."""
-    one = models.Calls(lambda lin, x: (torch.rand(4), torch.randn(4) + x))
-    other = models.Calls(lambda lin, x: (torch.randn(4) + x, torch.rand(4))[::-1])
-    assert trtcache.key(one, (X,)) != trtcache.key(other, (X,))
+PAIRS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[torch.Tensor], Any]]] = {
+    "kind": (torch.rand_like, torch.randn_like),
+    "once and twice": (lambda x: (r := torch.rand_like(x)) - r, lambda x: torch.rand_like(x) - torch.rand_like(x)),
+    "which is drawn first": (
+        lambda x: (torch.rand_like(x), torch.randn_like(x)),
+        lambda x: (torch.randn_like(x), torch.rand_like(x))[::-1],
+    ),
+    "how rare": (lambda x: torch.dropout(x, 0.1, True), lambda x: torch.dropout(x, 0.5, True)),
+}
 
 
-def test_they_stay_in_torch_unless_the_backend_draws_torchs_numbers(
-    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Engines of a backend that says nothing about random numbers have none; attention without dropout is no draw."""
+@pytest.mark.parametrize("name", PAIRS)
+def test_programs_that_draw_otherwise_have_two_digests(name: str) -> None:
+    """The digest covers what is drawn, how often, and in which order."""
+
+    def digest(function: Callable[[torch.Tensor], Any]) -> object:
+        return graph_records(trtcache.lower(models.Calls(lambda _, x: function(x)), (X,)))[1]
+
+    one, other = PAIRS[name]
+    assert digest(one) == digest(one)
+    assert digest(one) != digest(other)
+
+
+def test_a_layer_that_cannot_drop_draws_nothing() -> None:
+    """An LSTM without dropout is a random operator to torch, also while it is trained."""
+    program = trtcache.lower(torch.nn.LSTM(4, 5), (torch.randn(2, 3, 4),))
+    assert not any(map(draws, program.order))
+
+
+def test_they_stay_in_torch(interpreter: str, tmp_path: Path) -> None:
+    """No engine has any; attention without dropout is no draw."""
 
     def call(lin: torch.nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         rows = x[None, None]
         attended = torch.nn.functional.scaled_dot_product_attention(rows, rows, rows)
         return torch.rand(4), lin(attended), torch.randn(3, 4) * x
 
-    model = models.Calls(call)
-    left = []
-    for number, operators in enumerate((frozenset({"aten.rand", "aten.randn"}), frozenset())):
-        capabilities = replace(Interpreter.capabilities, random_operators=operators)
-        monkeypatch.setattr(Interpreter, "capabilities", capabilities)
-        module = trtcache.compile(model, (X,), backend=interpreter, cache=tmp_path / str(number))
-        left.append({one.operator: one.why for one in module.report.left})
+    model, drawn = models.Calls(call), []
+    module = trtcache.compile(model, (X,), backend=interpreter, cache=tmp_path)
+    assert [one.operator for one in module.report.left] == ["aten.rand.default", "aten.randn.default"]
+    assert {one.why for one in module.report.left} == {RANDOM}
+    for one in (model, module):
         torch.manual_seed(2)
-        expected = model(X)
-        torch.manual_seed(2)
-        torch.testing.assert_close(module(X), expected)
-    why = "it draws random numbers, and an engine of interpreter would draw others than torch"
-    assert left == [{}, dict.fromkeys(("aten.rand.default", "aten.randn.default"), why)]
+        drawn.append(one(X))
+    torch.testing.assert_close(*drawn)
+    with pytest.raises(PartitionError, match="random numbers"):
+        trtcache.compile(model, (X,), backend=interpreter, cache=tmp_path, settings={"require_full_compilation": True})

@@ -103,8 +103,6 @@ class Capabilities:
         builds_elsewhere: whether a process with the program but without values of weights can build.
         small_sizes: whether an engine accepts sizes of 0 and 1 where torch's range starts at 2.
         torch_threads: whether its engines run with torch's intra-op threads, so that ``trtcache.threads`` applies.
-        random_operators: random operators (``aten.rand``) with which its engines draw the numbers that torch draws,
-            from torch's generator. The others stay in torch.
         same_versions: the names in ``Backend.versions`` that MUST be equal where an exported artifact runs; None for
             all of them.
         weights: the values of ``settings.weights`` that it takes.
@@ -118,7 +116,6 @@ class Capabilities:
     builds_elsewhere: bool = False
     small_sizes: bool = False
     torch_threads: bool = False
-    random_operators: frozenset[str] = frozenset()
     without_torch: bool = False
     same_versions: tuple[str, ...] | None = None
     accepts: frozenset[str] = frozenset({"torch"})

@@ -20,7 +20,7 @@ from trtcache.digests import Digest, hash_bytes
 from trtcache.errors import CanonicalizationError
 from trtcache.lowering.operators import TORCHS_OWN, operator_name, why_unknown
 from trtcache.lowering.rewrites.cleanup import mergeable
-from trtcache.lowering.rewriting import argument_names, draws, expression, is_random
+from trtcache.lowering.rewriting import argument_names, expression, is_random
 from trtcache.weights import recipes
 
 if TYPE_CHECKING:
@@ -59,13 +59,11 @@ def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tu
     writer = _Writer(program.symbols, declared)
     # Random operators are numbered in execution order, which decides what each one draws.
     calls = [node for node in program.graph_module.graph.nodes if node.op == "call_function"]
-    numbers = {node: number for number, node in enumerate(node for node in calls if is_random(node.target))}
+    draws = {node: number for number, node in enumerate(node for node in calls if is_random(node.target))}
     for node in program.order:
         head, text, uses = writer.record(node, program.arguments[node])
         if node.op == "call_function" and not mergeable(node):
-            number = numbers.get(node, len(records))  # a random number drawn twice is not one drawn once
-            # Engines under a number alone drew other numbers than torch, or in another order.
-            head.append(["draw", number] if draws(node) else number)
+            head.append(draws.get(node, len(records)))  # a random number drawn twice is not one drawn once
             text = _canonical_json(head)
         digests[node] = hash_bytes(b"".join([_frame(text), *[digests[used] for used in uses]]))
         places[node] = len(records)

@@ -249,7 +249,8 @@ def draws(node: fx.Node) -> bool:
     if not is_random(node.target):
         return False
     given = dict(zip(argument_names(node.target), arguments(node), strict=True))  # type: ignore[arg-type]  # an operator
-    return not (given.get("dropout_p") == 0 or given.get("train") is False or given.get("training") is False)
+    disabled = given.get("train") is False or given.get("training") is False
+    return not (disabled or given.get("dropout_p") == 0 or given.get("dropout") == 0)
 
 
 def is_check(node: fx.Node) -> bool:

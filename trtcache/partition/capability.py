@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from trtcache.backends.protocol import Backend
-
 ON_VALUES = "a size depends on values, which is known only when the program runs"
 CHECK = "it checks sizes"
+RANDOM = "it draws random numbers, and an engine would draw others than torch"
 
 
 def describe_torch_node(node: fx.Node, why: str) -> LeftInTorch:
@@ -44,6 +43,8 @@ def find_unsupported(
         target, why = node.target, None
         if marked := node.meta.get("torch_executed"):
             why = str(marked)
+        elif draws(node):
+            why = RANDOM
         elif isinstance(target, torch._ops.OpOverload):
             why = why_unknown(target, declared)
         elif not is_number(node) and getattr(target, "__module__", None) not in FUNCTIONS:
@@ -51,16 +52,6 @@ def find_unsupported(
         if why := why or why_not(node):
             reasons[node] = why
     return reasons
-
-
-def why_not_in_engine(backend: Backend, node: fx.Node) -> str | None:
-    """Return why an engine of a backend must not contain a node, or None."""
-    if draws(node):
-        if str(node.target).rpartition(".")[0] not in backend.capabilities.random_operators:
-            return f"it draws random numbers, and an engine of {backend.name} would draw others than torch"
-        if not node.users:
-            return "it draws random numbers that no result depends on, and a build would drop it"
-    return backend.why_not(node)
 
 
 def find_dependents(order: Iterable[fx.Node], find_unsupported: Collection[fx.Node]) -> dict[fx.Node, str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +19,13 @@ from trtcache.lowering.interface import NOT_COMPUTED
 from trtcache.lowering.operators import identify_operators, operator_names
 from trtcache.lowering.rewriting import is_ordered
 from trtcache.partition.capability import (
+    RANDOM,
     describe_torch_node,
     find_dependents,
     find_unsupported,
     is_size,
     is_step,
     is_work,
-    why_not_in_engine,
 )
 from trtcache.partition.extract import WireTable, extract_engine_partition, extract_torch_partition
 from trtcache.partition.partitions import Cluster, EnginePartition, PartitionedProgram, TorchPartition, summarize_left
@@ -63,12 +62,12 @@ def partition_program(program: LoweredProgram, backend: Backend, settings: Setti
     """
     declared = settings.operator_versions
     known = {*declared, *operator_names(identify_operators((node.target for node in program.order), declared))}
-    why = find_unsupported(program.order, known, partial(why_not_in_engine, backend))
+    why = find_unsupported(program.order, known, backend.why_not)
     if settings.require_full_compilation:
         why = {
             node: one
             for node, one in why.items()
-            if one == node.meta.get("torch_executed") or why_not_in_engine(backend, node)
+            if one in (node.meta.get("torch_executed"), RANDOM) or backend.why_not(node)
         }
         if why:
             words = summarize_left([describe_torch_node(node, one) for node, one in why.items()])

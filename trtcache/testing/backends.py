@@ -232,7 +232,7 @@ class BackendContract:
             assert torch.equal(expected[name], found[name]), name
 
     def test_random_numbers_are_those_of_eager(self, corners: trtcache.CompiledModule) -> None:
-        """Under one seed, in two calls: they stay in torch unless ``Capabilities.random_operators`` has them."""
+        """Under one seed, in two calls: operators that draw them stay in torch."""
         inputs, drawn = corner_inputs(3, self.device), []
         for module in (Corners(), corners):
             torch.manual_seed(5)

@@ -1,4 +1,4 @@
-"""Differing pairs: dynamic sizes, weights and constants, control flow, mutation, random numbers, and outputs."""
+"""Differing pairs: dynamic sizes, weights and constants, control flow, mutation, and outputs."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def weights() -> list[Pair]:
 
 
 def control() -> list[Pair]:
-    """Loops, branches, side effects and random numbers."""
+    """Loops, branches and side effects."""
 
     def times(count: int) -> Callable[[torch.Tensor], torch.Tensor]:
         def function(x: torch.Tensor) -> torch.Tensor:
@@ -161,25 +161,6 @@ def control() -> list[Pair]:
         pair("in place: on an input", lambda x: x.add_(1), lambda x: x.add(1), _SQUARE),
         pair("in place: which input", lambda x, y: x.add_(y), lambda x, y: y.add_(x), _SQUARE, _SQUARE),
         pair("in place: on a buffer", counter(1), counter(2), _SQUARE),
-        pair("random: kind", torch.rand_like, torch.randn_like, _SQUARE),
-        pair(
-            "random: once and twice",
-            lambda x: (r := torch.rand_like(x)) - r,
-            lambda x: torch.rand_like(x) - torch.rand_like(x),
-            _SQUARE,
-        ),
-        pair(
-            "random: which is drawn first",
-            lambda x: (torch.rand_like(x), torch.randn_like(x)),
-            lambda x: (torch.randn_like(x), torch.rand_like(x))[::-1],
-            _SQUARE,
-        ),
-        pair(
-            "random: how rare",
-            lambda x: nn.functional.dropout(x, 0.1),
-            lambda x: nn.functional.dropout(x, 0.5),
-            _SQUARE,
-        ),
     ]
 
 

@@ -36,15 +36,6 @@ if TYPE_CHECKING:
 _ATTENTION_KERNELS = ("cudnn", "flash", "math", "mem_efficient")
 """Kernels of scaled_dot_product_attention: Inductor chooses one at build time."""
 
-_RANDOM = (
-    *("dropout", "exponential", "multinomial", "native_dropout", "normal", "normal_functional", "poisson", "rand"),
-    *("rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "uniform"),
-)
-"""Those for which Inductor calls torch's operator (``fallback_random``), compared with eager on a CPU and a GPU.
-
-It rewrites others: torch 2.11's ``rrelu`` drew other numbers on a CPU.
-"""
-
 
 class AotInductor(Backend):
     """torch's ahead-of-time Inductor, on CPU and CUDA."""
@@ -60,7 +51,6 @@ class AotInductor(Backend):
         small_sizes=True,
         builds_elsewhere=True,
         torch_threads=True,
-        random_operators=frozenset(f"aten.{name}" for name in _RANDOM),
         without_torch=True,
         same_versions=SAME_VERSIONS,
         weights=frozenset(WEIGHTS),

@@ -238,8 +238,7 @@ def inductor_options(settings: Settings, target: Target) -> dict[str, Any]:
     """Return the configuration of a build: the caller's, the target's, and what refit relies on."""
     # With one thread Inductor generates code without any parallel loop, regardless of where it runs later.
     threads = {"cpp.threads": max(2, os.cpu_count() or 2)}
-    # Without `fallback_random` it draws other random numbers than torch.
-    own = {**_WITHOUT_PATHS, **header_options(), "fallback_random": True}
+    own = {**_WITHOUT_PATHS, **header_options()}
     known = set(known_options())
     chosen = {
         **threads,
