@@ -29,6 +29,8 @@ class Shape:
         function_lines: lines of functions at the median, at 90 % and of the longest.
         public_classes_twice: names that more than one public class has.
         imports_of_a_cache: modules that ``from trtcache import Cache`` loads.
+        places_that_tell_sources_apart: ``isinstance`` checks for a kind of program outside of ``frontends/resolve.py``.
+        hits: calls, files, frames and stored entries of warm hits (``benchmarks.hit_shape``).
     """
 
     packages: int
@@ -40,6 +42,8 @@ class Shape:
     function_lines: tuple[int, int, int]
     public_classes_twice: tuple[str, ...]
     imports_of_a_cache: int
+    places_that_tell_sources_apart: int
+    hits: dict[str, dict[str, int]]
 
 
 def measure() -> Shape:
@@ -64,14 +68,35 @@ def measure() -> Shape:
         public_classes_twice=tuple(
             sorted({name for name in classes if not name.startswith("_") and classes.count(name) > 1})
         ),
-        imports_of_a_cache=_modules_of("from trtcache import Cache"),
+        imports_of_a_cache=int(_run("-c", "import sys; from trtcache import Cache; print(len(sys.modules))")),
+        places_that_tell_sources_apart=sum(
+            _tells_sources_apart(node)
+            for path, tree in zip(paths, trees, strict=True)
+            if path != PACKAGE / "frontends" / "resolve.py"
+            for node in ast.walk(tree)
+        ),
+        hits=measure_hits(),
     )
 
 
-def _modules_of(statement: str) -> int:
-    script = f"import sys; {statement}; print(len(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    return int(done.stdout)
+def measure_hits() -> dict[str, dict[str, int]]:
+    """Return calls, files, frames and stored entries of warm hits, measured in a process of its own."""
+    hits = json.loads(_run("-W", "ignore", "-m", "benchmarks.hit_shape").splitlines()[-1])
+    return {way: {name: value for name, value in hit.items() if name != "deepest"} for way, hit in hits.items()}
+
+
+def _tells_sources_apart(node: ast.AST) -> bool:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"):
+        return False
+    names = {getattr(part, "attr", getattr(part, "id", "")) for part in ast.walk(node.args[1])}
+    return bool(
+        names & {"ExportedProgram", "ScriptModule", "ModuleSource", "ExportedSource", "OnnxSource", "ProgramFile"}
+    )
+
+
+def _run(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 if __name__ == "__main__":
@@ -79,5 +104,9 @@ if __name__ == "__main__":
     if "--json" in sys.argv[1:]:
         print(json.dumps(found))
     else:
+        hits = found.pop("hits")
         for name, value in found.items():
             print(f"{name.replace('_', ' '):40} {value}")
+        for way, hit in hits.items():
+            counts = ", ".join(f"{value} {name}" for name, value in hit.items())
+            print(f"{f'a warm hit, {way}'.replace('_', ' '):40} {counts}")

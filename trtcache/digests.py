@@ -217,30 +217,26 @@ def _text(text: str, where: str) -> str:
 def encode(value: Json) -> bytes:
     """Encode a document as canonical bytes: type, length and content of each part, mappings in sorted order."""
     out: list[bytes] = []
-    _encode(value, out)
-    return b"".join(out)
-
-
-def _encode(value: Json, out: list[bytes]) -> None:
-    match value:
-        case None:
-            out.append(b"n")
-        case bool():
-            out.append(b"t" if value else b"f")
-        case int():
-            out.append(_frame(b"i", str(value).encode()))
-        case str():
-            out.append(_frame(b"s", value.encode()))
-        case list():
-            out.append(b"l%d:" % len(value))
-            for item in value:
-                _encode(item, out)
-        case _:
+    pending: list[Json] = [value]  # a stack, the next value last
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str):
+            content = value.encode()
+            out.append(b"s%d:%b" % (len(content), content))
+        elif isinstance(value, dict):
             out.append(b"d%d:" % len(value))
-            for name in sorted(value, key=str.encode):
-                out.append(_frame(b"s", name.encode()))
-                _encode(value[name], out)
-
-
-def _frame(tag: bytes, content: bytes) -> bytes:
-    return b"%b%d:%b" % (tag, len(content), content)
+            for name in sorted(value, key=str.encode, reverse=True):
+                pending += (value[name], name)
+        elif isinstance(value, list):
+            out.append(b"l%d:" % len(value))
+            pending += reversed(value)
+        elif value is None:
+            out.append(b"n")
+        elif isinstance(value, bool):
+            out.append(b"t" if value else b"f")
+        elif isinstance(value, int):
+            digits = str(value).encode()
+            out.append(b"i%d:%b" % (len(digits), digits))
+        else:
+            raise TypeError(f"{type(value).__name__} is not a type of a key document")
+    return b"".join(out)
