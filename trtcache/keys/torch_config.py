@@ -14,18 +14,18 @@ _WRITTEN_BY_BUILDS = ("aot_inductor.metadata",)  # torch/_inductor/compile_fx.py
 
 def overrides(config: ModuleType | None) -> Iterator[tuple[str, object]]:
     """Yield options whose value differs from both their default and their environment variable."""
+    if config is None:
+        return
+    from torch.utils import _config_module
+
+    unset: object = _config_module._UNSET_SENTINEL
     entries: Mapping[str, Any] = getattr(config, "_config", {})
     ignored = (*getattr(config, "_cache_config_ignore_prefix", ()), *_WRITTEN_BY_BUILDS)
     for name, entry in entries.items():
         override = entry.user_override
         value = override.get() if isinstance(override, ContextVar) else override  # torch 2.11: the value itself
+        if value is unset or name.startswith(ignored):
+            continue
         defaults = (entry.default, entry.env_value_default, entry.env_value_force)
-        differs = value not in [default for default in defaults if not _is_unset(default)]
-        if not _is_unset(value) and not name.startswith(ignored) and differs:
+        if value not in [default for default in defaults if default is not unset]:
             yield name, value
-
-
-def _is_unset(value: object) -> bool:
-    from torch.utils import _config_module
-
-    return value is _config_module._UNSET_SENTINEL
