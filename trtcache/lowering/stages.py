@@ -205,6 +205,8 @@ class TorchSelection:
             log.warning("nothing with this name stays in torch, unless another graph contains it: %s", error)
 
     def _match(self, operator: object) -> str | None:
+        if not self.operators:
+            return None
         found = operator_names(operator)
         return next((name for name in self.operators if name.replace("::", ".") in found), None)
 
