@@ -346,7 +346,8 @@ class Cache:
             self._count_miss(key, reason)
             cause = {"recache": "TRTCACHE_RECACHE=1", "disabled": "TRTCACHE_DISABLE=1"}.get(reason)
             lack = f"{cause} requires a build of" if cause else "no entry for"
-            raise BuildForbiddenError(key.kind, key.digest, str(self.config.root), lack=lack)
+            asked = self._remotes.answers if reason not in ("recache", "disabled") and self._remotes is not None else ""
+            raise BuildForbiddenError(key.kind, key.digest, str(self.config.root), lack=lack, remotes=asked)
         if store is None or not store.writable:
             return run(reason="readonly" if store else reason)
         if not store.takes or reason == COLLISION:

@@ -194,7 +194,8 @@ class BuildForbiddenError(BackendError):
     """The cache has no entry and ``TRTCACHE_FORBID_BUILD=1`` forbids building one.
 
     ``key`` is empty if the program is not cacheable. ``why`` describes the difference to the nearest entry, or why the
-    program is not cacheable, and ``lack`` what the build was needed for.
+    program is not cacheable, and ``lack`` what the build was needed for. ``remotes`` lists those that were asked, with
+    their reasons.
     """
 
     kind: str
@@ -202,12 +203,14 @@ class BuildForbiddenError(BackendError):
     root: str
     why: str = ""
     lack: str = "no entry for"
+    remotes: str = ""
     exit_code: ClassVar[int] = 7
 
     def __str__(self) -> str:
         what = f"{self.kind} key {self.key[:16]}" if self.key else f"a {self.kind} program"
         why = f" ({self.why})" if self.why else ""
-        return f"TRTCACHE_FORBID_BUILD=1 and {self.lack} {what} in {self.root}{why}"
+        places = f"{self.root} and {self.remotes}" if self.remotes else self.root
+        return f"TRTCACHE_FORBID_BUILD=1 and {self.lack} {what} in {places}{why}"
 
 
 class TorchForbiddenError(BackendError):
@@ -581,7 +584,8 @@ class RemoteError(StoreError):
     """A remote did not do what it was asked to do. Look-ups never raise it: they miss.
 
     ``reason`` is one word for the counters: ``unreachable``, ``timeout``, ``slow``, ``busy`` (429 and 5xx), ``cut``,
-    ``denied``, ``no-credentials``, ``no-bucket``, ``no-list``, ``name``, ``not-installed``, ``error``.
+    ``denied``, ``no-credentials``, ``no-bucket``, ``no-list``, ``unsupported`` (405 and 501), ``name``,
+    ``not-installed``, ``error``.
     """
 
     url: str

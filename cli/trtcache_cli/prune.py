@@ -11,6 +11,7 @@ from trtcache.config.units import parse_duration, parse_size
 from trtcache.store.catalog import load_records
 from trtcache.store.gc import plan_prune
 from trtcache.store.record import parse_filters
+from trtcache_cli.kind_sums import entries
 from trtcache_cli.output import note
 from trtcache_cli.places import UrlType, open_remote, refuse_options
 from trtcache_cli.removal import carry_out
@@ -79,6 +80,8 @@ def prune(
             raise click.UsageError("what to evict from a remote is not in the settings; use --unused or --max-size")
         remote = open_remote(config, url)
         records, _, _ = remote.records(headers=where is not None)
+        # A compile that was uploaded just now is about to be fetched, and clocks differ.
+        recent = [record.digest for record in records if record.used_ns > now_ns - _EXEMPT_NS]
         plan = plan_prune(
             records,
             now_ns=now_ns,
@@ -87,9 +90,10 @@ def prune(
             older_than_s=older_s,
             unused_for_s=unused_s,
             where=where,
-            # A compile that was uploaded just now is about to be fetched, and clocks differ.
-            keep=[record.digest for record in records if record.used_ns > now_ns - _EXEMPT_NS],
+            keep=recent,
         )
+        if recent and not session.as_json:
+            note(f"{entries(len(recent))} uploaded in the last hour are not considered")
         carry_out(session, plan, lambda: _evict(remote, plan), dry_run=dry_run, yes=yes)
         return
     if (max_size, max_entries, older_than, unused_for) == (None,) * 4 and not filters and not stale_toolchain:

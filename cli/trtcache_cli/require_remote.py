@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 FAILED: Final = 4
 
-_ANSWERS = ("absent", "format", "untrusted")
+_ANSWERS = ("absent", "archived", "format", "untrusted")
 """Reasons of misses that are answers: another look-up would have the same."""
 
 

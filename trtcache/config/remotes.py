@@ -203,7 +203,7 @@ def refuse_url(path: object, where: str) -> None:
     """
     if isinstance(path, str) and re.match(r"[a-z0-9]+://", path):
         scheme = path.partition("://")[0]
-        why = f"a {scheme}:// URL is not a directory; a remote is set by TRTCACHE_REMOTE or Cache(remote=[URL])"
+        why = f"{scheme}:// is a URL and not a directory; a remote is set by TRTCACHE_REMOTE or Cache(remote=[URL])"
         raise SettingsError(where, why)
 
 

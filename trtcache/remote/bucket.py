@@ -34,6 +34,18 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist", re.IGNORECASE)
 _NO_CREDENTIALS = re.compile(r"169\.254\.169\.254|metadata\.google\.internal|credential", re.IGNORECASE)
 _ARCHIVED = re.compile(r"InvalidObjectState|BlobArchived")
+_REFUSED = "Server returned non-2xx status code: "
+_UNSENT = "HTTP error: error sending request"
+_CAUSES = {
+    "ConnectionRefused": "connection refused",
+    "ConnectionReset": "the connection was reset",
+    "dns error": "unknown host",
+    "TimedOut": "no answer in time",
+    "kind: Timeout": "no answer in time",
+}
+"""Word in the library's error -> what it means. The message itself has the same text for all."""
+
+_REQUEST = re.compile(r"Error performing ([A-Z]+ \S+) in \S+(?:, after .*?)? +- (.*)")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,40})</Code>")
 _AWS_SOURCES = (
     "AWS_ACCESS_KEY_ID",
@@ -269,12 +281,12 @@ def _translate_errors(url: RemoteUrl) -> Iterator[None]:
         raise
     except Exception as error:  # noqa: BLE001  # whatever a library raises, a compile goes on
         text = str(error)
-        name, line = type(error).__name__, _first_line(text)
+        name = type(error).__name__
         if isinstance(error, FileNotFoundError) and not _NO_BUCKET.search(text):
-            raise FileNotFoundError(line) from None
+            raise FileNotFoundError(url.text) from None
         if name == "AlreadyExistsError":
-            raise FileExistsError(line) from None
-        raise RemoteError(url.text, _reason(name, text), line) from None
+            raise FileExistsError(url.text) from None
+        raise RemoteError(url.text, _reason(name, text), _summary(text)) from None
 
 
 def _reason(name: str, text: str) -> str:
@@ -285,6 +297,7 @@ def _reason(name: str, text: str) -> str:
         ("no-credentials", bool(_NO_CREDENTIALS.search(text))),
         ("name", name == "InvalidPathError"),
         ("denied", name in ("PermissionDeniedError", "UnauthenticatedError")),
+        ("unsupported", status in ("405", "501")),  # a web server without PUT
         ("busy", status == "429" or status.startswith("5")),
         ("timeout", "kind: Timeout" in text or "TimedOut" in text),
         ("unreachable", "kind: Connect" in text or "kind: Request" in text),
@@ -293,13 +306,21 @@ def _reason(name: str, text: str) -> str:
     return next((reason for reason, is_it in table if is_it), "error")
 
 
-def _first_line(text: str) -> str:
-    """Return what a message says, without what a server or a URL may have put into it.
+def _summary(text: str) -> str:
+    """Return the request and what became of it, without what a server or a URL may have put into a message.
 
     The page of a refusal is the server's own text: it can repeat the request with its signature, or have escape
     sequences for a terminal. Of it, the code of S3 and Azure is kept. Parameters of Azure's URLs may be a signature.
     """
-    line, refused, page = " ".join(text.partition("Debug source:")[0].split()).partition("Server returned ")
-    code = f" ({found[1]})" if (found := _CODE.search(page)) else ""
-    line = re.sub(r"\?\S+", "?...", line)[:300] + refused + page.partition(": ")[0][:80] + code
+    message, _, source = text.partition("Debug source:")
+    line, refused, page = " ".join(message.split()).partition(_REFUSED)
+    if refused:
+        code = f" ({found[1]})" if (found := _CODE.search(page)) else ""
+        line += page.partition(":")[0][:80] + code
+    elif line.endswith(_UNSENT):
+        cause = next((words for mark, words in _CAUSES.items() if mark in source), "no connection")
+        line = line.removesuffix(_UNSENT) + cause
+    line = re.sub(r"\?\S+", "?...", line)[:300]
+    if request := _REQUEST.search(line):
+        line = f"{request[1]}: {request[2]}"
     return "".join(character if character.isprintable() else "?" for character in line)

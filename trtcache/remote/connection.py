@@ -57,6 +57,9 @@ _MARGIN_S = 0.3
 _SLICE_S = 0.1
 _WAITING_CHUNKS = 8
 
+_IDLE: list[queue.SimpleQueue[Callable[[], object]]] = []
+"""The queue of each thread that waits for a task."""
+
 
 class Connection:
     """The state of one remote in this process. Create it with ``connect``."""
@@ -131,7 +134,7 @@ class Connection:
             Exception: any other exception of ``function``.
         """
         limit_s = self.settings.timeout_s + _MARGIN_S if limit_s is None else limit_s
-        received: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(1)
+        received: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
         def run() -> None:
             try:
@@ -139,7 +142,7 @@ class Connection:
             except BaseException as error:  # noqa: BLE001  # raised by the caller
                 received.put((None, error))
 
-        threading.Thread(target=run, name="trtcache-remote", daemon=True).start()
+        _start(run)
         try:
             result, error = _take(received, time.monotonic() + limit_s)
         except queue.Empty:
@@ -163,13 +166,14 @@ class Download:
 
     def __init__(self, source: Bucket, name: str) -> None:
         self._source, self._name = source, name
-        self._received: queue.Queue[int | bytes | BaseException | None] = queue.Queue(_WAITING_CHUNKS)
+        self._begun: queue.SimpleQueue[int | BaseException] = queue.SimpleQueue()
+        self._received: queue.Queue[bytes | BaseException | None]  # made when there is an object: a miss needs none
         self._abandoned = threading.Event()
         self._deadline_s = 0.0
         self._rest_bytes = self._count = self._ahead_bytes = 0
         self.modified_ns = 0
         self._began_s = time.monotonic()
-        threading.Thread(target=self._run, name="trtcache-remote", daemon=True).start()
+        _start(self._run)
 
     def size(self, timeout_s: float) -> int | None:
         """Wait for the beginning of the answer, and return the object's size; None if there is no object.
@@ -178,14 +182,13 @@ class Download:
             RemoteError: the request failed, or took longer than ``timeout_s``.
         """
         try:
-            found = _take(self._received, time.monotonic() + timeout_s + _MARGIN_S)
+            found = _take(self._begun, time.monotonic() + timeout_s + _MARGIN_S)
         except queue.Empty:
             raise self._error("timeout", f"no answer within {timeout_s:.1f} s") from None
         if isinstance(found, FileNotFoundError):
             return None
         if isinstance(found, BaseException):
             raise found
-        assert isinstance(found, int)  # noqa: S101  # the first item
         return found
 
     @property
@@ -215,7 +218,6 @@ class Download:
                 return
             if isinstance(found, BaseException):
                 raise found
-            assert isinstance(found, bytes)  # noqa: S101  # after the first item
             self._count += len(found)
             self._check_throughput()
             yield found
@@ -233,20 +235,23 @@ class Download:
         self._abandoned.set()
 
     def _run(self) -> None:
+        put: Callable[[BaseException], object] = self._begun.put
         try:
             found, chunks = self._source.open(self._name)
             self.modified_ns = found.modified_ns
-            going = self._put(found.size_bytes)
+            self._received = queue.Queue(_WAITING_CHUNKS)
+            put = self._put
+            self._begun.put(found.size_bytes)
             if found.size_bytes > SIDE_BY_SIDE_BYTES:
                 chunks = self._in_parts(found.size_bytes, chunks)
-            while going and (chunk := next(chunks, None)) is not None:
-                going = self._put(chunk)
-            if going:
-                self._put(None)
+            while (chunk := next(chunks, None)) is not None:
+                if not self._put(chunk):
+                    return
+            self._put(None)
         except (RemoteError, FileNotFoundError) as error:
-            self._put(error)
+            put(error)
         except BaseException as error:  # noqa: BLE001  # such as a panic of the library
-            self._put(self._error("error", f"{type(error).__name__}: {error}"))
+            put(self._error("error", f"{type(error).__name__}: {error}"))
 
     def _in_parts(self, size_bytes: int, stream: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the bytes of a large object: a stream up to its header, then parts that arrive side by side."""
@@ -286,7 +291,7 @@ class Download:
         threading.Thread(target=run, name="trtcache-remote-part", daemon=True).start()
         return part
 
-    def _put(self, item: int | bytes | BaseException | None) -> bool:
+    def _put(self, item: bytes | BaseException | None) -> bool:
         while not self._abandoned.is_set():
             try:
                 self._received.put(item, timeout=0.2)
@@ -299,7 +304,26 @@ class Download:
         return RemoteError(self._source.url.text, reason, why)
 
 
-def _take(received: queue.Queue[T], deadline_s: float) -> T:
+def _start(task: Callable[[], object]) -> None:
+    """Call a function in a thread: in one that has ended its last task, as starting one takes longer than a fast miss.
+
+    Not after a fork, which leaves the threads to the parent: see ``Connection.refusal``.
+    """
+    try:
+        tasks = _IDLE.pop()
+    except IndexError:
+        tasks = queue.SimpleQueue()
+        threading.Thread(target=_run_tasks, args=(tasks,), name="trtcache-remote", daemon=True).start()
+    tasks.put(task)
+
+
+def _run_tasks(tasks: queue.SimpleQueue[Callable[[], object]]) -> None:
+    while True:
+        tasks.get()()
+        _IDLE.append(tasks)
+
+
+def _take(received: queue.Queue[T] | queue.SimpleQueue[T], deadline_s: float) -> T:
     """Return the next item that a thread has received.
 
     Raises:

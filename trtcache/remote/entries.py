@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, UnknownKeyError
+from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, UnknownKeyError, UntrustedEntryError
 from trtcache.remote.bucket import ARCHIVED, Bucket
 from trtcache.remote.connection import REMEDIES
 from trtcache.remote.tier import object_name
@@ -26,7 +27,7 @@ from trtcache.store.signatures import Admission, Verdict
 from trtcache.store.sync import AT_ONCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Generator, Iterator
 
     from trtcache.config.remotes import RemoteSettings, RemoteUrl
     from trtcache.config.signing_keys import Trust
@@ -41,6 +42,8 @@ _ENTRY = re.compile(r"entries/v1/([0-9a-f]{2})/(\1[0-9a-f]{62})\.trtc")
 _PIN = re.compile(r"pins/([0-9a-f]{64})")
 _BEGIN_BYTES = 64 << 10
 _MOST_MARKER_BYTES = 4096
+_MOST_UNTRUSTED_BYTES = 1 << 20
+"""Longest header that is parsed although nobody who is trusted signed it: 40 of 7 MB took 2.4 GB of memory at once."""
 
 
 class RemoteEntries:
@@ -63,6 +66,7 @@ class RemoteEntries:
         self.admission = Admission.of(trust, shared=True, writable=False, clock_ns=clock_ns)
         self._bucket = Bucket(url, settings, patient=True)
         self._clock_ns = clock_ns
+        self._long_header = threading.Lock()
 
     @property
     def location(self) -> str:
@@ -92,17 +96,23 @@ class RemoteEntries:
         where = f"{self.url.text}/{MARKER}"
 
         def read() -> bytes:
-            size_bytes, chunks = self._bucket.get(MARKER)
-            return b"".join(chunks) if size_bytes <= _MOST_MARKER_BYTES else b""
+            content = b""
+            for chunk in self._bucket.get(MARKER)[1]:
+                content += chunk
+                if len(content) > _MOST_MARKER_BYTES:  # whatever length was declared
+                    return b""
+            return content
 
         try:
             content = call_in_thread(read)
         except FileNotFoundError:
             return False
         try:
-            found = int(json.loads(content)["format"])
-        except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError) as error:
-            raise CorruptBlobError(where, "header", "it is not the file that 'trtcache init' writes") from error
+            found = json.loads(content)["format"]
+        except (KeyError, RecursionError, TypeError, ValueError):
+            found = None
+        if type(found) is not int or not 0 < found < 1000:
+            raise CorruptBlobError(where, "header", "it is not the file that 'trtcache init' writes")
         if found != FORMAT:
             raise FormatVersionError(where, found, FORMAT)
         return True
@@ -192,38 +202,45 @@ class RemoteEntries:
 
         Raises:
             UnknownKeyError: there is none any more.
+            UntrustedEntryError: no trusted key signed it, and it is too long to be parsed then.
             CorruptBlobError, FormatVersionError: as for ``IncomingFile.open``.
             RemoteError: a request failed.
         """
         verdicts: list[Verdict] = []
         try:
             size_bytes, begin = self._begin(object_name(digest))
-            where, admit = self.address(digest), self._judge(verdicts)
-            file = IncomingFile.open(begin, size_bytes, digest, where=where, admit=admit)
+            where, admit = self.address(digest), self._judge(digest, verdicts, most_bytes=_MOST_UNTRUSTED_BYTES)
+            with closing(begin):
+                file = IncomingFile.open(begin, size_bytes, digest, where=where, admit=admit)
         except FileNotFoundError as error:
             raise UnknownKeyError(digest) from error
         check_document(file.header, where)
         return file.header, verdicts[0]
 
-    def _begin(self, name: str) -> tuple[int, Iterator[bytes]]:
+    def _begin(self, name: str) -> tuple[int, Generator[bytes]]:
         try:
             size_bytes, begin = self._bucket.get(name, most_bytes=_BEGIN_BYTES)
         except RemoteError as error:
             if error.reason != "error":
                 raise
-            return self._bucket.get(name)  # the server does not serve ranges, or the object is empty
+            size_bytes, whole = self._bucket.get(name)  # the server does not serve ranges, or the object is empty
+            return size_bytes, (chunk for chunk in whole)
 
-        def chunks() -> Iterator[bytes]:
+        def chunks() -> Generator[bytes]:
             yield from begin
-            skip = _BEGIN_BYTES  # a header that is longer, which is rare
-            for chunk in self._bucket.get(name)[1]:
-                yield chunk[skip:]
-                skip = max(0, skip - len(chunk))
+            skip = _BEGIN_BYTES  # a header that is longer, which is rare: one at a time, as it may take 16 MiB
+            with self._long_header:
+                for chunk in self._bucket.get(name)[1]:
+                    if len(chunk) > skip:
+                        yield chunk[skip:]
+                    skip = max(0, skip - len(chunk))
 
-        return size_bytes, (chunk for chunk in chunks() if chunk)
+        return size_bytes, chunks()
 
     def verify(self, digest: str) -> Verdict:
         """Download an entry, verify every byte of it, and return who signed it.
+
+        Where signatures are required, one that no trusted key signed is not downloaded beyond its header.
 
         Raises:
             UnknownKeyError: there is none any more.
@@ -233,8 +250,11 @@ class RemoteEntries:
         """
         verdicts: list[Verdict] = []
         try:
-            with self.open_entry(digest, self._judge(verdicts)) as incoming:
+            admit = self._judge(digest, verdicts, most_bytes=0 if self.admission.required else None)
+            with self.open_entry(digest, admit) as incoming:
                 file = incoming.spool(Path(tempfile.gettempdir()), None)
+        except UntrustedEntryError:
+            return verdicts[0]
         except FileNotFoundError as error:
             raise UnknownKeyError(digest) from error
         try:
@@ -246,9 +266,14 @@ class RemoteEntries:
             file.close()
         return verdicts[0]
 
-    def _judge(self, verdicts: list[Verdict]) -> Admit:
+    def _judge(self, digest: str, verdicts: list[Verdict], *, most_bytes: int | None) -> Admit:
+        """Return a check that notes who signed a header, and rejects it if nobody did and it is longer."""
+
         def note(version: int, header: bytes, block: bytes) -> None:
-            verdicts.append(self.admission.verdict(version, header, block))
+            verdict = self.admission.verdict(version, header, block)
+            verdicts.append(verdict)
+            if verdict.reason is not None and most_bytes is not None and len(header) > most_bytes:
+                raise UntrustedEntryError(self.address(digest), verdict.reason, verdict.signer or "")
 
         return note
 
@@ -284,6 +309,8 @@ class RemoteEntries:
             return ""  # removed since the listing
         except CorruptBlobError as error:
             return f"corrupt:{error.reason}"
+        except UntrustedEntryError as error:
+            return f"untrusted:{error.reason}"
         except FormatVersionError:
             return "format"
         except RemoteError as error:

@@ -89,7 +89,7 @@ class RemoteTier:
         self.connection = connect(url, settings)
         self.trust, self._clock_ns = trust, clock_ns
         self._admission: Admission | None = None
-        self._absent: dict[str, float] = {}
+        self._absent: dict[str, tuple[float, str]] = {}
         self.rejected: set[str] = set()
         self.aged: set[str] = set()
 
@@ -113,12 +113,14 @@ class RemoteTier:
         """Fetch an entry with one request, and publish it in ``upper``.
 
         Return None if it is there now, the entry itself if it cannot be stored there, or the reason for a miss:
-        ``absent``, ``open`` (the breaker), ``untrusted:...``, ``corrupt:...``, or that of a RemoteError.
+        ``absent``, ``open`` (the breaker), ``untrusted:...``, ``corrupt:...``, or that of a RemoteError. A miss is
+        remembered for a minute with its reason.
         """
         if key.kind in LOCAL_KINDS:
             return Miss("local")
-        if self._absent.get(key.digest, 0.0) > time.monotonic():
-            return Miss("remembered")
+        until_s, reason = self._absent.get(key.digest, (0.0, ""))
+        if until_s > time.monotonic():
+            return Miss(reason)
         if reason := self._refusal():
             if upper is not None:
                 upper.events.append("remote_skip", reason=f"{self.url.text} {reason}", kind=key.kind, key=key.digest)
@@ -133,7 +135,7 @@ class RemoteTier:
         if reason:
             if len(self._absent) >= _MOST_REMEMBERED:
                 self._absent.clear()
-            self._absent[key.digest] = time.monotonic() + _REMEMBERED_S
+            self._absent[key.digest] = (time.monotonic() + _REMEMBERED_S, reason)
         _logger.debug("%s %s: %s in %.0f ms", self.url.text, key.digest[:16], reason or "hit", took_s * 1e3)
         if upper is not None:
             event, text = ("remote_miss", f"{self.url.text} {reason}") if reason else ("remote_hit", self.url.text)
@@ -165,28 +167,32 @@ class RemoteTier:
         try:
             return self._download(key, upper, where)
         except RemoteError as error:
-            if error.reason == ARCHIVED:  # nothing is wrong with the server; a build replaces it
-                self.rejected.add(key.digest)
-                _logger.info("%s", error)
-            else:
+            if error.reason != ARCHIVED:
                 self.connection.note_failure(error)
-            return Miss(error.reason)
+                return Miss(error.reason)
+            missed = Miss(ARCHIVED)
+            _logger.info("%s", error)
         except UntrustedEntryError as error:
-            self.rejected.add(key.digest)
+            missed = Miss(f"untrusted:{error.reason}")
             _logger.info("%s", error)
-            return Miss(f"untrusted:{error.reason}")
         except FormatVersionError as error:
+            missed = Miss("format")
             _logger.info("%s", error)
-            return Miss("format")
         except CorruptBlobError as error:
             # Three in a row: a proxy that answers everything with a page of its own, or a damaged path.
             self.rejected.add(key.digest)
             self.connection.note_failure(RemoteError(self.url.text, "corrupt", error.why))
-            _logger.warning("%s; it will be built", error)
+            # The error of a damaged member names the temporary file.
+            _logger.warning("%s; it will be built", CorruptBlobError(where, error.reason, error.why))
             return Miss(f"corrupt:{error.reason}")
         except (OSError, StoreError, SettingsError) as error:
             _logger.warning("%s was not stored: %s", where, error)
             return Miss("unstored")
+        # The server answered, so the breaker closes; only the object does not count. A build replaces it.
+        if missed.reason != "format":
+            self.rejected.add(key.digest)
+        self.connection.breaker.note_success()
+        return missed
 
     def _download(self, key: CacheKey, upper: DiskStore | None, where: str) -> _Fetched | Miss:
         admit, began_s = self.admission.admit(where), time.monotonic()
@@ -224,15 +230,21 @@ class RemoteTiers:
         self._target = next((tier for tier in self._tiers if tier.url.writable), None)
         self._claims: Claims | None = None
         self._has_engine = False
+        self.answers = ""
 
     def fetch(self, key: CacheKey, upper: DiskStore | None) -> Entry | bool:
         """Fetch an entry from the first remote that has a sound one.
 
-        Return True if it is in ``upper`` now, the entry if it cannot be stored there, or False.
+        Return True if it is in ``upper`` now, the entry if it cannot be stored there, or False. After that, ``answers``
+        has the reason of each remote that missed, for messages.
         """
+        missed = []
         for tier in self._tiers:
             found = tier.fetch(key, upper)
-            if not isinstance(found, Miss):
+            if isinstance(found, Miss):
+                missed.append(f"{tier.url.text} ({'breaker open' if found.reason == 'open' else found.reason})")
+                self.answers = ", ".join(missed)
+            else:
                 self._has_engine = True
                 if found is None and upper is not None and tier is self._target and key.digest in tier.aged:
                     from trtcache.remote.uploads import uploader_of

@@ -79,6 +79,7 @@ class Uploader:
         self._claims: dict[str, Claim] = {}
         self._thread: threading.Thread | None = None
         self._bucket: Bucket | None = None
+        self._failed: set[str] = set()
         self.objection = self._find_objection()
 
     def _find_objection(self) -> str | None:
@@ -131,8 +132,8 @@ class Uploader:
             return len(self._waiting)
 
     def finish(self) -> None:
-        """At exit, wait for as long as ``TRTCACHE_REMOTE_FLUSH`` says."""
-        if left := self.flush(self._tier.settings.flush_s):
+        """At exit, wait for as long as ``TRTCACHE_REMOTE_FLUSH`` says, and warn of what was not sent."""
+        if left := self.flush(self._tier.settings.flush_s) + len(self._failed):
             _logger.warning("%d uploads to %s are left: trtcache push", left, self._tier.url.text)
 
     def send_all(self) -> Iterator[tuple[str, Outcome]]:
@@ -155,7 +156,11 @@ class Uploader:
                     self._send(digest)
             except RemoteError as error:
                 reason = error.reason
-                self._connection.note_failure(error)
+                if reason == "unsupported":  # such as a web server that is read only: look-ups go on
+                    self.objection = error.why
+                    _logger.warning("nothing is uploaded to %s: %s", self._tier.url.text, error.why)
+                else:
+                    self._connection.note_failure(error)
                 self._note("upload_failed", reason, digest)
             except (OSError, StoreError) as error:
                 reason = ""
@@ -164,6 +169,7 @@ class Uploader:
                 # A remote that does not answer is not tried with the rest: all of it stays in the outbox.
                 done = self._waiting[: len(self._waiting) if reason else 1]
                 claims = [self._claims.pop(digest) for digest in done if digest in self._claims]
+                (self._failed.update if reason else self._failed.difference_update)(done)
             for claim in claims:
                 claim.release()
             with self._changed:
