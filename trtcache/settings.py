@@ -38,6 +38,9 @@ ON_BUILD_FAILURE = ("raise", "torch")
 REFITTABLE, PACKED, FROZEN = WEIGHTS = ("refittable", "packed", "frozen")
 """Weights of an engine: it takes them at load and at a refit, shared or packed, or has them in it."""
 
+PACKING_VERSION = 2
+"""The version of the code that decides which weights are packed; only keys of engines that take packed ones have it."""
+
 _LEFT_OUT = IN_THE_GRAPH | AFTER_THE_KEY | AT_RUN_TIME
 
 _ALWAYS = frozenset({"inductor", "operator_versions"})
@@ -196,6 +199,8 @@ class Settings:
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
         if self.weights == REFITTABLE:
             del values["weights"]
+        if self.weights == PACKED:
+            values["packing"] = PACKING_VERSION
         values |= {"inductor": {}, "autocast_exclude": sorted(self.autocast_exclude)}
         values |= {name: section.document() for name, section in self.sections.items()}
         return {name: value for name, value in values.items() if value or name in _ALWAYS}

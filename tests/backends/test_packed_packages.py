@@ -16,20 +16,26 @@ from torch import nn
 import trtcache
 from tests.comparing import mixed_results
 from trtcache.backends.aot_inductor import container
+from trtcache.backends.aot_inductor.build import generates_products
 from trtcache.backends.aot_inductor.container import ProcessContainer
+from trtcache.backends.aot_inductor.packing import use_packed_weights
+from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.errors import SettingsError
+from trtcache.settings import PACKING_VERSION, WEIGHTS, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from trtcache.backends.aot_inductor.loader import PackageEngine
 
+aten = torch.ops.aten
+
 PACKED: dict[str, Any] = {"weights": "packed"}
 X = torch.randn(2, 4, 12, 12)
 
 
 class Net(nn.Module):
-    """Convolutions with and without a norm, a bias, groups, strides, dilation; and some that are not packed."""
+    """Convolutions with and without a norm, a bias, groups, strides, dilation; linear layers; some are not packed."""
 
     def __init__(self, seed: int = 0) -> None:
         """Create it with random weights."""
@@ -41,16 +47,21 @@ class Net(nn.Module):
         self.strided = nn.Conv2d(16, 8, 3, stride=(2, 1), padding="valid")
         self.twice = nn.Conv2d(8, 8, 1)
         self.back = nn.ConvTranspose2d(8, 8, 2)
-        self.line, self.last = nn.Conv1d(8, 8, 3), nn.Linear(8, 4)
+        self.line = nn.Conv1d(8, 8, 3)
+        self.up, self.up_bias = nn.Parameter(torch.randn(8, 24)), nn.Parameter(torch.randn(24))  # as in GPT-2
+        self.down, self.last = nn.Linear(24, 8), nn.Linear(8, 4, bias=False)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return logits, and a weight that is packed."""
+        """Return logits, and results of weights that are packed as well."""
         x = torch.relu(self.norm(self.first(x)))
         x = torch.relu(self.grouped(x)) + self.depthwise(x)
         x = self.strided(x)
         x = self.twice(self.twice(x))
         x = self.back(x).sum(3)
-        return self.last(self.line(x).mean(2)), self.grouped.bias * 2
+        x = self.line(x).transpose(1, 2)
+        wide = torch.addmm(self.up_bias, x.reshape(-1, 8), self.up).view(*x.shape[:-1], 24)
+        x = x + self.down(nn.functional.gelu(wide))
+        return self.last(self.last.weight + self.last(x).mean((0, 1))[:, None]), self.last.weight * 2
 
 
 def net(seed: int = 0) -> Net:
@@ -77,7 +88,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("cache")
     module = compiled(net(), folder)
     assert module.report.partitions[0].outcome == "built"
-    assert "packed: it takes copies of convolution weights" in str(module.report)
+    assert "packed: it takes packed copies of weights" in str(module.report)
     return folder
 
 
@@ -88,7 +99,7 @@ def test_one_engine_serves_every_set_of_weights(root: Path) -> None:
     engine: PackageEngine = module._swap.engine
     packed = engine._loaded.packed
     assert packed is not None
-    assert sum(tensor.is_mkldnn for tensor in packed.tensors.values()) == 5
+    assert sum(tensor.is_mkldnn for tensor in packed.tensors.values()) == 5 + 4
     assert module.report.partitions[0].outcome == "hit"
     assert_answers(module, net())
     first = [result.clone() for result in module(X)]
@@ -112,6 +123,10 @@ def test_a_change_in_place_shows_in_the_next_call(root: Path) -> None:
             with torch.no_grad():
                 model.grouped.weight.mul_(change)
                 model.grouped.bias.add_(1)
+            assert_answers(module, model)
+            with torch.no_grad():
+                model.up.mul_(change)
+                model.last.weight.mul_(change)
             assert_answers(module, model)
             for result in two.map([X, X, X]):
                 torch.testing.assert_close(tuple(result), model(X), rtol=1e-4, atol=1e-5)
@@ -213,22 +228,90 @@ def test_an_exported_program_packs_where_it_is_loaded(root: Path, tmp_path: Path
 
 @pytest.mark.slow
 def test_dynamic_sizes_and_partitions(tmp_path: Path) -> None:
-    """With a dynamic batch nothing is packed, and results are right; partitions pack each their own."""
-    model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3)).eval()
+    """With a dynamic batch linear layers are packed, for any batch, and convolutions are not; so are partitions'."""
+    model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3), nn.Flatten(2), nn.Linear(64, 5)).eval()
     module = compiled(model, tmp_path, dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
-    torch.testing.assert_close(module(X), model(X), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(module(torch.randn(5, 4, 12, 12)).shape, (5, 4, 8, 8))
-    assert module._swap.engine.shares_weights
+    packed = module._swap.engine._loaded.packed
+    assert [name for name, tensor in packed.tensors.items() if tensor.is_mkldnn] == ["packed0"]
+    for batch in (1, 2, 5, 64):
+        x = torch.randn(batch, 4, 12, 12)
+        torch.testing.assert_close(module(x), model(x), rtol=1e-4, atol=1e-5)
     parts = compiled(model, tmp_path, settings={**PACKED, "torch_executed_ops": ["aten.relu"]})
+    assert len(parts.report.partitions) == 2
     torch.testing.assert_close(parts(X), model(X), rtol=1e-4, atol=1e-5)
     with torch.no_grad():
         model[2].weight.mul_(2)
+        model[4].weight.mul_(2)
     torch.testing.assert_close(parts(X), model(X), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(module(X), model(X), rtol=1e-4, atol=1e-5)
+
+
+class Layers(nn.Module):
+    """Linear layers of all kinds."""
+
+    def __init__(self) -> None:
+        """Create it."""
+        super().__init__()
+        self.table = nn.Embedding(50, 16)
+        self.out = nn.Linear(16, 50, bias=False)
+        self.out.weight = self.table.weight
+        self.up, self.down, self.one = nn.Linear(16, 32), nn.Linear(32, 16), nn.Linear(16, 3)
+        self.register_buffer("count", torch.zeros(16, 16))
+        self.wide = nn.Parameter(torch.randn(16, 2, dtype=torch.float64))
+
+    def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return what each kind computes."""
+        x = self.table(ids)
+        x = x + self.down(nn.functional.gelu(self.up(x)))
+        self.count += 1
+        again = self.down(self.up(x)) @ self.count
+        return self.out(x), self.one(x[0, :1]), x.double() @ self.wide, again
+
+
+def replaced(dynamic: bool = False, **options: Any) -> tuple[torch.fx.GraphModule, dict[str, list[Any]]]:
+    """Return a program's graph with packed weights, and how they are packed."""
+    shapes = ({0: torch.export.Dim.DYNAMIC},) if dynamic else None
+    program = trtcache.lower(Layers().eval(), (torch.randint(0, 50, (2, 7)),), dynamic_shapes=shapes)
+    module, _ = to_module_with_weights(program)
+    mutated = {weight.name for weight in program.interface.weights if weight.is_mutated}
+    return module, use_packed_weights(module, mutated, **{"linear": True, **options})
+
+
+def test_which_linear_layers_are_packed() -> None:
+    """Those of float32 and several rows, whose weight no call changes; a tied weight stays a constant as well."""
+    module, packing = replaced()
+    shapes = sorted(tuple(getattr(module, name).shape) for name in packing)
+    assert shapes == [(16, 32), (32, 16), (50, 16)]
+    assert {(kind, rows, transposed) for kind, _, rows, transposed in packing.values()} == {("linear", 14, False)}
+    targets = [node.target for node in module.graph.nodes if node.op == "call_function"]
+    assert targets.count(torch.ops.mkldnn._linear_pointwise.default) == 5
+    assert sum(target in {aten.mm.default, aten.addmm.default} for target in targets) == 3
+    tied = next(name for _, name, *_ in packing.values() if hasattr(module, name))
+    assert getattr(module, tied).shape == (50, 16)
+    # No reshape is between a layer and what Inductor computes in its operator.
+    layers = module.graph.find_nodes(op="call_function", target=torch.ops.mkldnn._linear_pointwise.default)
+    users = {user.target for node in layers for user in node.users}
+    assert {aten.gelu.default, aten.add.Tensor} <= users
+    assert aten.reshape.default not in users
+    assert replaced(linear=False)[1] == {}
+    assert {rows for _, _, rows, _ in replaced(dynamic=True)[1].values()} == {None}
+
+
+def test_tuned_products_are_not_packed() -> None:
+    """Code that Inductor generates for a matrix product could not read a packed weight."""
+    assert not generates_products({})
+    assert generates_products({"max_autotune": True})
+    assert generates_products({"cpp.enable_grouped_gemm_template": True})
 
 
 def test_the_key_has_the_setting(tmp_path: Path, interpreter: str) -> None:
     """Packed is another key than refittable, and no other backend takes it."""
     keys = {mode: trtcache.key(net(), (X,), settings={"weights": mode}).digest for mode in ("refittable", "packed")}
     assert keys["refittable"] == trtcache.key(net(), (X,)).digest != keys["packed"]
+    assert [Settings.of({"weights": mode}).document().get("packing") for mode in WEIGHTS] == [
+        None,
+        PACKING_VERSION,
+        None,
+    ]
     with pytest.raises(SettingsError, match="takes 'refittable' only"):
         compiled(net(), tmp_path, backend=interpreter)

@@ -135,7 +135,7 @@ class PartitionReport:
         if self.frozen:
             rows.append(f"  frozen: it has the values of {self.frozen} weights in it, and other values need another")
         if self.packed:
-            rows.append("  packed: it takes copies of convolution weights, which are packed at load and at a refit")
+            rows.append("  packed: it takes packed copies of weights, which are made at load and at a refit")
         if self.why:
             rows.append(f"  {self.why}")
         return rows

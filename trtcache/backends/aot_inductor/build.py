@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from trtcache.backends.aot_inductor.compilation import PackageCompilation
+    from trtcache.backends.aot_inductor.marks import Packing
     from trtcache.config.inductor_settings import Option
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
@@ -154,7 +155,11 @@ def _compile_once(
     frozen, state = weights == FROZEN, program.state
     values = fit(program.interface.weights, state, known=frozenset(state), device=program.device) if frozen else {}
     module, examples = to_module_with_weights(program, values)
-    marks = {"aot_inductor.metadata": mark(use_packed_weights(module))} if weights == PACKED else {}
+    packing: Packing = {}
+    if weights == PACKED:
+        mutated = {weight.name for weight in program.interface.weights if weight.is_mutated}
+        packing = use_packed_weights(module, mutated, linear=not generates_products(options))
+    marks = {"aot_inductor.metadata": mark(packing)} if packing else {}
     # Inductor freezes weights only where no gradient is recorded.
     with record_assumptions(program) as assumed, torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
         # Without an input there is nothing to pack a weight for, and Inductor's freezing fails (torch 2.13).
@@ -163,10 +168,20 @@ def _compile_once(
         package = package_aoti(str(folder / "engine.pt2"), {"model": without_sources(files, folder)})
     path = Path(os.fspath(package))  # type: ignore[arg-type]  # a path, since one was passed
     try:
-        return path, assumed, set(open_loader(str(path), program.device).get_constant_fqns())
+        taken = set(open_loader(str(path), program.device).get_constant_fqns())
+        return path, assumed, taken | {name for packed, (_, name, *_) in packing.items() if packed in taken}
     except RuntimeError as error:
         compilation.has_failed = True
         raise BuildError("aot_inductor", f"the new package cannot be loaded: {error}") from error
+
+
+def generates_products(options: Mapping[str, Any]) -> bool:
+    """Return whether Inductor may generate code for matrix products, which could not read a packed weight."""
+    from torch._inductor import config
+
+    names = ("max_autotune", "max_autotune_gemm", "cpp.enable_grouped_gemm_template")
+    with config.patch({name: value for name, value in options.items() if name in names}):
+        return any(config.get_config_copy().get(name) for name in names)
 
 
 @contextmanager

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 from trtcache.backends.aot_inductor.container import Container, PackageLibrary, ProcessContainer
 from trtcache.backends.aot_inductor.libtorch import libtorch
 from trtcache.backends.aot_inductor.loader import refuse_weights
+from trtcache.backends.aot_inductor.marks import is_transposed
 from trtcache.digests import hash_bytes
+from trtcache.errors import IncompatibleEngineError
+from trtcache.weights.arrays import HostArray
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trtcache.backends.aot_inductor.loader import Assumptions
-    from trtcache.weights.arrays import HostArray
 
 _loading = threading.Lock()
 _libraries: dict[bytes, PackageLibrary] = {}
@@ -64,6 +66,10 @@ class HostEngine:
         """
         self._library, self._constants, self._calls, self._assumptions = library, constants, calls, assumptions
         shared = {**constants, **weights}
+        for packed, (kind, name, *arguments) in library.packing.items():
+            if name not in shared:
+                raise IncompatibleEngineError("package", f"it needs a weight that is missing: {name}")
+            shared[packed] = _transpose(shared[name]) if is_transposed(kind, arguments) else shared[name]
         self._here = ProcessContainer(lambda: Container(library, shared, calls, libtorch()))
         self._ranges = sorted((one.pointer, one.pointer + one.extent_bytes) for one in shared.values())
 
@@ -97,6 +103,10 @@ class HostEngine:
 
     def _is_of_weight(self, pointer: int) -> bool:
         return any(begin <= pointer < max(end, begin + 1) for begin, end in self._ranges)
+
+
+def _transpose(array: HostArray) -> HostArray:
+    return HostArray(array.dtype, array.shape[::-1], array.strides[::-1], array.pointer, array)
 
 
 def _is_within(pointer: int, begin: int, size_bytes: int) -> bool:

@@ -308,7 +308,6 @@ class _Loaded:
 
     Attributes:
         frozen: whether the package has the values of its weights in it.
-        names: names of the constants and weights that it takes.
         packed: the tensors, if some of them are packed.
     """
 
@@ -321,13 +320,13 @@ class _Loaded:
         self._loader = package.open()
         metadata = self._loader.get_metadata()
         self.frozen = FROZEN_MARK in metadata
-        self.names = frozenset(() if self.frozen else self._loader.get_constant_fqns())
-        if missing := self.names - tensors.keys():
-            raise IncompatibleEngineError("package", f"it needs constants that are missing: {sorted(missing)}")
         self.packed = pack(tensors, read_mark(metadata))
         self._tensors = tensors if self.packed is None else self.packed.tensors  # these must outlive the loader
         if not self.frozen:
-            given = {name: tensor for name, tensor in self._tensors.items() if name in self.names}
+            names = set(self._loader.get_constant_fqns())
+            if missing := names - self._tensors.keys():
+                raise IncompatibleEngineError("package", f"it needs constants that are missing: {sorted(missing)}")
+            given = {name: tensor for name, tensor in self._tensors.items() if name in names}
             self._loader.load_constants(given, False, False, True)  # the binding has no keyword arguments
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -366,7 +365,6 @@ class PackageEngine:
         self._loaded = _Loaded(package, self._shared)
         self.frozen = self._loaded.frozen
         self.shares_weights = not (self.frozen or self._loaded.packed)
-        self.weight_names = self._loaded.names
         self._enters = package.device.type == "cuda"
         if self._enters:  # calls return before their kernels, which may still read this engine's weights
             weakref.finalize(self, _wait, package.device).atexit = False
