@@ -3179,3 +3179,64 @@ for _doc, _init, _forward, _top in (
     _change = next((code for word, code in _changes.items() if word in _forward), "layers.scale_a = 3.0")
     _add(f"a function of Python is under another name: {_doc}", _model(_forward, f"self.k = 'xscale_a'\n{_init}", f"import layers\n{_top}") + _LAYERS + "--- v.txt\n2.0\n",
          f"import layers\n{_change}" if _change else "")
+
+# 23. Variations of what was found: helpers of torch, NumPy and Python's library that their own code looks up.
+
+_PATCHES = """
+import contextlib, copy, enum, functools, json, math, operator, string, statistics, textwrap, types, numpy
+import numpy as np
+class Kind(enum.IntEnum):
+    A = 2
+class Closing:
+    def close(self):
+        pass
+"""
+for _doc, _forward, _change in (
+    ("a class attribute of TextWrapper", "x * len(textwrap.wrap('a b c', 2))", "import textwrap, re\ntextwrap.TextWrapper.wordsep_simple_re = textwrap.TextWrapper.wordsep_re = re.compile('()')"),
+    ("a method of TextWrapper", "x * len(textwrap.wrap('a b c', 2))", "import textwrap\ntextwrap.TextWrapper._split = lambda self, text: ['a']"),
+    ("len in statistics", "x * statistics.fmean([1.0, 3.0])", "import statistics\nstatistics.fsum = lambda v: 9.0"),
+    ("json's default encoder", "x * len(json.dumps([1, 2]))", "import json\njson._default_encoder.encode = lambda o: 'abc'"),
+    ("json's default encoder, a number", "x * len(json.dumps([1, 2]))", "import json\njson._default_encoder.item_separator = '     '"),
+    ("json's default decoder", "x * json.loads('2.0')", "import json\njson._default_decoder.decode = lambda s: 3.0"),
+    ("defaults of json.dumps", "x * len(json.dumps([1, 2]))", "import json\njson.dumps.__kwdefaults__['indent'] = 4"),
+    ("functools.reduce in operator's place", "x * functools.reduce(operator.add, [1.0, 1.0])", "import functools\nfunctools.reduce = lambda f, v: 3.0"),
+    ("has_torch_function of functional", "F.relu(x - 4)", "import torch.nn.functional as f\nf.has_torch_function_unary = lambda a: True\nf.handle_torch_function = lambda *a, **k: a[2] * 3"),
+    ("torch of functional", "F.relu(x - 4)", "import torch.nn.functional as f, types, torch\nf.torch = types.SimpleNamespace(relu=lambda t: t * 3, relu_=None)"),
+    ("a builtin that functional is given", "F.interpolate(x[None, None], scale_factor=(2, 2))", "import torch.nn.functional as f\nf.len = lambda v: 2\nf.isinstance = lambda v, k: False"),
+    ("a number of functional", "F.gumbel_softmax(x * 0, hard=True) if False else F.normalize(x)", "import torch.nn.functional as f\nf.normalize.__defaults__ = (1.0, 1, 1e-12, None)"),
+    ("einsum's library", "torch.einsum('ij->ji', x)", "import torch.functional as f, types\nf._VF = types.SimpleNamespace(einsum=lambda *a, **k: a[1][0] * 3)"),
+    ("einsum's library, an attribute", "torch.einsum('ij->ji', x)", "import torch\ntorch._VF.einsum = lambda *a, **k: a[1][0] * 3"),
+    ("a reduction's number by name", "F.l1_loss(x, x + 1, reduction='sum')", "import torch.nn.functional as f\nf._Reduction = type('R', (), {'get_enum': staticmethod(lambda n: 1)})"),
+    ("a helper of conv", "self.conv(x[None])", "import torch.nn.modules.conv as c\nc.F = type('F', (), {'conv2d': staticmethod(lambda t, *a: t * 3)})"),
+    ("a method of a base of a layer", "self.conv(x[None])", "import torch.nn.modules.conv as c\nc._ConvNd._conv_forward = c.Conv2d._conv_forward = lambda self, t, w, b: t * 3"),
+    ("a helper of numpy.mean", "x * float(np.mean(np.array([1.0, 3.0])))", "import numpy._core._methods as m, numpy._core.fromnumeric as f\nf._methods = type('M', (), {'_mean': staticmethod(lambda *a, **k: 3.0)})"),
+    ("a helper inside of numpy.mean", "x * float(np.mean(np.array([1.0, 3.0])))", "import numpy._core._methods as m\nm._mean = lambda *a, **k: 3.0"),
+    ("a builtin that numpy's fromnumeric is given", "x * float(np.clip(np.array(5.0), 0, 2))", "import numpy._core.fromnumeric as f\nf._wrapfunc = lambda *a, **k: 3.0"),
+    ("contextlib's closing", "with contextlib.closing(Closing()) as c:\n    return x * (2.0 if c is not None else 3.0)", "import contextlib\ncontextlib.closing.__enter__ = lambda self: None"),
+    ("copy's table", "x * copy.deepcopy([2.0])[0]", "import copy\ncopy._deepcopy_dispatch[list] = lambda v, m, d=None: [3.0]"),
+    ("a helper of copy", "x * copy.copy(Kind.A)", "import copy\ncopy.type = lambda v: int\ncopy._copy_immutable = lambda v: 3"),
+    ("string's capwords", "x * len(string.capwords('a b'))", "import string\nstring.str = str\nstring.capwords.__globals__['capwords'] = lambda s: 'abc' * 3"),
+    ("string.Template's delimiter", "x * len(string.Template('$a').substitute(a='bc'))", "import string\nstring.Template.pattern = __import__('re').compile(r'(?P<escaped>x)|(?P<named>y)|(?P<braced>z)|(?P<invalid>\\\\$)')\nstring.Template.substitute = lambda self, **k: 'abc'"),
+):
+    _add(f"a helper of a library is replaced: {_doc}", _model(_forward, "self.conv = nn.Conv2d(1, 1, 2)", _PATCHES), _change)
+for _doc, _forward, _change in (
+    ("a function of torch.nn.functional", "x * getattr(F.relu, 'own_gain', 2.0)", "import torch\ntorch.nn.functional.relu.own_gain = 3.0"),
+    ("a private name of a function of torch.nn.functional", "x * getattr(F.relu, '_own_gain', 2.0)", "import torch\ntorch.nn.functional.relu._own_gain = 3.0"),
+    ("a method of torch.Tensor", "x * getattr(torch.Tensor.split, 'own_gain', 2.0)", "import torch\ntorch.Tensor.split.own_gain = 3.0"),
+    ("a method of torch.nn.Module", "x * getattr(nn.Module.train, 'own_gain', 2.0)", "import torch\ntorch.nn.Module.train.own_gain = 3.0"),
+    ("posixpath", "x * getattr(posixpath, 'own_gain', 2.0)", "import posixpath\nposixpath.own_gain = 3.0"),
+    ("os.path.join", "x * getattr(os.path.join, 'own_gain', 2.0)", "import os\nos.path.join.own_gain = 3.0"),
+    ("numpy.linalg", "x * getattr(numpy.linalg, 'own_gain', 2.0)", "import numpy\nnumpy.linalg.own_gain = 3.0"),
+    ("numpy.linalg.norm", "x * getattr(numpy.linalg.norm, 'own_gain', 2.0)", "import numpy\nnumpy.linalg.norm.own_gain = 3.0"),
+    ("torch.nn.modules.conv", "x * getattr(torch.nn.modules.conv, 'own_gain', 2.0)", "import torch\ntorch.nn.modules.conv.own_gain = 3.0"),
+    ("torch.backends", "x * getattr(torch.backends, 'own_gain', 2.0)", "import torch\ntorch.backends.own_gain = 3.0"),
+    ("json.decoder", "x * getattr(json.decoder, 'own_gain', 2.0)", "import json\njson.decoder.own_gain = 3.0"),
+    ("a class of json.decoder", "x * getattr(json.decoder.JSONDecoder, 'own_gain', 2.0)", "import json\njson.decoder.JSONDecoder.own_gain = 3.0"),
+    ("functools.wraps", "x * getattr(functools.wraps, 'own_gain', 2.0)", "import functools\nfunctools.wraps.own_gain = 3.0"),
+    ("a layer's class, with a composed name", "x * getattr(nn.Linear, 'own' + self.k, 2.0)", "import torch\ntorch.nn.Linear.own_gain = 3.0"),
+    ("a module of torch, with a composed name", "x * getattr(torch.nn.modules.linear, 'own' + self.k, 2.0)", "import torch\ntorch.nn.modules.linear.own_gain = 3.0"),
+    ("a list of torch", "x * len(nn.Linear.__constants__)", "import torch\ntorch.nn.Linear.__constants__.append('a')"),
+    ("documentation of a layer", "x * len(self.lin.__doc__[:3])", "import torch\ntorch.nn.Linear.__doc__ = 'a'"),
+    ("documentation of a function", "x * len(F.relu.__doc__[:3])", "import torch\ntorch.nn.functional.relu.__doc__ = 'a'"),
+):
+    _add(f"an attribute is set on {_doc}", _model(_forward, "self.k = '_gain'", "import functools, json, os, posixpath, numpy"), _change)

@@ -22,12 +22,12 @@ from torch.utils import _pytree as pytree
 
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.code import identifiers, within
-from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed
+from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed, lookup
 from trtcache.frontends.direct.walk import ALL, CONTAINERS, UnstableError, Walk, cache_items, scan
 from trtcache.keys.program_digest import devices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from torch.export import ExportedProgram
 
@@ -52,7 +52,7 @@ _ = isinstance(None, torch.Generator)
 # At the first of these checks torch sets a global of ``torch._opaque_base``. Its value is in manifests, so it has to be
 # the same before the first export of a process as after it.
 
-_LEFT_OUT = ("trtcache.", "logging", "warnings", "linecache", "traceback", "tokenize", "re.", "codecs")
+_LEFT_OUT = ("trtcache.", "logging", "warnings", "linecache", "traceback", "tokenize")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +240,9 @@ class Globals:
         if is_last and is_build:
             return []
         found: list[str] = []
-        # Names can be composed at run time: then all attributes of a module of the user's files count.
-        is_all = is_last and ALL in self.names and not is_installed(label)
+        is_all = is_last and ALL in self.names  # names can be composed at run time: then all attributes count
         for name in list(space) if is_all else sorted(names & space.keys()):
-            if name in _MODULE_ATTRIBUTES or (is_build and name in _CHANGING_IN_SYS):
+            if name in _MODULE_ATTRIBUTES or (label == "sys" and name in _CHANGING_IN_SYS):
                 continue
             if isinstance(space[name], ModuleType) and sys.modules.get(f"{label}.{name}") is space[name]:
                 self.walk.spaces.setdefault(f"{label}.{name}", space[name])  # the import system put it there
@@ -342,7 +341,7 @@ def _builds_of(seen: Recording, walk: Walk) -> dict[str, list[Any]]:
     for label, names in sorted(seen.globals.builds.items()):
         module = label.removesuffix(":")
         if module in sys.modules and (label != module or not module.startswith(_LEFT_OUT)):
-            looked_up = sorted(names & vars(sys.modules[module]).keys())
+            looked_up = [] if label != module else sorted(names)
             builds[label] = [looked_up, _digest_in(label, looked_up, seen.globals.names, walk.fork())]
     return builds
 
@@ -357,20 +356,37 @@ def _digest_in(label: str, looked_up: Iterable[str], names: Iterable[str], walk:
         walk: describes values that others have set there.
     """
     space = attributes_of(sys.modules[label.removesuffix(":")])
-    if label[-1] != ":":
-        return digest_of(scan({name: space[name] for name in looked_up if name in space}, walk))
     walk.is_tolerant = True
+    if label[-1] != ":":
+        return digest_of([*_read_by_builds(label, space, looked_up, walk)])
     names = {*names}
     rest: list[Json] = []
     if ALL in names:  # names can be composed at run time: replaced values count under any name
         rest = scan({name: value for name, value in space.items() if name not in names and name[:1] != "_"}, walk)
-    found = [
-        (name, space[name]) for name in names if name in space and name not in _MODULE_ATTRIBUTES | _CHANGING_IN_SYS
-    ]
+    changing = _MODULE_ATTRIBUTES | (_CHANGING_IN_SYS if label == "sys:" else frozenset())
+    found = [(name, space[name]) for name in names if name in space and name not in changing]
     # A cache such as re._cache differs in each process; code that reads one by a chain of names is refused.
     found = [pair for pair in found if pair[0][:1] != "_" or type(pair[1]) not in CONTAINERS]
     found = sorted((pair for pair in found if not isinstance(pair[1], ModuleType)), key=itemgetter(0))
     return digest_of([*([name, walk.value(value)] for name, value in found), *rest])
+
+
+def _read_by_builds(label: str, space: Mapping[str, Any], looked_up: Iterable[str], walk: Walk) -> Iterator[Json]:
+    """Yield descriptions of a build's attributes under the names in its code that ran, which others have set.
+
+    Names with dots are those of functions that ran. Names that are absent count as soon as somebody sets them. The names
+    are looked up in the classes that are found, too.
+    """
+    names = {name for name in looked_up if "." not in name}
+    yield from scan({name: space[name] for name in sorted(names & space.keys())}, walk, is_read=True)
+    classes = {name.rpartition(".")[0] for name in looked_up if "." in name and "<" not in name}
+    classes |= {name for name in names & space.keys() if isinstance(space[name], type)}
+    for qualname in sorted(classes):
+        cls = lookup(label, qualname)
+        if isinstance(cls, type) and cls.__module__ == label:
+            own = vars(cls)
+            more = {*names, *(name.rpartition(".")[2] for name in looked_up if name.startswith(f"{qualname}."))}
+            yield [qualname, *scan({name: own[name] for name in sorted(more & own.keys())}, walk, qualname, is_read=True)]
 
 
 def attributes_of(module: ModuleType) -> Mapping[str, Any]:

@@ -211,7 +211,7 @@ def _is_impure_in_module(module: str, name: str) -> bool:
     if module == "builtins":
         return name in _IMPURE_BUILTINS
     if module in _PURE:
-        return False
+        return name == "copy_context"  # all context variables
     if module in _ALLOWED:
         return name not in _ALLOWED[module]
     return _is_of_python(module) or name in _IMPURE

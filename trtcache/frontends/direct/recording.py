@@ -11,6 +11,7 @@ import os
 import random
 import sys
 import threading
+from collections.abc import MutableMapping
 from contextlib import contextmanager
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -201,7 +202,7 @@ class Recording:
         for chain in use.chains:
             _refuse_chain(chain, space)
         is_library = str(space.get("__name__")).startswith(("transformers.", "diffusers."))
-        if own & WATCHED or (not is_library and use.names & _LOOKS):
+        if own & WATCHED or (not is_library and use.names & (_LOOKS | _LOOKS_UP)):
             self._exempt_reads = self._exempt_reads or code.co_qualname
 
     def on(self) -> None:
@@ -298,7 +299,8 @@ class Recording:
                 module = str(getattr(frame.f_locals.get("_cls"), "__module__", module))
             kind = ownership.module_owner(module)
         if kind in {ownership.TORCH, ownership.PYTHON}:
-            self.globals.builds.setdefault(module, set()).update(code.co_names)
+            self._note_build(module, {*code.co_names})
+            self.globals.builds[module].add(code.co_qualname)
         if (is_impure_here := _IS_IMPURE.get(kind)) and is_impure_here(module, code.co_name):
             kind = IMPURE
         elif kind == ownership.TORCH and code.co_filename.endswith(_AROUND):
@@ -312,6 +314,18 @@ class Recording:
             free = {name: frame.f_locals.get(name, "") for name in code.co_freevars}
             self._note_code(code, frame.f_globals, free)
         return kind
+
+    def _note_build(self, module: str, names: set[str]) -> None:
+        """Record names that code of torch or Python looks up in its module, and in the modules that it finds there."""
+        known = self.globals.builds.setdefault(module, set())
+        if names <= known:
+            return
+        known |= names
+        space = vars(sys.modules[module]) if module in sys.modules else {}
+        for name in names & space.keys():
+            value = space[name]
+            if isinstance(value, ModuleType) and ownership.is_build_module(label := str(vars(value).get("__name__"))):
+                self._note_build(label, names)
 
     def _c_call(self, frame: FrameType, kind: str, function: Any) -> None:
         if kind == ownership.MODEL:
@@ -435,40 +449,54 @@ def _around_operators(seen: Recording) -> Iterator[None]:
         yield
 
 
+class _Variables(MutableMapping[Any, Any]):
+    """The data of ``os.environ`` during a recording: notes the variables that the model reads, however it does.
+
+    Attributes:
+        data: the real data.
+    """
+
+    def __init__(self, data: dict[Any, Any], seen: Recording) -> None:
+        self.data, self._seen = data, seen
+
+    def __getitem__(self, name: Any) -> Any:
+        if self._is_read():
+            self._seen.environment[os.fsdecode(name)] = os.fsdecode(self.data[name]) if name in self.data else None
+        return self.data[name]
+
+    def __setitem__(self, name: Any, value: Any) -> None:
+        self.data[name] = value
+
+    def __delitem__(self, name: Any) -> None:
+        del self.data[name]
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._is_read():
+            self._seen.refuse("the whole environment is read")
+        return iter(self.data)
+
+    def __len__(self) -> int:
+        return len([*self])
+
+    def _is_read(self) -> bool:
+        return self._seen.is_here and _by_model(sys._getframe(2))
+
+
 @contextmanager
 def _environment(seen: Recording) -> Iterator[None]:
     """Record the environment variables that the model reads, with their values."""
-
-    def wrap_get(get: Any) -> Any:
-        def get_and_note(self: Any, name: Any) -> Any:
-            if isinstance(name, (str, bytes)) and seen.is_here and _by_model(sys._getframe(1)):
-                seen.environment[os.fsdecode(name)] = _value(get, os.fsdecode(name))  # bytes are os.environb's
-            return get(self, name)
-
-        return get_and_note
-
-    def all_of(iterate: Any) -> Any:
-        def iterate_and_refuse(self: Any) -> Any:
-            if seen.is_here and _by_model(sys._getframe(1)):
-                seen.refuse("the whole environment is read")
-            return iterate(self)
-
-        return iterate_and_refuse
-
-    kind = os._Environ
-    if type(os.environ) is not kind:
+    if type(os.environ) is not os._Environ or type(data := vars(os.environ).get("_data")) is not dict:
         seen.refuse("os.environ was replaced")
         yield
         return
-    with _replace(kind, "__getitem__", wrap_get), _replace(kind, "__iter__", all_of), _replace(kind, "__len__", all_of):
-        yield
-
-
-def _value(get: Any, name: str) -> str | None:
+    both = [vars(os.environ), vars(os.environb)] if os.supports_bytes_environ else [vars(os.environ)]
+    for held in both:
+        held["_data"] = _Variables(data, seen)
     try:
-        return str(get(os.environ, name))
-    except KeyError:
-        return None
+        yield
+    finally:
+        for held in both:
+            held["_data"] = data
 
 
 def _by_model(frame: FrameType | None) -> bool:

@@ -275,6 +275,8 @@ class Walk:
         """Describe a class: one of a build by its name and by later changes, any other in full."""
         space, qualname = _class_dict(cls), _class_qualname(cls)
         module, is_static = str(_class_module(cls)), not cls.__flags__ & HEAP
+        if cls in _LOOK_UPS:
+            self.has_look_up = True
         if is_build_module(module) and (lookup(module, qualname) is cls or (is_static and cls in _STATIC)):
             written: list[Json] = ["class", module, qualname]
             if is_static:
@@ -517,7 +519,11 @@ def _shallow(function: FunctionType, walk: Walk) -> list[Json]:
     """Describe the defaults of a build's function, and attributes that were set on it."""
     values = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
     written: list[Json] = [function.__code__.co_firstlineno, *map(_default, values)]
-    if own := {name: one for name, one in vars(function).items() if name[:1] != "_" and type(one) in _SETTABLE}:
+    doc, constants = function.__doc__, function.__code__.co_consts
+    if doc is not None and not (constants and doc is constants[0]):
+        written.append(_text_digest(doc) if type(doc) is str else walk.value(doc))
+    own = {name: one for name, one in vars(function).items() if name[:2] != "__" and type(one) in _SETTABLE}
+    if own := {name: one for name, one in own.items() if not name.startswith("_torch")}:
         written.append(walk.pairs(own.items()))
     inner = vars(function).get("__wrapped__")
     return [*written, *_shallow(inner, walk)] if type(inner) is FunctionType else written
@@ -534,13 +540,16 @@ _SHOWN = frozenset({bool, int, float, str, type(None), torch.dtype, torch.device
 _SETTABLE = PLAIN | {float, list, dict, tuple, set, torch.Tensor, FunctionType}
 
 
-def scan(space: Mapping[str, Any], walk: Walk, owner: str = "") -> list[Json]:  # noqa: C901  # one case for each kind
+def scan(  # noqa: C901  # one case for each kind
+    space: Mapping[str, Any], walk: Walk, owner: str = "", *, is_read: bool = False
+) -> list[Json]:
     """Describe attributes of a build's module or class that other code has added or replaced.
 
     Args:
         space: its attributes.
         walk: describes values that are not the build's own.
         owner: the name of the class, whose functions under their own names are left out.
+        is_read: whether code that ran reads these attributes, so that private ones count.
     """
     written: list[Json] = []
     for name, value in list(space.items()):  # another thread may import more of torch meanwhile
@@ -550,16 +559,18 @@ def scan(space: Mapping[str, Any], walk: Walk, owner: str = "") -> list[Json]:  
                 written.append([name, walk.value(value)])
             elif value.__name__ != name:
                 written.append([name, value.__qualname__])
-        elif kind is FunctionType or kind in _WRAPPED:
+        elif kind is FunctionType or kind in _WRAPPED or kind is functools._lru_cache_wrapper:
             for part in filter(None, _functions(value)):
                 if type(part) is not FunctionType or file_owner(part.__code__.co_filename) == MODEL:
                     written.append([name, walk.value(part)])
                     continue
                 part = unwrap(part)
-                if not owner or part.__code__.co_qualname != f"{owner}.{name}" or part.__defaults__:
+                if not owner or part.__code__.co_qualname != f"{owner}.{name}" or part.__defaults__ or vars(part):
                     written.append([name, [part.__code__.co_qualname, *_shallow(part, walk)]])
-        elif kind in PLAIN or kind is float:
-            if name[:1] != "_" or (owner and name[:2] != "__"):
+        elif kind in PLAIN or kind is float or kind is re.Pattern:
+            if name == "__doc__" and owner:
+                written.append([name, _text_digest(value)])
+            elif name[:1] != "_" or ((owner or is_read) and name[:2] != "__"):
                 written.append([name, walk.value(value)])
         elif issubclass(kind, type):
             if module_owner(value.__module__) == MODEL:
@@ -570,15 +581,23 @@ def scan(space: Mapping[str, Any], walk: Walk, owner: str = "") -> list[Json]:  
                 if not owner and (patched := list(_patches(value, walk))):
                     written.append([name, patched])
         elif kind in {tuple, list, dict}:
-            if owner and name[:2] != "__":
+            if owner and (name[:2] != "__" or all(type(one) in PLAIN for one in value)) and name not in _DERIVED:
                 written.append([name, walk.value(value)])
+            elif is_read:  # others are added to a table while torch and Python run
+                own = [one for one in (value.values() if kind is dict else value) if _is_own(one)]
+                written += [[name, walk.value(one)] for one in own]
         elif issubclass(kind, ModuleType):
-            if value.__name__.rpartition(".")[2] != name:
+            if module_owner(value.__name__) == MODEL:
+                written.append([name, walk.value(value)])
+            elif value.__name__.rpartition(".")[2] != name:
                 written.append([name, value.__name__])
         elif kind in _PARTIALS or module_owner(kind.__module__) == MODEL:
             written.append([name, walk.value(value)])
-        elif name[:1] != "_":
+        elif name[:1] != "_" or is_read:
             written.append([name, kind.__module__, kind.__qualname__])
+            if is_read and type(own := getattr(value, "__dict__", None)) is dict:
+                more = {key: one for key, one in own.items() if type(one) in PLAIN or _is_own(one)}
+                written.append(walk.pairs(more.items()))
     return written
 
 
@@ -590,6 +609,13 @@ def _patches(cls: type, walk: Walk) -> Iterator[Json]:
             for part in _functions(value):
                 if type(part) is FunctionType and file_owner(part.__code__.co_filename) == MODEL:
                     yield [name, walk.value(part)]
+
+
+def _is_own(value: Any) -> bool:
+    """Return whether a value is a function or a class that no build defines."""
+    if type(value) is FunctionType:
+        return file_owner(value.__code__.co_filename) == MODEL
+    return isinstance(value, type) and not is_build_module(value.__module__)
 
 
 _BUILTIN = frozenset({None, "builtins"})
@@ -605,6 +631,8 @@ def _home(value: Any) -> object:
 def _functions(value: Any) -> tuple[Any, ...]:
     if type(value) is property:
         return (value.fget, value.fset, value.fdel)
+    if type(value) is functools._lru_cache_wrapper:
+        return (value.__wrapped__,)
     return (value.__func__,) if type(value) in _WRAPPED else (value,)
 
 
@@ -727,7 +755,7 @@ def _dict(self: Walk, value: Any) -> Json:
     return [type(value).__name__, *more, self.pairs(list(value.items()))]
 
 
-_LOOK_UPS = (getattr, hasattr, setattr, vars)
+_LOOK_UPS = (getattr, hasattr, setattr, vars, operator.attrgetter, operator.methodcaller, super)
 
 
 def _builtin(self: Walk, value: Any) -> Json:
@@ -982,7 +1010,10 @@ def _numpy_writer(kind: type) -> Writer | None:
     if kind.__name__ == "ufunc":
         return _ufunc
     if kind.__name__ == "_ArrayFunctionDispatcher":  # numpy.prod and most functions of NumPy
-        return lambda self, value: ["dispatched", self.value(value._implementation)]
+        return lambda self, value: [
+            *("dispatched", self.value(value._implementation)),
+            self.pairs([pair for pair in vars(value).items() if pair[0] not in _COPIED]),
+        ]
     if "generic" in names:
         return lambda _, value: ["number", str(value.dtype), value.tobytes().hex()]
     return None  # such as numpy.memmap and numpy.matrix
