@@ -14,17 +14,12 @@ _WRITTEN_BY_BUILDS = ("aot_inductor.metadata",)  # torch/_inductor/compile_fx.py
 
 def overrides(config: ModuleType | None) -> Iterator[tuple[str, object]]:
     """Yield options whose value differs from both their default and their environment variable."""
-    if config is None:
-        return
-    from torch.utils import _config_module
-
-    unset: object = _config_module._UNSET_SENTINEL
     entries: Mapping[str, Any] = getattr(config, "_config", {})
     if not entries:
         return
     from torch.utils import _config_module
 
-    unset = _config_module._UNSET_SENTINEL
+    unset: object = _config_module._UNSET_SENTINEL
     ignored = (*getattr(config, "_cache_config_ignore_prefix", ()), *_WRITTEN_BY_BUILDS)
     for name, entry in entries.items():
         override = entry.user_override
