@@ -123,7 +123,7 @@ def warm(
         outcomes += _run_here(session, planned, image, jobs or 1)
     _upload(planner, planned, outcomes)
     code = _report(session, sorted(outcomes, key=lambda outcome: outcome.cell.number))
-    return code or (_check_remote(session, outcomes) if require_remote else 0)
+    return code or (_check_remote(planner, outcomes) if require_remote else 0)
 
 
 def _for_scheduler(planned: Sequence[PlannedCell], image: str) -> list[Cell]:
@@ -200,10 +200,10 @@ def _check_target(session: Session) -> None:
         raise SettingsError("--require-remote", "no remote is written to; add ?mode=write to one of TRTCACHE_REMOTE")
 
 
-def _check_remote(session: Session, outcomes: Sequence[Outcome]) -> int:
+def _check_remote(planner: Planner, outcomes: Sequence[Outcome]) -> int:
     from trtcache_cli.warm_remote import check_remote
 
-    return check_remote(session.config(), {key for outcome in outcomes for key in outcome.keys if key})
+    return check_remote(planner.cache, {key for outcome in outcomes for key in outcome.keys if key})
 
 
 def _upload(planner: Planner, planned: Sequence[PlannedCell], outcomes: Sequence[Outcome]) -> None:
