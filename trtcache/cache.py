@@ -350,7 +350,7 @@ class Cache:
             cause = {"recache": "TRTCACHE_RECACHE=1", "disabled": "TRTCACHE_DISABLE=1"}.get(reason)
             lack = f"{cause} requires a build of" if cause else "no entry for"
             lack = "no trusted entry for" if reason.startswith("untrusted:") else lack
-            reasons = () if reason in _PLAIN_REASONS else (reason,)
+            reasons: tuple[str, ...] = () if reason in _PLAIN_REASONS else (reason,)
             if self._remotes is not None:
                 reasons += self._remotes.reasons(key.digest)
             raise BuildForbiddenError(key.kind, key.digest, str(self.config.root), lack=lack, reasons=reasons)
