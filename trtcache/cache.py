@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trtcache.cache")
 
+_PLAIN_REASONS = ("absent", "disabled", "recache", "unusable")
+"""Reasons of a miss that an error need not give: there is no entry, or it was not looked for."""
+
 _BUILDING: ContextVar[frozenset[Path]] = ContextVar("trtcache.building", default=frozenset())
 """Entries that this thread has locked: waiting for one of them would deadlock."""
 
@@ -346,8 +349,11 @@ class Cache:
             self._count_miss(key, reason)
             cause = {"recache": "TRTCACHE_RECACHE=1", "disabled": "TRTCACHE_DISABLE=1"}.get(reason)
             lack = f"{cause} requires a build of" if cause else "no entry for"
-            asked = self._remotes.answers if reason not in ("recache", "disabled") and self._remotes is not None else ""
-            raise BuildForbiddenError(key.kind, key.digest, str(self.config.root), lack=lack, remotes=asked)
+            lack = "no trusted entry for" if reason.startswith("untrusted:") else lack
+            reasons: tuple[str, ...] = () if reason in _PLAIN_REASONS else (reason,)
+            if self._remotes is not None:
+                reasons += self._remotes.reasons(key.digest)
+            raise BuildForbiddenError(key.kind, key.digest, str(self.config.root), lack=lack, reasons=reasons)
         if store is None or not store.writable:
             return run(reason="readonly" if store else reason)
         if not store.takes or reason == COLLISION:

@@ -194,8 +194,8 @@ class BuildForbiddenError(BackendError):
     """The cache has no entry and ``TRTCACHE_FORBID_BUILD=1`` forbids building one.
 
     ``key`` is empty if the program is not cacheable. ``why`` describes the difference to the nearest entry, or why the
-    program is not cacheable, and ``lack`` what the build was needed for. ``remotes`` lists those that were asked, with
-    their reasons.
+    program is not cacheable, and ``lack`` what the build was needed for. ``reasons`` are those of the misses, other
+    than that there is no entry: an untrusted or damaged entry, a remote that did not answer.
     """
 
     kind: str
@@ -203,14 +203,13 @@ class BuildForbiddenError(BackendError):
     root: str
     why: str = ""
     lack: str = "no entry for"
-    remotes: str = ""
+    reasons: tuple[str, ...] = ()
     exit_code: ClassVar[int] = 7
 
     def __str__(self) -> str:
         what = f"{self.kind} key {self.key[:16]}" if self.key else f"a {self.kind} program"
-        why = f" ({self.why})" if self.why else ""
-        places = f"{self.root} and {self.remotes}" if self.remotes else self.root
-        return f"TRTCACHE_FORBID_BUILD=1 and {self.lack} {what} in {places}{why}"
+        why = "; ".join(filter(None, (*self.reasons, self.why)))
+        return f"TRTCACHE_FORBID_BUILD=1 and {self.lack} {what} in {self.root}{f' ({why})' if why else ''}"
 
 
 class TorchForbiddenError(BackendError):

@@ -143,7 +143,7 @@ def set_setting(session: Session, variable: str, values: tuple[str, ...]) -> Non
 def unset_setting(session: Session, variable: str) -> None:
     """Remove one setting from the settings file.
 
-    It is no error if it is not there.
+    A setting that is not in the file is not an error.
     """
     name = setting_name(variable)
     removed = remove_setting(settings_path(os.environ), name)

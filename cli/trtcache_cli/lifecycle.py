@@ -12,7 +12,7 @@ CLAIM_DAYS = 1
 
 
 def lifecycle_rules(url: RemoteUrl) -> dict[str, Any] | None:
-    """Return the provider's document: entries expire by age, and parts of uploads that were broken off after a day.
+    """Return the provider's document: entries expire by age, and parts of interrupted uploads after a day.
 
     Return None for a web folder, which has no such rules.
     """

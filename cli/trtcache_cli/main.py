@@ -43,7 +43,7 @@ COMMANDS = {
     "report": ("trtcache_cli.report:report", "Report on a cache or a remote, as text or as a page."),
     "prune": ("trtcache_cli.prune:prune", "Evict entries by size, age, idleness or filter."),
     "sync": ("trtcache_cli.sync:sync", "Copy missing entries between stores and remotes."),
-    "push": ("trtcache_cli.push:push", "Upload the builds that are waiting for it."),
+    "push": ("trtcache_cli.push:push", "Upload the builds that wait in the outbox."),
     "adopt": ("trtcache_cli.adopt:adopt", "List another tool's engine cache, and import its engines."),
     "pin": ("trtcache_cli.pin:pin", "Protect entries from pruning."),
     "unpin": ("trtcache_cli.pin:unpin", "Allow pruning of entries again."),

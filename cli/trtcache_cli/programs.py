@@ -142,7 +142,8 @@ def find_key(
     """
     try:
         program, inputs = open_program(path, shapes)
-        key, graph = looking.key_and_graph(program, backend=backend, target=target, inputs=inputs, name=path.stem)
+        name = path.stem.rpartition(":")[2]
+        key, graph = looking.key_and_graph(program, backend=backend, target=target, inputs=inputs, name=name)
     except CanonicalizationError as error:
         return None, None, str(error)
     return key, graph, ""

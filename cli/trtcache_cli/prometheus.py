@@ -24,7 +24,7 @@ class _Collector:
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
         found = self._found
-        yield self._gauge("entries", "Entries in the store.", found.files)
+        yield self._gauge("entries", "Entries in the store, key aliases included.", found.files)
         yield self._gauge("store_bytes", "Bytes on disk.", found.file_bytes)
         yield self._counter("hits", "Look-ups that found an entry.", {"": found.hits})
         yield self._counter("misses", "Look-ups that found none, by reason.", found.misses, "reason")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @session_options
 @pass_session
 def push(session: Session) -> int:
-    """Upload the builds that are waiting in the store's outbox to the remote that is written to.
+    """Upload the builds that wait in the store's outbox to the remote that is written to.
 
     A build waits there until it is uploaded, also after its process has ended. Exits with 3 if the remote does not take
     it, and the rest stays in the outbox.

@@ -1,4 +1,4 @@
-"""``trtcache report``: a page about a cache directory or a remote, or its figures in short."""
+"""``trtcache report``: a page about a cache directory or a remote, or a summary."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 def report(
     session: Session, place: Path | RemoteUrl | None, html: Path | None, matrix: Path | None, outcomes: Path | None
 ) -> None:
-    """Report on a cache: sizes by kind, model and target, look-ups over time, time saved, and what could go.
+    """Report on a cache: sizes by kind, model and target, look-ups over time, time saved, and what could be removed.
 
     --html writes a page that needs no other file, no script and no network; it needs Jinja2 (pip install
-    'trtcache[report]'). Without it, the figures are printed in short.
+    'trtcache[report]'). Without it, a summary is printed.
 
     CACHE: a cache directory, by default that of the settings. URL: a remote; the first 64 KiB of each entry are read,
     and its look-ups are those of this machine.
@@ -92,7 +92,7 @@ def _read(session: Session, place: Path | RemoteUrl | None, matrix: Path | None,
 
 
 def _print(figures: Figures) -> None:
-    """Print the figures in short: a summary, and on a terminal tables below it."""
+    """Print a summary, and on a terminal tables below it."""
     print_pairs(_summary(figures))
     if not on_terminal():
         return

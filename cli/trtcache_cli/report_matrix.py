@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.errors import SettingsError
+from trtcache_cli.kind_sums import count_of
 from trtcache_cli.matrix import read_matrix
 from trtcache_cli.output import working
 from trtcache_cli.warm_plan import BUILD, HIT, IMPOSSIBLE, UNKNOWN, PlannedCell, Planner, total_s
@@ -86,7 +87,7 @@ def read_heat_map(config: Config, path: Path, outcomes: Path | None, listed: Col
     failures = {} if outcomes is None else _read_failures(outcomes, matrix.cells)
     remotes = replace(config.remotes, urls=())
     config = replace(config, readonly=True, disable=False, recache=False, remotes=remotes)
-    with working(f"looking up {len(matrix.cells):,} cells of {path.name}"):
+    with working(f"looking up {count_of(len(matrix.cells), 'cell', 'cells')} of {path.name}"):
         planned = Planner(Cache(config=config)).plan(matrix.cells)
     if listed is not None:
         planned = [_in_remote(each, listed) for each in planned]

@@ -160,7 +160,7 @@ def _time(t_ns: int) -> str:
 def stats(session: Session, since: str | None, by: str | None, zero: bool, prometheus: bool) -> None:
     """Show hits, misses by reason, sizes, compression, waits and the build time that was saved.
 
-    The entries and their sizes are current, also with --since. There is a block for each remote.
+    The entries and their sizes are current, even with --since. There is a block for each remote.
 
     --prometheus needs prometheus-client (pip install 'trtcache[metrics]'), and prints all counters, also those before
     --zero; write it to a file in the textfile folder of node_exporter, and rename it.

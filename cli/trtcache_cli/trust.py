@@ -100,7 +100,11 @@ def rm(session: Session, names: tuple[str, ...]) -> None:
         if name not in {key.name for key in known}:
             listed = did_you_mean(name, [key.name for key in known]) if known else "no key is trusted"
             raise SettingsError(str(settings_path(os.environ)), f"no key is named {name!r}: {listed}")
-    _write([key for key in known if key.name not in names])
+    kept = [key for key in known if key.name not in names]
+    signing = _signing_key(session.config())
+    _write(kept)
+    if signing is not None and signing in {key.raw for key in known} - {key.raw for key in kept}:
+        note("it signs new entries here, so nothing is stored until there is another: trtcache trust keygen NAME")
     if session.as_json:
         print_json({"removed": list(names)})
 

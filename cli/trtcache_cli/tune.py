@@ -52,7 +52,11 @@ class NumbersType(click.ParamType[tuple[int, ...]]):
 @click.option("--threads", type=NumbersType(), help="Intra-op threads of a call; by default 1, 2, 4 ... to the cores.")
 @click.option("--runners", type=NumbersType(), help="Concurrent calls; by default 1, 2, 4 ... to the cores.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=0, min_open=True), default=3.0, show_default=True, help="Per cell."
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=3.0,
+    show_default=True,
+    help="Measurement time of each cell.",
 )
 @click.option("--calls", type=click.IntRange(min=1), help="Measure this many calls per cell instead.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Draw the plot here (.png).")

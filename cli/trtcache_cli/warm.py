@@ -72,14 +72,18 @@ class NumbersType(click.ParamType[list[int]]):
 )
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="MATRIX")
 @click.option("--plan", is_flag=True, help="Show which cells hit and which are to be built; build nothing.")
-@click.option("--exact", is_flag=True, help="Export the programs that no key alias is known of; seconds for each.")
+@click.option("--exact", is_flag=True, help="Export programs without a known key alias, which takes seconds for each.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 256), help="Builds at a time; 1 here, no limit on a scheduler.")
 @click.option("--cell", metavar="I|auto", help="Build one cell; auto takes its number from the scheduler.")
 @click.option("--only", type=NumbersType(), help="Only these cells, such as 0-3,7; --cell counts among them.")
-@click.option("--image", default="", help="The image that this is; with --emit and --on, only the cells of it.")
+@click.option("--image", default="", help="The name of this image; with --emit and --on, only its cells.")
 @click.option("--emit", "form", type=click.Choice(FORMATS), help="Print the cells that miss for a scheduler.")
-@click.option("--on", "scheduler", type=click.Choice(SCHEDULERS), help="Run the cells that miss there, and wait.")
-@click.option("--require-remote", is_flag=True, help="Exit with 4 if an entry is not in the remote in the end.")
+@click.option(
+    "--on", "scheduler", type=click.Choice(SCHEDULERS), help="Run the cells that miss on a scheduler, and wait."
+)
+@click.option(
+    "--require-remote", is_flag=True, help="Exit with 4 if an entry is missing in the remote, or not trusted there."
+)
 @session_options
 @pass_session
 def warm(
@@ -98,7 +102,7 @@ def warm(
     """Build the engines of a matrix into the cache, unless they are there.
 
     MATRIX: a TOML file. Each [[cells]] table has the options of 'trtcache build'; lists are multiplied. A cell that is
-    built already costs no build. The exit code is 1 if a cell failed.
+    built already costs no build. The exit code is 1 if a cell failed, also if its engine was built and not stored.
     """
     if sum(map(bool, (plan, cell, form, scheduler))) > 1:
         raise click.UsageError("--plan, --cell, --emit and --on exclude each other")
@@ -123,7 +127,7 @@ def warm(
         outcomes += _run_here(session, planned, image, jobs or 1)
     _upload(planner, planned, outcomes)
     code = _report(session, sorted(outcomes, key=lambda outcome: outcome.cell.number))
-    return code or (_check_remote(session, outcomes) if require_remote else 0)
+    return code or (_check_remote(planner, outcomes) if require_remote else 0)
 
 
 def _for_scheduler(planned: Sequence[PlannedCell], image: str) -> list[Cell]:
@@ -200,10 +204,10 @@ def _check_target(session: Session) -> None:
         raise SettingsError("--require-remote", "no remote is written to; add ?mode=write to one of TRTCACHE_REMOTE")
 
 
-def _check_remote(session: Session, outcomes: Sequence[Outcome]) -> int:
+def _check_remote(planner: Planner, outcomes: Sequence[Outcome]) -> int:
     from trtcache_cli.warm_remote import check_remote
 
-    return check_remote(session.config(), {key for outcome in outcomes for key in outcome.keys if key})
+    return check_remote(planner.cache, {key for outcome in outcomes for key in outcome.keys if key})
 
 
 def _upload(planner: Planner, planned: Sequence[PlannedCell], outcomes: Sequence[Outcome]) -> None:

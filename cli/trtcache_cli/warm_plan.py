@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from trtcache.digests import CacheKey
-from trtcache.errors import TrtcacheError
+from trtcache.errors import RemoteError, TrtcacheError
 from trtcache_cli.build import read_settings
+from trtcache_cli.output import note
 from trtcache_cli.warm_remote import RemoteListing
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class PlannedCell:
         cell: the cell.
         state: ``hit``: it is in the cache. ``build``: it is not. ``unknown``: nothing tells without an export, or it
             belongs to another image. ``impossible``: it cannot be built here.
-        reason: why it is unknown or impossible.
+        reason: why it is unknown or impossible, or why an entry that is there is built again.
         key: the key of its engine, where it is known.
         expected_s: seconds that its build will take, from earlier builds; None if there were none.
         is_readable: whether its program can be read; if not, no other machine can build it either.
@@ -127,7 +128,25 @@ class Planner:
                     planned += [self._look(cell, source) for cell in own]
             except (TrtcacheError, OSError) as error:
                 planned += [PlannedCell(cell, IMPOSSIBLE, str(error), is_readable=False) for cell in own]
+        self._check_signatures(planned)
         return sorted(planned, key=lambda each: each.cell.number)
+
+    def _check_signatures(self, planned: Iterable[PlannedCell]) -> None:
+        """Plan a build for each hit that a compile would not use: a listing says nothing of who signed an entry."""
+        hits = {each.key: each for each in planned if each.state == HIT and each.key is not None}
+        here = {digest: self.cache.layers.objection(digest) for digest in hits}
+        left = [digest for digest, reason in here.items() if reason]
+        try:
+            found = self.remote.objections(left)
+        except RemoteError as error:
+            note(f"trtcache: warning: {error}; its entries are not counted as hits")
+            found = dict.fromkeys(left, error.reason)
+        for each in planned:
+            if each.state == HIT and each.key in found:
+                reason = found[each.key] if found[each.key] != "absent" else here[each.key]
+                expected_s = self._expected_s(each.cell, each.cell.get("backend"))
+                each.state, each.reason, each.expected_s = BUILD, f"its entry cannot be used: {reason}", expected_s
+                each.is_renewed, each.to_upload = False, ()
 
     def _look_without_torch(self, by_program: dict[tuple[str, tuple[str, ...]], list[Cell]]) -> list[PlannedCell]:
         """Take the cells that are found without torch out of ``by_program``, and return them."""

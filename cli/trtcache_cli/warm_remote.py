@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from trtcache.errors import RemoteError
+from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, UnknownKeyError
+from trtcache_cli.kind_sums import entries
 from trtcache_cli.output import note, working
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from trtcache.cache import Cache
     from trtcache.config.environment import Config
     from trtcache.config.remotes import RemoteUrl
+    from trtcache.remote.entries import RemoteEntries
 
 
 class RemoteListing:
-    """The names in the remotes of a configuration: one request for each thousand.
+    """The names in the remotes of a configuration: one request for each thousand, and one for each signature.
 
     Attributes:
         target: the key digests in the remote that is written to, with the times of their uploads; None if there is
@@ -27,15 +30,16 @@ class RemoteListing:
     def __init__(self, config: Config, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
         """List the remotes. One that cannot be listed is reported, and has nothing here."""
         self.target: Mapping[str, int] | None = None
-        self._digests: set[str] = set()
+        self._remotes: list[tuple[RemoteEntries, Mapping[str, int]]] = []
         self._renewal_ns = 0
         for url in () if config.disable else config.remotes.urls:
+            remote = open_entries(config, url)
             try:
-                found = list_remote(config, url)
+                found = list_entries(remote)
             except RemoteError as error:
                 note(f"trtcache: warning: {error}; its entries are not counted as hits")
                 continue
-            self._digests |= found.keys()
+            self._remotes.append((remote, found))
             if url is config.remotes.target:
                 self.target = found
                 self._renewal_ns = clock_ns() - int(url.lifetime_s / 2 * 1e9) if url.lifetime_s else 0
@@ -46,22 +50,70 @@ class RemoteListing:
 
     def __contains__(self, digest: object) -> bool:
         """Return whether a remote has an entry of this key."""
-        return digest in self._digests
+        return any(digest in found for _, found in self._remotes)
+
+    def objections(self, digests: Iterable[str]) -> dict[str, str]:
+        """Return the entries that no remote would serve, each with the reason; their headers are read, 32 at once.
+
+        Raises:
+            RemoteError: a request failed.
+        """
+        left = dict.fromkeys(digests, "absent")
+        for remote, found in self._remotes:
+            for digest, reason in objections(remote, left.keys() & found.keys()).items():
+                if reason:
+                    left[digest] = reason
+                else:
+                    del left[digest]
+        return left
 
 
-def list_remote(config: Config, url: RemoteUrl) -> dict[str, int]:
+def open_entries(config: Config, url: RemoteUrl) -> RemoteEntries:
+    """Return the entries of a remote, for requests that are judged by the settings here."""
+    from trtcache.remote.entries import RemoteEntries  # a plan without a remote does not need it
+
+    return RemoteEntries(url, config.remotes, config.trust)
+
+
+def list_entries(remote: RemoteEntries) -> dict[str, int]:
     """Return the key digests of all entries of a remote, and the times of their uploads in nanoseconds.
 
     Raises:
         RemoteError: obstore is missing, a request failed, or the server cannot list.
     """
-    from trtcache.remote.entries import RemoteEntries
-
-    return {stored.digest: stored.used_ns for stored in RemoteEntries(url, config.remotes, config.trust).scan()}
+    return {stored.digest: stored.used_ns for stored in remote.scan()}
 
 
-def upload(cache: Cache, digests: Collection[str]) -> None:
-    """Upload entries to the remote that is written to, or renew them there, and wait until that is done."""
+def objections(remote: RemoteEntries, digests: Iterable[str]) -> dict[str, str]:
+    """Return for each entry of a remote why it would not be served, or an empty text; by its header.
+
+    Raises:
+        RemoteError: a request failed.
+    """
+    from trtcache.remote.bucket import ARCHIVED
+    from trtcache.store.parallel import map_in_threads
+    from trtcache.store.sync import AT_ONCE
+
+    def judge(digest: str) -> str:
+        try:
+            reason = remote.read_header(digest)[1].reason
+        except UnknownKeyError:
+            return "absent"
+        except CorruptBlobError as error:
+            return f"corrupt:{error.reason}"
+        except FormatVersionError:
+            return "format"
+        except RemoteError as error:
+            if error.reason != ARCHIVED:
+                raise
+            return ARCHIVED
+        return f"untrusted:{reason}" if reason and remote.admission.required else ""
+
+    return dict(map_in_threads(judge, list(digests), AT_ONCE))
+
+
+def upload(cache: Cache, digests: Collection[str], *, replace: bool = False) -> None:
+    """Upload entries to the remote that is written to, or renew or ``replace`` them there; wait until that is done."""
     from trtcache.remote.tier import RemoteTier
     from trtcache.remote.uploads import flush, uploader_of
 
@@ -70,23 +122,35 @@ def upload(cache: Cache, digests: Collection[str]) -> None:
         return
     uploader = uploader_of(store, RemoteTier(remotes.target, remotes, cache.config.trust))
     for digest in digests:
-        uploader.offer(digest, renew=True)
+        uploader.offer(digest, renew=not replace, replace_=replace)
     with working(f"uploading {len(digests)} entries that were here already"):
         flush()
 
 
-def check_remote(config: Config, digests: Collection[str]) -> int:
-    """Return the exit code of ``--require-remote``: whether all entries are in the remote that is written to.
+def check_remote(cache: Cache, digests: Collection[str]) -> int:
+    """Return the exit code of ``--require-remote``: whether the remote that is written to would serve all entries.
 
-    Raises:
-        RemoteError: it cannot be listed.
+    An entry there that would not be served, such as one that a stranger signed, is replaced if it is here.
     """
     from trtcache_cli.require_remote import FAILED
 
+    config = cache.config
     target = config.remotes.target
     assert target is not None  # noqa: S101  # open_required and the command have checked it
-    missing = set(digests) - list_remote(config, target).keys()
-    if not missing:
-        return 0
-    note(f"trtcache: --require-remote: {len(missing)} entries are not in {target.text}")
-    return FAILED
+    remote = open_entries(config, target)
+    try:
+        there = set(digests) & list_entries(remote).keys()
+        bad = {digest: reason for digest, reason in objections(remote, there).items() if reason}
+        if here := [digest for digest in bad if not cache.layers.objection(digest)]:
+            upload(cache, here, replace=True)
+            bad |= objections(remote, here)
+    except RemoteError as error:
+        note(f"trtcache: --require-remote: {error}")
+        return FAILED
+    if missing := set(digests) - there:
+        verb = "is" if len(missing) == 1 else "are"
+        note(f"trtcache: --require-remote: {entries(len(missing))} {verb} not in {target.text}")
+    reasons = Counter(reason for reason in bad.values() if reason)
+    for reason, count in reasons.items():
+        note(f"trtcache: --require-remote: {entries(count)} in {target.text} cannot be used: {reason}")
+    return FAILED if missing or reasons else 0

@@ -104,7 +104,16 @@ def outcome_of(cell: Cell, ended: Ended) -> Outcome:
     engines = document.get("engines", [document])
     built = any(engine["outcome"] == BUILT for engine in engines)
     keys = tuple(engine["key"] for engine in engines if engine["key"])
+    if any(engine["key"] and not engine["path"] for engine in engines if engine["outcome"] == BUILT):
+        return Outcome(cell, FAILED, f"built, and not stored: {last_warning(err)}", seconds=seconds)
     return Outcome(cell, BUILT if built else HIT, keys=keys, seconds=seconds)
+
+
+def last_warning(text: str) -> str:
+    """Return the last warning in a log, which says why an entry was not stored."""
+    start = "trtcache: WARNING: "
+    warnings = [line.removeprefix(start) for line in text.splitlines() if line.startswith(start)]
+    return warnings[-1] if warnings else "the cache is disabled or read-only"
 
 
 def last_line(text: str) -> str:

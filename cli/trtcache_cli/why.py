@@ -25,6 +25,7 @@ _FILES = frozenset({".onnx", ".pt2"})
 _EXAMPLES = (
     "trtcache why 3fa9",
     "trtcache why model.pt2",
+    "trtcache why models:classifier --target x86-64-v3",
     "trtcache why --json model.pt2",
     "trtcache why --direct Net",
 )
@@ -44,15 +45,15 @@ def why(
     """Explain why there is no entry for a program, or why a program has a second entry.
 
     KEY: how the entry differs from the nearest other one of the same name. FILE: an exported program (.pt2), an ONNX
-    file (.onnx) or a TorchScript file: whether it would hit, and if not, how it differs from the nearest entry; nothing
-    is built. NAME, with --direct: a model's name, by default its class.
+    file (.onnx), a TorchScript file or MODULE:FUNCTION: whether it would hit, and if not, how it differs from the
+    nearest entry; nothing is built. NAME, with --direct: a model's name, by default its class.
     """
     if direct:
         _explain_direct(session, subject)
         return
     layers = session.layers()
     path = Path(subject)
-    is_file = path.suffix in _FILES or path.is_file()
+    is_file = path.suffix in _FILES or path.is_file() or _is_function(subject)
     document = _of_file(layers, path, backend, target, shapes) if is_file else _of_entry(layers, subject)
     found = document.pop("found")
     if session.as_json:
@@ -61,6 +62,11 @@ def why(
     note(_headline(document, found))
     if found is not None:
         print_differences(found.differences)
+
+
+def _is_function(subject: str) -> bool:
+    """Return whether a subject is ``MODULE:FUNCTION``; ``b3:`` begins a key."""
+    return ":" in subject and not subject.startswith("b3:")
 
 
 def _explain_direct(session: Session, name: str) -> None:
@@ -95,9 +101,13 @@ def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shape
     key, graph, reason = find_key(path, backend, target, shapes)
     if key is None or graph is None:
         return {"key": None, "outcome": "uncacheable", "reason": reason, "found": None}
-    if layers.holder(key.digest):
+    objection = layers.objection(key.digest)
+    if not objection:
         return {"key": key.digest, "outcome": "hit", "reason": "", "found": None}
-    each = (nearest(store, key.document, name=path.stem, graph=graph) for store in layers.disks)
+    if objection != "absent":  # there is an entry, so that none is nearer
+        return {"key": key.digest, "outcome": "miss", "reason": objection, "found": None}
+    name = path.stem.rpartition(":")[2]
+    each = (nearest(store, key.document, name=name, graph=graph) for store in layers.disks)
     found = next(filter(None, each), None)
     return {"key": key.digest, "outcome": "miss", "reason": "", "found": found}
 
@@ -117,6 +127,8 @@ def _headline(document: dict[str, Any], found: Nearest | None) -> str:
         return f"hit: {key} is cached"
     if outcome == "uncacheable":
         return f"uncacheable: {document['reason']}"
+    if outcome == "miss" and document["reason"]:
+        return f"miss: the entry {key} cannot be used: {document['reason']}"
     if found is None:
         other = "other entry of its name" if outcome == "entry" else "similar entry"
         return f"{outcome} {key}: there is no {other}"

@@ -64,6 +64,14 @@ def test_keys_come_and_go(run: Callable[..., Result]) -> None:
     assert (gone.code, "did you mean 'third'" in gone.err) == (2, True)
 
 
+def test_a_removed_key_that_signs_is_pointed_out(run: Callable[..., Result]) -> None:
+    """From then on nothing is stored where signatures are required; another key is no problem."""
+    run("trust", "keygen", "old")
+    run("trust", "keygen", "new")
+    assert run("trust", "rm", "old").err == ""
+    assert "nothing is stored until there is another: trtcache trust keygen" in run("trust", "rm", "new").err
+
+
 def test_a_key_that_cannot_be_used_is_not_made(run: Callable[..., Result], own_settings: Path) -> None:
     """Its name belongs to another key: no secret is written, and once that key is removed the name is free."""
     run("trust", "add", PUBLIC)

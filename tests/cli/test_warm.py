@@ -17,7 +17,7 @@ import torch
 import trtcache
 from tests.models import Affine
 from trtcache_cli.warm_progress import Board
-from trtcache_cli.warm_run import Processes
+from trtcache_cli.warm_run import Processes, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -217,6 +217,20 @@ def test_an_interrupt_ends_the_builds(run: Callable[..., Result], matrix: Path, 
     assert (process.returncode, out, "Traceback" in err) == (130, "", False)
     assert not Path(f"/proc/{pid.read_text()}").exists()
     assert run("ls", "--json").json["total"] == 0
+
+
+def test_an_engine_that_was_not_stored_is_a_failure(matrix: Path) -> None:
+    """A warmed cache has it; the reason is the warning of the process that built it."""
+    from trtcache_cli.matrix import read_matrix
+
+    cell = read_matrix(matrix).cells[0]
+    built = json.dumps({"key": "ab", "outcome": "built", "path": None})
+    log = "building m, unless it is cached\ntrtcache: WARNING: entry ab was built but not stored: No space left\n"
+    outcome = outcome_of(cell, (0, built, log, 1.0))
+    why = "built, and not stored: entry ab was built but not stored: No space left"
+    assert (outcome.outcome, outcome.why) == ("failed", why)
+    assert "disabled or read-only" in outcome_of(cell, (0, built, "", 1.0)).why
+    assert outcome_of(cell, (0, built.replace("null", '"/x"'), log, 1.0)).outcome == "built"
 
 
 def test_no_build_begins_after_a_stop(matrix: Path) -> None:

@@ -100,6 +100,42 @@ def test_a_target_is_part_of_the_question(
     assert run("why", path, "--target", "x86-64").out == "target.level: native -> x86-64\n"
 
 
+def test_a_function_is_looked_up_as_a_cell_of_a_matrix(
+    run: Callable[..., Result],
+    saved: Callable[..., Path],
+    put_program: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """MODULE:FUNCTION is what ``build`` and ``warm`` take."""
+    digest = put_program(saved(sequence()))
+    designs = "from tests.keys.designs import sequence\n"
+    function = "def {}():\n    made = sequence({})\n    return made.model.eval(), made.args\n"
+    (tmp_path / "why_zoo.py").write_text(designs + function.format("same", "") + function.format("other", "dim=2"))
+    monkeypatch.chdir(tmp_path)
+    assert run("why", "why_zoo:same").err == f"hit: {digest[:16]} is cached\n"
+    assert run("why", "why_zoo:other").out == "graph: node softmax argument dim: 1 -> 2\n"
+    gone = run("why", "why_zoo:gone")
+    assert (gone.code, "it cannot be imported" in gone.err) == (2, True)
+    assert run("why", f"b3:{digest[:8]}").err.startswith(f"entry {digest[:16]}")
+
+
+def test_an_entry_that_is_not_trusted_is_no_hit(
+    run: Callable[..., Result],
+    saved: Callable[..., Path],
+    put_program: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is a file, which ``compile`` would not use, with the reason of that miss."""
+    path = saved(sequence())
+    digest = put_program(path)
+    monkeypatch.setenv("TRTCACHE_SIGNATURES", "require")
+    done = run("why", path)
+    assert (done.out, done.err) == ("", f"miss: the entry {digest[:16]} cannot be used: untrusted:unsigned\n")
+    document = run("why", path, "--json").json
+    assert (document["outcome"], document["reason"]) == ("miss", "untrusted:unsigned")
+
+
 def test_an_entry_is_compared_with_the_nearest_of_its_name(
     run: Callable[..., Result], saved: Callable[..., Path], put_program: Callable[..., str]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.models import Affine
+from tests.remote.conftest import put_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,11 +50,11 @@ def _on(hosts: Hosts, name: str, parameters: str = "") -> dict[str, str]:
 def test_a_plan_lists_the_remote_and_fetches_aliases(
     command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy, matrix: Path
 ) -> None:
-    """No engine: a listing tells that it is there. Aliases are fetched once."""
+    """Of an engine its header only, for its signature. Aliases are fetched once."""
     writer = _on(hosts, "ci", "&mode=write")
     assert command("warm", matrix, "--cell", "0", **writer).code == 0
     assert any("/claims/" in path for _, path in proxy.requests)  # on by default
-    for expected in (["LIST", "GET"], ["LIST"]):
+    for expected in (["LIST", "GET", "GET"], ["LIST", "GET"]):
         proxy.requests.clear()
         planned = command("warm", matrix, "--plan", "--json", **_on(hosts, "server"))
         assert _states(planned) == ["hit", "hit", "unknown"]
@@ -107,7 +108,53 @@ def test_the_remote_has_to_have_all_of_it(command: Callable[..., Result], hosts:
     upper = _on(hosts, "upper", "&mode=write") | {"TRTCACHE_PATH": f"{hosts.folder / 'upper'}:{lower}"}
     del upper["TRTCACHE_DIR"]
     done = command("warm", matrix, "--only", "0", "--require-remote", **upper, TRTCACHE_DIR="")
-    assert (done.code, "1 entries are not in" in done.err) == (4, True)
+    assert (done.code, "1 entry is not in" in done.err) == (4, True)
+
+
+def test_a_remote_that_fails_in_the_end_ends_with_4(
+    command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy, matrix: Path
+) -> None:
+    """As any failure that --require-remote finds, although all cells hit here."""
+    writer = _on(hosts, "ci", "&mode=write")
+    command("warm", matrix, "--cell", "0", **writer)
+    proxy.fault = "reset"
+    done = command("warm", matrix, "--only", "0", "--require-remote", **writer)
+    assert (done.code, done.out) == (4, "0 built, 1 hit, 0 failed\n")
+    assert f"--require-remote: {hosts.name}: " in done.err
+
+
+def test_an_entry_that_a_stranger_signed_is_no_hit(
+    command: Callable[..., Result], hosts: Hosts, keys: dict[str, tuple[str, Path]], moto: int, matrix: Path
+) -> None:
+    """A listing has it, a compile would not use it: it is planned to be built, and replaced by who has a good one."""
+    writer, server = _on(hosts, "ci", "&mode=write"), _on(hosts, "server")
+    command("warm", matrix, "--cell", "0", **writer)
+    public, secret = keys["stranger"]
+    stranger = {"TRTCACHE_TRUSTED_KEYS": public, "TRTCACHE_SIGNING_KEY": str(secret), "TRTCACHE_REMOTE": ""}
+    command("warm", matrix, "--cell", "0", **_on(hosts, "stranger") | stranger)
+    ((digest, *_),) = command("ls", **_on(hosts, "stranger") | stranger).rows
+    (path,) = (hosts.folder / "stranger").rglob(f"{digest}.trtc")
+    put_object(moto, f"{hosts.path}/entries/v1/{digest[:2]}/{digest}.trtc", path.read_bytes())
+
+    (cell,) = command("warm", matrix, "--only", "0", "--plan", "--json", **server).json["cells"]
+    assert (cell["state"], cell["key"]) == ("build", digest)
+    assert cell["reason"] == "its entry cannot be used: untrusted:unknown-key"
+    forbidden = command("warm", matrix, "--cell", "0", **server, TRTCACHE_FORBID_BUILD="1")
+    assert (forbidden.code, f"({hosts.name}: untrusted:unknown-key" in forbidden.err) == (7, True)
+
+    unread = {"TRTCACHE_DIR": str(hosts.folder / "stranger"), "TRTCACHE_TRUSTED_KEYS": public}
+    unread |= {"TRTCACHE_SIGNING_KEY": str(secret), "TRTCACHE_REMOTE": f"{hosts.url}&mode=write"}
+    assert command("warm", matrix, "--only", "0", "--require-remote", **unread).code == 0  # it trusts its own
+    done = command("warm", matrix, "--only", "0", "--require-remote", **writer)
+    assert (done.code, done.out) == (0, "0 built, 1 hit, 0 failed\n")
+    assert _states(command("warm", matrix, "--only", "0", "--plan", "--json", **server)) == ["hit"]
+
+
+def test_what_a_forbidden_build_says_of_a_remote(command: Callable[..., Result], hosts: Hosts, matrix: Path) -> None:
+    """One that is not asked, because no key is trusted, is another problem than a missing engine."""
+    nobody = {"TRTCACHE_TRUSTED_KEYS": "", "TRTCACHE_SIGNING_KEY": "", "TRTCACHE_FORBID_BUILD": "1"}
+    done = command("warm", matrix, "--cell", "0", **_on(hosts, "server") | nobody)
+    assert (done.code, f"({hosts.name}: no-trusted-key" in done.err) == (7, True)
 
 
 def test_a_remote_that_does_not_answer_is_no_error_of_a_plan(

@@ -16,7 +16,7 @@ from trtcache.cache import Cache
 from trtcache.config.environment import Config
 from trtcache.config.signing_keys import PublicKey, SecretKey, Trust
 from trtcache.digests import CacheKey, hash_bytes
-from trtcache.errors import SettingsError, UntrustedWriterError
+from trtcache.errors import BuildForbiddenError, SettingsError, UntrustedWriterError
 from trtcache.store.contract import Miss
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
@@ -364,6 +364,17 @@ def test_what_a_pull_request_built_first_is_not_what_main_runs(farm: Farm) -> No
     assert (built.outcome, built.reason, built.read()) == ("built", "untrusted:unknown-key", b"ours")
     for again in (farm.job(main, main), farm.job(pull, pull, main)):
         assert (again.outcome, again.read()) == ("hit", b"ours")
+
+
+def test_a_forbidden_build_names_an_entry_that_is_not_trusted(farm: Farm, caplog: pytest.LogCaptureFixture) -> None:
+    """It is there, and to trust its key is another remedy than a build. That nothing is stored is no news then."""
+    farm.job(OTHER, OTHER)
+    config = Config(farm.root, trust=Trust(True, (OURS.public,), None), forbid_build=True)
+    with pytest.raises(
+        BuildForbiddenError, match=r"no trusted entry for test key \w+ in .* \(untrusted:unknown-key\)$"
+    ):
+        Cache(config=config).get_or_build({"n": 1}, bytes, kind="test")
+    assert "nothing is stored" not in caplog.text
 
 
 @pytest.mark.parametrize("trusted", [(), (OURS,)], ids=["nobody", "ours"])

@@ -89,7 +89,7 @@ class RemoteTier:
         self.connection = connect(url, settings)
         self.trust, self._clock_ns = trust, clock_ns
         self._admission: Admission | None = None
-        self._absent: dict[str, tuple[float, str]] = {}
+        self._missed: dict[str, tuple[float, str]] = {}
         self.rejected: set[str] = set()
         self.aged: set[str] = set()
 
@@ -118,7 +118,7 @@ class RemoteTier:
         """
         if key.kind in LOCAL_KINDS:
             return Miss("local")
-        until_s, reason = self._absent.get(key.digest, (0.0, ""))
+        until_s, reason = self._missed.get(key.digest, (0.0, ""))
         if until_s > time.monotonic():
             return Miss(reason)
         if reason := self._refusal():
@@ -133,9 +133,9 @@ class RemoteTier:
         if isinstance(found, _Fetched):
             size_bytes, saved_s = found.header.file_bytes, max(0.0, found.header.build_s - took_s)
         if reason:
-            if len(self._absent) >= _MOST_REMEMBERED:
-                self._absent.clear()
-            self._absent[key.digest] = (time.monotonic() + _REMEMBERED_S, reason)
+            if len(self._missed) >= _MOST_REMEMBERED:
+                self._missed.clear()
+            self._missed[key.digest] = (time.monotonic() + _REMEMBERED_S, reason)
         _logger.debug("%s %s: %s in %.0f ms", self.url.text, key.digest[:16], reason or "hit", took_s * 1e3)
         if upper is not None:
             event, text = ("remote_miss", f"{self.url.text} {reason}") if reason else ("remote_hit", self.url.text)
@@ -147,7 +147,11 @@ class RemoteTier:
 
     def forget(self, digest: str) -> None:
         """Ask for an entry again, although it was missing."""
-        self._absent.pop(digest, None)
+        self._missed.pop(digest, None)
+
+    def reason(self, digest: str) -> str:
+        """Return the reason of the last miss of an entry, or why the remote was not asked."""
+        return self._missed.get(digest, (0.0, ""))[1] or self._refusal()
 
     def renewal_ns(self) -> int:
         """Return the time from before which objects that are used are uploaded again; 0 if none are."""
@@ -230,21 +234,15 @@ class RemoteTiers:
         self._target = next((tier for tier in self._tiers if tier.url.writable), None)
         self._claims: Claims | None = None
         self._has_engine = False
-        self.answers = ""
 
     def fetch(self, key: CacheKey, upper: DiskStore | None) -> Entry | bool:
         """Fetch an entry from the first remote that has a sound one.
 
-        Return True if it is in ``upper`` now, the entry if it cannot be stored there, or False. After that, ``answers``
-        has the reason of each remote that missed, for messages.
+        Return True if it is in ``upper`` now, the entry if it cannot be stored there, or False.
         """
-        missed = []
         for tier in self._tiers:
             found = tier.fetch(key, upper)
-            if isinstance(found, Miss):
-                missed.append(f"{tier.url.text} ({'breaker open' if found.reason == 'open' else found.reason})")
-                self.answers = ", ".join(missed)
-            else:
+            if not isinstance(found, Miss):
                 self._has_engine = True
                 if found is None and upper is not None and tier is self._target and key.digest in tier.aged:
                     from trtcache.remote.uploads import uploader_of
@@ -252,6 +250,11 @@ class RemoteTiers:
                     uploader_of(upper, tier).offer(key.digest, renew=True)
                 return True if found is None else replace(found, origin=REMOTE)
         return False
+
+    def reasons(self, digest: str) -> tuple[str, ...]:
+        """Return the reasons of the last misses of an entry, each with its remote's URL."""
+        found = ((tier.url.text, tier.reason(digest)) for tier in self._tiers)
+        return tuple(f"{url}: {reason}" for url, reason in found if reason)
 
     def claim(
         self,

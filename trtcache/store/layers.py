@@ -11,7 +11,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trtcache.errors import AmbiguousKeyError, NotAStoreError, StoreError, UnknownKeyError, UntrustedWriterError
+from trtcache.errors import (
+    AmbiguousKeyError,
+    CorruptBlobError,
+    FormatVersionError,
+    NotAStoreError,
+    StoreError,
+    UnknownKeyError,
+    UntrustedWriterError,
+)
 from trtcache.store.contract import Miss, Store
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
@@ -59,7 +67,7 @@ class Layers:
             if named:
                 raise
             _logger.warning("%s; building without a cache", error)
-        if upper is not None and upper.writable and not upper.keeps:
+        if upper is not None and upper.writable and not upper.keeps and not config.forbid_build:
             _logger.warning("%s", UntrustedWriterError(str(upper.root), upper.admission.objection() or ""))
         return replace(cls.below(upper, config, named=named_below), tend=tend)
 
@@ -92,6 +100,30 @@ class Layers:
     def holder(self, digest: str) -> Store | None:
         """Return the first store that has a file for a key's digest, without reading it."""
         return next((store for store in self.stores if store.contains(digest)), None)
+
+    def objection(self, digest: str) -> str:
+        """Return why no store would serve the entry of a key's digest; empty if one would, judged by its header.
+
+        The reasons are those of misses: ``absent``, ``untrusted:<why>``, ``corrupt:<why>``, ``format``.
+        """
+        missed = "absent"
+        for store in self.stores:
+            if not store.contains(digest):
+                continue
+            try:
+                verdict = store.verdict(digest) if isinstance(store, DiskStore) and store.admission.required else None
+            except CorruptBlobError as error:
+                found = f"corrupt:{error.reason}"
+            except FormatVersionError:
+                found = "format"
+            except (OSError, StoreError):  # gone meanwhile, or unreadable
+                continue
+            else:
+                if verdict is None or verdict.reason is None:
+                    return ""
+                found = f"untrusted:{verdict.reason}"
+            missed = found if missed == "absent" else missed
+        return missed
 
     def get(self, key: CacheKey) -> Entry | Miss:
         """Return the entry of ``key`` from the first store that has an intact one, or the reason for the miss.
