@@ -13,6 +13,7 @@ from trtcache.config.lazy import lazy_names
 if TYPE_CHECKING:
     from trtcache.backends.diagnosis import Check as Check
     from trtcache.backends.diagnosis import SelfTest as SelfTest
+    from trtcache.backends.node_dtypes import node_dtypes as node_dtypes
     from trtcache.backends.onnx_export import to_onnx as to_onnx
     from trtcache.backends.onnx_model import OnnxModel as OnnxModel
     from trtcache.backends.onnx_model import Range as Range
@@ -63,6 +64,7 @@ _EXPORTS = {
     "Slot": "trtcache.weights.slots",
     "Target": "trtcache.target",
     "UnsupportedOperatorError": "trtcache.errors",
+    "node_dtypes": "trtcache.backends.node_dtypes",
     "resolve_target": "trtcache.target",
     "to_exported_program": "trtcache.backends.program_forms",
     "to_graph_module": "trtcache.backends.program_forms",

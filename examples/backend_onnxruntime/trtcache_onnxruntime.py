@@ -26,6 +26,7 @@ from trtcache.backend import (
     Range,
     Settings,
     Target,
+    node_dtypes,
     resolve_target,
     why_no_onnx,
 )
@@ -82,10 +83,8 @@ class OnnxRuntime(Backend):
 
     def why_not(self, node: torch.fx.Node) -> str | None:
         """Return why a node has to stay in torch: its dtype, or it has no ONNX."""
-        for value in (one.meta.get("val") for one in (node, *node.all_input_nodes)):
-            for tensor in value if isinstance(value, (list, tuple)) else [value]:
-                if isinstance(tensor, torch.Tensor) and tensor.dtype not in _DTYPES:
-                    return f"ONNX Runtime lacks operators for {tensor.dtype} on the CPU"
+        if others := node_dtypes(node) - _DTYPES:
+            return f"ONNX Runtime lacks operators for {min(map(str, others))} on the CPU"
         return why_no_onnx(node)
 
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:

@@ -137,3 +137,22 @@ def test_why_onnx_cannot_have_a_node(program: LoweredProgram) -> None:
     node = graph.call_function(torch.ops.aten._cdist_forward.default)
     node.meta["val"] = X
     assert backend.why_no_onnx(node) == "torch has no ONNX for aten._cdist_forward.default"
+
+
+def test_the_dtypes_of_a_node_are_those_that_it_computes_with() -> None:
+    """Of several results those count that are read; an argument's dtype counts as much as a result's."""
+
+    class Pooled(torch.nn.Module):
+        def forward(self, x: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return torch.nn.functional.max_pool2d(x, 2), torch.sort(x)[1], x[places].exp()
+
+    program = trtcache.lower(Pooled(), (torch.randn(3, 4, 4), torch.tensor([0, 2])))
+    found: dict[str, set[torch.dtype]] = {}
+    for node in program.order:
+        if node.op == "call_function":
+            found.setdefault(str(node.target), set()).update(backend.node_dtypes(node))
+    floats, both = {torch.float32}, {torch.float32, torch.int64}
+    assert found["aten.max_pool2d_with_indices.default"] == floats
+    assert found["aten.sort.default"] == both
+    assert found["aten.index.Tensor"] == both
+    assert found["aten.exp.default"] == floats

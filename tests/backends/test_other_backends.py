@@ -15,7 +15,7 @@ from tests.direct.stored import Stored, install_stored
 from tests.documents import ROOT
 from tests.models import Affine
 from trtcache.backends import registry
-from trtcache.backends.protocol import Backend
+from trtcache.backends.protocol import Artifact, Backend, Engine
 from trtcache.errors import (
     BackendUnavailableError,
     BuildError,
@@ -23,7 +23,7 @@ from trtcache.errors import (
     IncompatibleEngineError,
     NoFittingEngineError,
 )
-from trtcache.testing.interpreter import Interpreter
+from trtcache.testing.interpreter import Interpretation, Interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,6 +195,80 @@ def test_an_exception_of_a_build_is_a_build_error(offer: Callable[..., str], tmp
     )
     assert difference(module(X), Affine()(X)) is None
     assert any("ZeroDivisionError" in str(left) for left in module.report.left)
+
+
+@pytest.mark.parametrize("hook", ["target", "toolchain", "ambient", "check", "why_not", "frozen_slots"])
+def test_an_exception_of_a_hook_names_it(offer: Callable[..., str], tmp_path: Path, hook: str) -> None:
+    """A package that ``toolchain`` looks up and that is missing is an error of the backend, not of the model."""
+    offer(type("Fails", (Plugin,), {hook: _raises(KeyError("onnx"))}))
+    with pytest.raises(BackendUnavailableError, match=f"backend 'plugin': its {hook} fails with KeyError: 'onnx'"):
+        trtcache.compile(Affine(), (X,), backend="plugin", cache=tmp_path / "cache")
+
+
+def test_a_set_that_is_text_is_an_error(offer: Callable[..., str]) -> None:
+    """``devices="cpu"`` would be three devices."""
+    text = replace(Plugin.capabilities, devices="cpu")  # type: ignore[arg-type]
+    message = error_of(offer(type("Text", (Plugin,), {"capabilities": text})))
+    assert "capabilities.devices has to be a frozenset of text, and is 'cpu'" in message
+
+
+class Nothing(Engine):
+    """An engine without any method of its own."""
+
+
+class Misspelt(Interpretation):
+    """An engine whose concurrent calls would run one after the other."""
+
+    def parallell(self, calls: int) -> Misspelt:
+        """Return this engine."""
+        return self
+
+
+@pytest.mark.parametrize(
+    ("engine", "refit", "message"),
+    [
+        (Nothing, True, "Nothing, which load returned: method run is missing; method refit is missing"),
+        (Nothing, False, "Nothing, which load returned: method run is missing$"),
+        (Misspelt, True, "Misspelt, which load returned: parallell has to be renamed: to parallel"),
+        (int, True, "builtins.int, which load returned: method run is missing"),
+    ],
+)
+def test_an_engine_without_a_method_is_an_error(
+    offer: Callable[..., str], tmp_path: Path, engine: type, refit: bool, message: str
+) -> None:
+    """The error names the class, and the entry stays in the cache."""
+
+    def load(self: Plugin, *args: Any, **kwargs: Any) -> object:
+        loaded = Interpreter.load(self, *args, **kwargs)
+        if engine is Misspelt:
+            loaded.__class__ = Misspelt
+            return loaded
+        return engine()
+
+    fixed = replace(Plugin.capabilities, refit=refit)
+    offer(type("Wrong", (Plugin,), {"load": load, "capabilities": fixed}))
+    with pytest.raises(BackendUnavailableError, match=message):
+        trtcache.compile(Affine(), (X,), backend="plugin", cache=tmp_path / "cache")
+    offer(type("Right", (Plugin,), {"capabilities": fixed}))
+    report = trtcache.compile(Affine(), (X,), backend="plugin", cache=tmp_path / "cache").report
+    assert report.partitions[0].outcome == "hit"
+
+
+def test_an_engine_that_loads_nowhere_stays_in_torch(offer: Callable[..., str], tmp_path: Path) -> None:
+    """What was built and cannot be loaded is a failed build to ``on_build_failure``."""
+    offer(type("Fails", (Plugin,), {"load": _raises(ValueError("bad magic"))}))
+    module = trtcache.compile(
+        Affine(), (X,), backend="plugin", cache=tmp_path / "cache", settings={"on_build_failure": "torch"}
+    )
+    assert difference(module(X), Affine()(X)) is None
+    assert any("ValueError: bad magic" in str(left) for left in module.report.left)
+
+
+def test_a_build_that_writes_no_file_is_an_error(offer: Callable[..., str], tmp_path: Path) -> None:
+    """The error names the file."""
+    offer(type("Forgets", (Plugin,), {"build": lambda *args: Artifact(args[-1] / "engine.bin")}))
+    with pytest.raises(BuildError, match=r"its build wrote no file engine\.bin, which its Artifact names"):
+        trtcache.compile(Affine(), (X,), backend="plugin", cache=tmp_path / "cache")
 
 
 def test_a_build_that_returns_no_artifact_is_an_error(offer: Callable[..., str], tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from trtcache.backends.protocol import Artifact
+from trtcache.backends.registry import require_engine
+from trtcache.config.backend_names import BUILT_IN
 from trtcache.errors import BuildError, FixedWeightsError, IncompatibleEngineError, TrtcacheError
 
 if TYPE_CHECKING:
@@ -37,8 +39,10 @@ def build_artifact(
     """
     with _translate_errors(lambda why: BuildError(backend.name, why)):
         artifact = backend.build(program, settings, target, folder)
-    if not isinstance(artifact, Artifact) or not artifact.engine.is_file():
-        raise BuildError(backend.name, f"its build returned {artifact!r}, not an Artifact with an engine file")
+    if not isinstance(artifact, Artifact):
+        raise BuildError(backend.name, f"its build returned {artifact!r}, not an Artifact")
+    if not artifact.engine.is_file():
+        raise BuildError(backend.name, f"its build wrote no file {artifact.engine.name}, which its Artifact names")
     return artifact
 
 
@@ -55,9 +59,12 @@ def load_engine(
 
     Raises:
         IncompatibleEngineError: the entry cannot be loaded here, or the loader raised an exception of its own.
+        BackendUnavailableError: the backend's engine lacks a method, or has one with a misspelt name.
     """
     with _translate_errors(lambda why: IncompatibleEngineError(key, why), _OF_THE_MACHINE):
         engine = backend.load_entry(read, device=device, constants=constants, weights=weights)
+    if backend.name not in BUILT_IN:
+        require_engine(backend, engine)
     return engine if backend.capabilities.refit else _FixedEngine(backend.name, engine)
 
 

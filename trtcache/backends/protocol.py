@@ -141,22 +141,25 @@ class Engine(Protocol):
     """A loaded artifact with weights.
 
     Attributes:
-        shares_weights: whether it reads the given weights' memory, so that in-place changes apply.
+        shares_weights: whether it reads the given weights' memory, so that in-place changes apply; by default it does
+            not.
     """
 
     @property
     def shares_weights(self) -> bool:
         """Whether it reads the given weights' memory."""
-        ...
+        return False
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> Engine:
         """Return an engine of the same artifact with these weights; MUST NOT modify this one.
+
+        It is required unless ``Capabilities.refit`` is False.
 
         Args:
             weights: all engine weights by name, with the program's dtype, shape, strides and device. They are shared,
                 not copied, if the engine can.
         """
-        ...
+        raise NotImplementedError
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the engine's outputs.
@@ -164,7 +167,7 @@ class Engine(Protocol):
         Args:
             inputs: tensors checked against the interface; the engine MUST NOT keep references to them.
         """
-        ...
+        raise NotImplementedError
 
 
 @runtime_checkable

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trtcache.config import backend_names
-from trtcache.errors import BackendUnavailableError, SettingsError
+from trtcache.errors import BackendUnavailableError, SettingsError, TrtcacheError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from trtcache.backends.protocol import Backend
     from trtcache.settings import Settings
@@ -76,10 +77,15 @@ def load_backend(name: str) -> Backend:
         BackendUnavailableError: the name is unknown, or its class cannot be imported or is not a backend.
     """
     backend_class = backend_names.load_backend_class(name)
-    if name not in backend_names.BUILT_IN:
-        require_contract(name, backend_class)
+    if name in backend_names.BUILT_IN:
+        built_in: Backend = backend_class()
+        return built_in
+    require_contract(name, backend_class)
     with _translate_errors(name):
         backend: Backend = backend_class()
+    # An exception of these would leave ``compile`` as if it were the model's.
+    for hook in ("target", "toolchain", "ambient", "check", "why_not", "frozen_slots"):
+        setattr(backend, hook, _translated(name, hook, getattr(backend, hook)))
     return backend
 
 
@@ -93,14 +99,25 @@ def _usable(name: str, device: str) -> Backend:
 
 
 @contextmanager
-def _translate_errors(name: str) -> Iterator[None]:
+def _translate_errors(name: str, what: str = "it") -> Iterator[None]:
     """Raise BackendUnavailableError for an exception of a backend's own."""
     try:
         yield
-    except BackendUnavailableError:
+    except (TrtcacheError, MemoryError):
         raise
     except Exception as error:  # another distribution's code
-        raise BackendUnavailableError(name, f"it fails with {type(error).__name__}: {error}") from error
+        raise BackendUnavailableError(name, f"{what} fails with {type(error).__name__}: {error}") from error
+
+
+def _translated(name: str, hook: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of a backend that raises errors of ours only."""
+
+    @functools.wraps(method)
+    def translated(*args: Any, **kwargs: Any) -> Any:
+        with _translate_errors(name, f"its {hook}"):
+            return method(*args, **kwargs)
+
+    return translated
 
 
 def why_unavailable(backend: Backend, device: str) -> str | None:
@@ -137,7 +154,7 @@ def require_contract(name: str, backend_class: type) -> None:
     Raises:
         BackendUnavailableError: it does not, or something is; the message names each.
     """
-    from difflib import get_close_matches  # 2 ms, needed for other distributions' backends only
+    from dataclasses import fields
 
     from trtcache.backends.protocol import Backend, Capabilities
     from trtcache.config.backend_settings import BackendSettings
@@ -150,6 +167,16 @@ def require_contract(name: str, backend_class: type) -> None:
         value = getattr(backend_class, attribute, None)
         if not isinstance(value, types) or value == "":
             wrong.append(f"attribute {attribute} is missing or has a wrong type")
+    if isinstance(capabilities := getattr(backend_class, "capabilities", None), Capabilities):
+        wrong += [
+            f"capabilities.{one.name} has to be a frozenset of text, and is {value!r}"
+            for one in fields(Capabilities)
+            if one.type == "frozenset[str]"
+            and not (
+                isinstance(value := getattr(capabilities, one.name), frozenset)
+                and all(isinstance(text, str) for text in value)
+            )
+        ]
     if getattr(backend_class, "name", name) != name:
         wrong.append(f"attribute name is {backend_class.name!r}, and its entry point is {name!r}")
     own_settings = getattr(backend_class, "settings_class", None)
@@ -158,10 +185,40 @@ def require_contract(name: str, backend_class: type) -> None:
     elif own_settings is not None and getattr(own_settings, "section", "") != name:
         wrong.append(f"attribute section of {own_settings.__name__} has to be {name!r}")
     hooks = {hook for hook in vars(Backend) if not hook.startswith("_")} | set(Backend.__annotations__)
-    own = {method for parent in backend_class.__mro__ for method in vars(parent)} - hooks - set(dir(object))
-    for method in sorted(method for method in own if not method.startswith("_")):
-        meant = next((hook for hook in hooks if hook.startswith(f"{method}_")), None)
-        if meant := meant or next(iter(get_close_matches(method, hooks, 1, 0.8)), None):
-            wrong.append(f"{method} has to be renamed: to {meant}, or to something less similar")
+    wrong += _misnamed(backend_class, hooks)
     if wrong:
         raise BackendUnavailableError(name, f"{where}: {'; '.join(wrong)}")
+
+
+def require_engine(backend: Backend, engine: object) -> None:
+    """Check an engine of another distribution's backend: nothing is missing or misnamed.
+
+    Raises:
+        BackendUnavailableError: something is; the message names each.
+    """
+    from trtcache.backends.protocol import Engine
+
+    kind = type(engine)
+    required = ("run", "refit") if backend.capabilities.refit else ("run",)
+    wrong = []
+    for method in required:
+        found = getattr(engine, method, None)
+        if not callable(found) or getattr(found, "__func__", None) is getattr(Engine, method):
+            wrong.append(f"method {method} is missing")
+    wrong += _misnamed(kind, {"run", "refit", "parallel", "shares_weights"})
+    if wrong:
+        where = f"{kind.__module__}.{kind.__qualname__}"
+        raise BackendUnavailableError(backend.name, f"{where}, which load returned: {'; '.join(wrong)}")
+
+
+def _misnamed(kind: type, hooks: set[str]) -> list[str]:
+    """Return what has a name so similar to a hook's that it was probably meant."""
+    from difflib import get_close_matches  # 2 ms, needed for other distributions' backends only
+
+    own = {name for parent in kind.__mro__ for name in vars(parent)} - hooks - set(dir(object))
+    wrong = []
+    for name in sorted(name for name in own if not name.startswith("_")):
+        meant = next((hook for hook in sorted(hooks) if hook.startswith(f"{name}_")), None)
+        if meant := meant or next(iter(get_close_matches(name, hooks, 1, 0.8)), None):
+            wrong.append(f"{name} has to be renamed: to {meant}, or to something less similar")
+    return wrong

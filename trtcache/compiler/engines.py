@@ -85,7 +85,7 @@ def _load_whole(
     """Load the engine of a program that is a single partition."""
     try:
         engine, partition_report, entry = _load_engine(request, cache, folder, weights)
-    except BuildError as error:
+    except (BuildError, IncompatibleEngineError) as error:  # the latter of an engine that was just built
         if not _accept_build_failure(request, error):
             raise
         why = f"its engine could not be built: {error}"
@@ -120,7 +120,7 @@ def _load_partitions(
             engines[number], partition_report, entries[number] = _load_engine(
                 partition_request, cache, folder, own, built.get(number)
             )
-        except BuildError as error:
+        except (BuildError, IncompatibleEngineError) as error:
             if not _accept_build_failure(request, error):
                 raise
             failed[number] = f"its engine could not be built: {error}"
@@ -137,8 +137,8 @@ def _load_partitions(
     return PartitionedEngine(plan, engines, weights, program.constants, inter_op), division, entries
 
 
-def _accept_build_failure(request: EngineRequest, error: BuildError) -> bool:
-    """Return whether the settings let what could not be built stay in torch, and log it."""
+def _accept_build_failure(request: EngineRequest, error: BuildError | IncompatibleEngineError) -> bool:
+    """Return whether the settings let what could not be built, or loaded once it was, stay in torch; log it."""
     settings = request.settings
     if settings.on_build_failure != "torch" or settings.require_full_compilation:
         return False
