@@ -27,7 +27,7 @@ Written by `make evidence` with torch {torch}. For every operator in torch's sam
 (`torch.testing._internal.common_methods_invocations.op_db`), one call of it is exported on the CPU, float32 where the
 operator takes it, and its key is compared with the keys of calls that differ in one argument that is not a tensor: a
 value nearby, or one that another sample has, left-out arguments included. A change that changes the results (values,
-dtype, shape or structure) must change the key. Of a change that keeps the results nothing is asked.
+dtype, shape or structure) must change the key. A change that keeps the results may keep the key or change it.
 
 {total} operators: {tried} exported, {told} changes that change results, of which **{confused} kept the key**;
 {equal} changes kept the results, {refused} were not taken by the operator or by `torch.export`; {skipped} operators

