@@ -226,9 +226,10 @@ def _pairs(report: Report, output: Path | None) -> list[tuple[str, str]]:
 
 def _engine_pairs(partition: PartitionReport, route: str) -> list[tuple[str, str]]:
     outcome = f"{partition.outcome} ({partition.reason})" if partition.reason else partition.outcome
+    found = "key alias" if route == "memo" else route
     return [
         ("key", partition.key.digest if partition.key else "none"),
-        ("outcome", f"{outcome}, {route}"),
+        ("outcome", f"{outcome}, {found}"),
         ("build", format_duration(partition.build_s) + (" saved" if partition.outcome == "hit" else "")),
         ("entry", partition.path or "not stored"),
     ]

@@ -14,6 +14,7 @@ from trtcache.testing.refit import RefitModel, image
 
 class TestBackend(BackendContract):
     backend = "onnxruntime"
+    propagates_nan = False
 
 
 class TestRefit(RefitContract):

@@ -50,7 +50,7 @@ class OnnxRuntimeSettings(BackendSettings):
 
 
 class OnnxRuntime(Backend):
-    """ONNX Runtime on the CPU."""
+    """ONNX Runtime on the CPU, whose reductions lose NaN: where torch returns NaN, they may return a number."""
 
     name: ClassVar[str] = "onnxruntime"
     version: ClassVar[str] = "1.0"
