@@ -156,7 +156,7 @@ def _replace_linear(graph: fx.Graph, product: fx.Node, packed: str) -> None:
             source, old = inner, [result, *old]
     with graph.inserting_before(old[0]):
         weight = graph.get_attr(packed)
-        arguments = (source, weight, biases[0] if biases else None, "none", [], "")
+        arguments: Any = (source, weight, biases[0] if biases else None, "none", [], "")
         new = graph.call_function(torch.ops.mkldnn._linear_pointwise.default, arguments)
     new.meta["val"] = old[0].meta["val"]
     old[0].replace_all_uses_with(new)
