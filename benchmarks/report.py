@@ -63,6 +63,15 @@ def markdown(document: Document) -> str:
     return "\n".join([_INTRODUCTION, machine, *sections, f"All of this page took {total_s / 60:.1f} minutes.\n"])
 
 
+def insert(text: str, name: str, content: str) -> str:
+    """Return a document with new content between ``<!-- name -->`` and ``<!-- end of name -->``, which stay."""
+    before, begin, rest = text.partition(f"<!-- {name} -->\n")
+    _, end, after = rest.partition(f"<!-- end of {name} -->\n")
+    if not end:
+        raise ValueError(f"the document has no place for {name}")
+    return f"{before}{begin}{content}{end}{after}"
+
+
 def _section(name: str, run: Run, figures: Figures | None) -> str:
     """Return a subject's section, with the command that makes it and how many samples its figures have."""
     began = f"`make bench ONLY={name}`: {run['took_s']:.0f} s, begun at {run['began']} with a load of {run['load']}"

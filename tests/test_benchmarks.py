@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from benchmarks import engine_cache, report
+from benchmarks import calls, engine_cache, report
 from benchmarks.effort import Effort
 from benchmarks.start_models import SUBJECTS as MODELS
 from benchmarks.start_page import MODELS as LABELS
 from benchmarks.subjects import SUBJECTS
 from benchmarks.timing import summarised
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclass
@@ -67,6 +65,21 @@ def test_every_subject_can_be_measured_and_shown() -> None:
         assert callable(module.measure), name
         assert callable(module.section), name
     assert list(MODELS) == list(LABELS)
+
+
+def test_the_readme_has_the_later_calls_of_the_page() -> None:
+    """In its table are the medians of the stored figures, if there are any; writing it changes nothing else."""
+    root = Path(__file__).parents[1]
+    readme = (root / "README.md").read_text()
+    figures = json.loads((root / "docs" / "benchmarks.json").read_text())["subjects"].get("calls")
+    if figures:
+        assert report.insert(readme, "later calls", calls.short_table(figures)) == readme
+    made = summarised({f"{name}.{way}.call_s": [0.02, 0.0234] for name in calls.MODELS for way in calls.WAYS})
+    written = report.insert(readme, "later calls", calls.short_table(made))
+    assert "| packed | 21.7 |" in written
+    assert len(written.splitlines()) == len(readme.splitlines())
+    with pytest.raises(ValueError, match="no place for later calls"):
+        report.insert("", "later calls", "")
 
 
 _CACHE = """

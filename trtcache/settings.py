@@ -82,9 +82,9 @@ class Settings:
         on_miss: ``build``, or ``background``: run in torch while a worker process builds (``docs/background.md``); by
             default ``TRTCACHE_ON_MISS`` decides.
         detach: whether a background build goes on if the process ends.
-        weights: ``refittable``: engines share the model's weights; ``packed``: they take copies of convolution weights
-            in the layout of oneDNN, made at load and at a refit; or ``frozen``: they are compiled for these weights
-            alone, which are part of the key, and refuse a refit (``docs/performance.md``).
+        weights: ``refittable``: engines share the model's weights; ``packed``: they take copies of the weights of
+            convolutions and linear layers in the layout of oneDNN, made at load and at a refit; or ``frozen``: they are
+            compiled for these weights alone, which are part of the key, and refuse a refit (``docs/performance.md``).
     """
 
     inductor: InductorSettings = field(default_factory=InductorSettings)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.errors import InputError, SettingsError
-from trtcache.settings import FROZEN, PACKED, REFITTABLE
+from trtcache.settings import FROZEN, PACKED, REFITTABLE, WEIGHTS
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.build import read_settings
 from trtcache_cli.output import console, note, on_terminal, print_json, print_table, print_tsv, shows_progress, working
@@ -17,7 +17,7 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 from trtcache_cli.shapes import read_examples, script_shape_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from trtcache.frontends.torchscript import Example
     from trtcache.runtime import CompiledModule
@@ -41,10 +41,26 @@ class NumbersType(click.ParamType[tuple[int, ...]]):
         return tuple(dict.fromkeys(map(int, parts)))
 
 
+class WeightsType(click.ParamType[tuple[str, ...]]):
+    """Comma-separated values of ``settings.weights``."""
+
+    name = "weights"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Parse the values and drop duplicates."""
+        if isinstance(value, tuple):
+            return value
+        parts = tuple(dict.fromkeys(part.strip() for part in value.split(",")))
+        if unknown := [part for part in parts if part not in WEIGHTS]:
+            self.fail(f"{unknown[0]!r} is not one of {', '.join(WEIGHTS)}", param, ctx)
+        return parts
+
+
 @click.command(
     epilog=examples(
         "trtcache tune model.pt2",
         "trtcache tune model.pt2 --threads 1,2,4 --runners 1,2,4 -o tune.png",
+        "trtcache tune model.pt2 --weights refittable,packed,frozen",
         "trtcache tune model.pt2 --shape input_ids=8x128 --json",
     )
 )
@@ -62,6 +78,7 @@ class NumbersType(click.ParamType[tuple[int, ...]]):
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Draw the plot here (.png).")
 @click.option("--backend", type=BackendName(), default="auto", show_default=True, help="The backend to measure.")
 @click.option("settings", "--setting", multiple=True, metavar="NAME=VALUE", help="A build setting. Repeatable.")
+@click.option("--weights", "ways", type=WeightsType(), default=(), help="Compare engines with these settings.weights.")
 @script_shape_option
 @session_options
 @pass_session
@@ -75,6 +92,7 @@ def tune(
     output: Path | None,
     backend: str,
     settings: tuple[str, ...],
+    ways: tuple[str, ...],
     shapes: tuple[str, ...],
 ) -> None:
     """Measure latency and throughput over intra-op threads and runners, and report the best.
@@ -82,7 +100,8 @@ def tune(
     FILE: an exported program (.pt2), or a TorchScript file with a --shape for each argument. It is compiled, which
     builds its engine unless it is cached. A cell of the grid is a number of intra-op threads for each call and a number
     of concurrent calls; with one runner, calls are made one after the other. Cells take turns, each after warm-up
-    calls. Combinations that need more threads than there are cores are skipped.
+    calls. Combinations that need more threads than there are cores are skipped. With --weights the program is compiled
+    in each of these ways as well, and they take turns with the threads of the lowest latency.
     """
     given = read_examples(shapes)
     if output is not None:
@@ -95,7 +114,9 @@ def tune(
     cells = tuning.grid(threads or steps, runners or steps, cores=available)
     if all(cell.skipped for cell in cells):
         raise click.UsageError(f"all cells are skipped: {cells[0].skipped}; use fewer --threads or --runners")
-    module, args, kwargs = _compile(session, file, backend, read_settings(settings), given)
+    build = read_settings(settings)
+    module, args, kwargs = _compile(session, file, backend, build, given)
+    others = {way: _compile(session, file, backend, {**build, "weights": way}, given)[0] for way in ways}
     no_threads = _why_no_threads(module)
     if no_threads:
         # Rows that differ in a number which nothing reads would differ by noise only.
@@ -107,16 +128,21 @@ def tune(
     effort = tuning.Effort(seconds, calls)
     with _progress(file.name, tuning.ROUNDS * sum(not cell.skipped for cell in cells)) as show_cell:
         tuning.measure(module, args, kwargs, cells, effort=effort, on_turn=show_cell)
+        compared = {way: tuning.Cell(tuning.fastest(cells).threads, 1) for way in ways}
+        for way in tuning.ROUNDS * ways:
+            tuning.measure_turn(others[way], args, kwargs, compared[way], effort.of_a_turn())
     why_not = _why_not(module, cells)
     if output is not None:
         from trtcache_cli.tune_plot import draw
 
         draw(cells, output, title=file.name)
     if session.as_json:
-        print_json(_document(file, module, cells, why_not, output, available) | {"why_no_threads": no_threads})
+        document = _document(file, module, cells, why_not, output, available)
+        print_json(document | {"why_no_threads": no_threads, "compared": {way: _cell(compared[way]) for way in ways}})
     else:
         _print(cells, why_not, no_threads)
         note(f"weights: {_weights(module)}")
+        _print_compared(compared)
 
 
 def _check_output(output: Path) -> None:
@@ -216,6 +242,16 @@ def _print(cells: Sequence[Cell], why_not: str, no_threads: str = "") -> None:
     for what, cell in (("latency", fastest(cells)), ("throughput", busiest(cells))):
         intra = "" if no_threads else f"intra={cell.threads}, "
         note(f"best for {what}: trtcache.threads({intra}inter={cell.runners})")
+
+
+def _print_compared(cells: Mapping[str, Cell]) -> None:
+    """Print the latency of each way to take weights, and its ratio to the first."""
+    first = next(iter(cells.values()), None)
+    for way, cell in cells.items():
+        ratio = (
+            "" if cell is first or first is None else f", {cell.median_s / first.median_s:.2f} of {next(iter(cells))}"
+        )
+        note(f"weights={way}: median {_milliseconds(cell.median_s)}, p95 {_milliseconds(cell.p95_s)}{ratio}")
 
 
 def _row(cell: Cell, best: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from torch import nn
 
 import trtcache
 from tests.comparing import mixed_results
-from trtcache.backends.aot_inductor import container
+from trtcache.backends.aot_inductor import container, packing
 from trtcache.backends.aot_inductor.build import generates_products
 from trtcache.backends.aot_inductor.container import ProcessContainer
 from trtcache.backends.aot_inductor.packing import use_packed_weights
@@ -24,6 +24,7 @@ from trtcache.errors import SettingsError
 from trtcache.settings import PACKING_VERSION, WEIGHTS, Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from trtcache.backends.aot_inductor.loader import PackageEngine
@@ -80,6 +81,14 @@ def compiled(model: nn.Module, root: Path, **options: Any) -> trtcache.CompiledM
 def assert_answers(module: Any, model: nn.Module, x: torch.Tensor = X) -> None:
     """Compare all results."""
     torch.testing.assert_close(tuple(module(x)), model(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_layers() -> Iterator[None]:
+    """Pack the weights of small linear layers too, as those of these models are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "LEAST_PRODUCTS", 1)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -279,14 +288,14 @@ def replaced(dynamic: bool = False, **options: Any) -> tuple[torch.fx.GraphModul
 
 def test_which_linear_layers_are_packed() -> None:
     """Those of float32 and several rows, whose weight no call changes; a tied weight stays a constant as well."""
-    module, packing = replaced()
-    shapes = sorted(tuple(getattr(module, name).shape) for name in packing)
+    module, found = replaced()
+    shapes = sorted(tuple(getattr(module, name).shape) for name in found)
     assert shapes == [(16, 32), (32, 16), (50, 16)]
-    assert {(kind, rows, transposed) for kind, _, rows, transposed in packing.values()} == {("linear", 14, False)}
+    assert {(kind, rows, transposed) for kind, _, rows, transposed in found.values()} == {("linear", 14, False)}
     targets = [node.target for node in module.graph.nodes if node.op == "call_function"]
     assert targets.count(torch.ops.mkldnn._linear_pointwise.default) == 5
     assert sum(target in {aten.mm.default, aten.addmm.default} for target in targets) == 3
-    tied = next(name for _, name, *_ in packing.values() if hasattr(module, name))
+    tied = next(name for _, name, *_ in found.values() if hasattr(module, name))
     assert getattr(module, tied).shape == (50, 16)
     # No reshape is between a layer and what Inductor computes in its operator.
     layers = module.graph.find_nodes(op="call_function", target=torch.ops.mkldnn._linear_pointwise.default)
@@ -295,6 +304,16 @@ def test_which_linear_layers_are_packed() -> None:
     assert aten.reshape.default not in users
     assert replaced(linear=False)[1] == {}
     assert {rows for _, _, rows, _ in replaced(dynamic=True)[1].values()} == {None}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_small_linear_layers_are_not_packed(monkeypatch: pytest.MonkeyPatch, dynamic: bool) -> None:
+    """The call of oneDNN's operator takes longer than what it saves; with a dynamic batch 16 rows count."""
+    monkeypatch.setattr(packing, "LEAST_PRODUCTS", (16 if dynamic else 14) * 16 * 50)
+    _, found = replaced(dynamic)
+    assert len(found) == 1
+    monkeypatch.setattr(packing, "LEAST_PRODUCTS", packing.LEAST_PRODUCTS + 1)
+    assert replaced(dynamic)[1] == {}
 
 
 def test_tuned_products_are_not_packed() -> None:

@@ -6,10 +6,11 @@ import logging
 import os
 import signal
 import textwrap
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -89,6 +90,53 @@ def test_an_engine_takes_over(
     assert_nothing_left(temporary)
     again = trtcache.compile(live, (X,), backend=portable, cache=tmp_path / "cache", on_miss="background")
     assert (again.ready, again.report.background, len(builds())) == (True, "", 1)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_calls_beside_a_build(
+    portable: str,
+    tmp_path: Path,
+    temporary: Path,
+    builds: Callable[[], list[list[int]]],
+    monkeypatch: pytest.MonkeyPatch,
+    dynamic: bool,
+) -> None:
+    """From the return of ``compile`` until the engine has taken over, calls of four threads have right answers.
+
+    With dynamic sizes the program is lowered in this process meanwhile: no call may see its fake tensors.
+    """
+    monkeypatch.setenv("PORTABLE_BUILD", "2")
+    live = model()
+    expected, shapes = answer(live), ({0: torch.export.Dim("rows", min=2)},) if dynamic else None
+    options: dict[str, Any] = {"backend": portable, "cache": tmp_path / "cache", "on_miss": "background"}
+    module = trtcache.compile(live, (X,), dynamic_shapes=shapes, **options)
+    wrong: list[str] = []
+    counts = [[0, 0] for _ in range(4)]
+
+    def call(count: list[int]) -> None:
+        after = 20
+        while after:
+            is_ready = module.ready
+            try:
+                found = module(X)
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is wrong
+                wrong.append(repr(error))
+                return
+            if type(found) is not torch.Tensor or not torch.allclose(found, expected, atol=1e-5):
+                wrong.append(repr(found))
+            count[is_ready] += 1
+            after -= is_ready or module._done.is_set()
+
+    threads = [threading.Thread(target=call, args=(count,)) for count in counts]
+    for thread in threads:
+        thread.start()
+    assert module.wait(120), module.report.why
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len(builds()) == 1
+    assert all(before and after for before, after in counts)
+    assert_nothing_left(temporary)
 
 
 def test_it_is_a_submodule_before_and_after(portable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,32 @@ def test_tune_measures_each_cell_and_names_the_best(
         assert "runners are not concurrent" in done.err
 
 
+def test_ways_to_take_weights_take_turns(run: Callable[..., Result], file: Path, interpreter: str) -> None:
+    """Each is compiled and measured, with its ratio to the first; a backend without one says so."""
+    asked = ("tune", file, "--backend", interpreter, "--calls", 3, "--threads", 1, "--runners", 1, "--shape", "x=4x4")
+    done = run(*asked, "--weights", "refittable")
+    assert done.code == 0, done.err
+    assert "weights=refittable: median " in done.err
+    found = run(*asked, "--weights", "refittable", "--json").json["compared"]
+    assert found["refittable"]["calls"] >= 3
+    refused = run(*asked, "--weights", "refittable,packed")
+    assert refused.code == 2
+    assert "takes 'refittable' only" in refused.err
+    assert "'dense' is not one of refittable, packed, frozen" in run(*asked, "--weights", "dense").err
+
+
+@pytest.mark.slow
+def test_packed_and_frozen_engines_are_compared(run: Callable[..., Result], tmp_path: Path) -> None:
+    """The three ways of AOTInductor are built, measured and shown with their ratios."""
+    path, example = tmp_path / "line.pt2", torch.randn(4, 32)
+    torch.export.save(torch.export.export(torch.nn.Linear(32, 32).eval(), (example,), strict=False), path)
+    ways = ("refittable", "packed", "frozen")
+    done = run("tune", path, "--calls", 3, "--threads", 1, "--runners", 1, "--weights", ",".join(ways))
+    assert done.code == 0, done.err
+    assert [done.err.count(f"weights={way}: median ") for way in ways] == [1, 1, 1]
+    assert done.err.count(" of refittable") == 2
+
+
 def test_tune_takes_torchscript_with_the_shapes_of_its_arguments(
     run: Callable[..., Result], tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
