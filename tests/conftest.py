@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from hypothesis import settings
 
+from tests import compile_once
 from tests.effort import TORTURE, samples
 from trtcache.store.disk import DiskStore
 
@@ -53,16 +55,35 @@ def _quicker_torch() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _compile_once(objects: Path) -> None:
+    """Let this process and those that it starts compile equal C++ sources once."""
+    if shutil.which("g++") is None:
+        return
+    compile_once.install(objects)
+    os.environ["PATH"] = f"{objects}{os.pathsep}{os.environ['PATH']}"
+
+
 def environ_untraced() -> dict[str, str]:
     """Return the environment for a process that coverage does not follow: a build in it takes half as long."""
     return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
+def _of_session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @pytest.fixture(scope="session")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache directory for the whole session, shared by all its workers: each distinct program is built once."""
-    base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "engines" / "cache"
+    return _of_session(tmp_path_factory) / "engines" / "cache"
+
+
+@pytest.fixture(scope="session")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of ``compile_once``, likewise."""
+    return _of_session(tmp_path_factory) / compile_once.NAME
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -72,7 +93,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name the tests that tried a sample, and its size."""
+    """Name the tests that tried a sample, and its size; and tell how many C++ sources were equal."""
+    base = terminalreporter.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # pytest's
+    compiled, copied = compile_once.count(base / compile_once.NAME)
+    if compiled:
+        terminalreporter.section("C++ sources")
+        terminalreporter.line(f"{compiled} were compiled, and {copied} were equal to one of them")
     passed = {report.nodeid.partition("::")[0] for report in terminalreporter.stats.get("passed", [])}
     found = {path: samples(_PROJECT / path) for path in sorted(passed) if (_PROJECT / path).exists()}
     if TORTURE or not any(found.values()):
