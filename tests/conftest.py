@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -92,8 +94,40 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
+def _cpu_s() -> float:
+    """Return the CPU seconds of this process, and of the processes that it has waited for."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+_cpu_s_until = _cpu_s()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Note the CPU seconds since the last test ended."""
+    global _cpu_s_until
+    report = yield
+    if call.when == "teardown":
+        last, _cpu_s_until = _cpu_s_until, _cpu_s()
+        report.user_properties.append(("cpu_s", _cpu_s_until - last))
+    return report
+
+
+def _tell_cpu_seconds(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the files that took the most CPU seconds, their processes included: those are what a run of tests costs."""
+    spent: Counter[str] = Counter()
+    for report in [one for reports in terminalreporter.stats.values() for one in reports]:
+        if getattr(report, "when", "") == "teardown":
+            spent[report.nodeid.partition("::")[0]] += dict(report.user_properties).get("cpu_s", 0.0)
+    if len(spent) > 1:
+        terminalreporter.section(f"CPU seconds of the tests: {spent.total():.0f}, and most of them")
+        for path, seconds in spent.most_common(30):
+            terminalreporter.line(f"{seconds:7.1f} {path}")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name the tests that tried a sample, and its size; and tell how many C++ sources were equal."""
+    """Tell what the tests took, name those that tried a sample, and tell how many C++ sources were equal."""
+    _tell_cpu_seconds(terminalreporter)
     base = terminalreporter.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # pytest's
     compiled, copied = compile_once.count(base / compile_once.NAME)
     if compiled:
