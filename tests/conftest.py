@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 from hypothesis import settings
 
+from tests import compile_once
 from tests.effort import TORTURE, samples
 from trtcache.store.disk import DiskStore
 
@@ -53,16 +57,38 @@ def _quicker_torch() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _compile_once(objects: Path) -> None:
+    """Let this process and those that it starts compile equal C++ sources once, with precompiled headers soon."""
+    from trtcache.backends.aot_inductor import compilation
+
+    if shutil.which("g++") is None:
+        return
+    compilation._builds = compilation._MANY_BUILDS  # many follow
+    compile_once.install(objects)
+    os.environ["PATH"] = f"{objects}{os.pathsep}{os.environ['PATH']}"
+
+
 def environ_untraced() -> dict[str, str]:
     """Return the environment for a process that coverage does not follow: a build in it takes half as long."""
     return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
+def _of_session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @pytest.fixture(scope="session")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache directory for the whole session, shared by all its workers: each distinct program is built once."""
-    base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "engines" / "cache"
+    return _of_session(tmp_path_factory) / "engines" / "cache"
+
+
+@pytest.fixture(scope="session")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of ``compile_once``, likewise."""
+    return _of_session(tmp_path_factory) / compile_once.NAME
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -71,8 +97,45 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
+def _cpu_s() -> float:
+    """Return the CPU seconds of this process, and of the processes that it has waited for."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+_cpu_s_until = _cpu_s()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Note the CPU seconds since the last test ended."""
+    global _cpu_s_until
+    report = yield
+    if call.when == "teardown":
+        last, _cpu_s_until = _cpu_s_until, _cpu_s()
+        report.user_properties.append(("cpu_s", _cpu_s_until - last))
+    return report
+
+
+def _tell_cpu_seconds(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the files that took the most CPU seconds, their processes included: those are what a run of tests costs."""
+    spent: Counter[str] = Counter()
+    for report in [one for reports in terminalreporter.stats.values() for one in reports]:
+        if getattr(report, "when", "") == "teardown":
+            spent[report.nodeid.partition("::")[0]] += dict(report.user_properties).get("cpu_s", 0.0)
+    if len(spent) > 1:
+        terminalreporter.section(f"CPU seconds of the tests: {spent.total():.0f}, and most of them")
+        for path, seconds in spent.most_common(30):
+            terminalreporter.line(f"{seconds:7.1f} {path}")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name the tests that tried a sample, and its size."""
+    """Tell what the tests took, name those that tried a sample, and tell how many C++ sources were equal."""
+    _tell_cpu_seconds(terminalreporter)
+    base = terminalreporter.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # pytest's
+    compiled, copied = compile_once.count(base / compile_once.NAME)
+    if compiled:
+        terminalreporter.section("C++ sources")
+        terminalreporter.line(f"{compiled} were compiled, and {copied} were equal to one of them")
     passed = {report.nodeid.partition("::")[0] for report in terminalreporter.stats.get("passed", [])}
     found = {path: samples(_PROJECT / path) for path in sorted(passed) if (_PROJECT / path).exists()}
     if TORTURE or not any(found.values()):

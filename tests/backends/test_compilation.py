@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import compile_once
 from tests.effort import TORTURE
 
 if TYPE_CHECKING:
@@ -73,10 +74,11 @@ def _run(
     home.mkdir()
     own = {"HOME": ".", "TMPDIR": ".", "TRTCACHE_DIR": "cache", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
     places = {name: str(home / place) for name, place in own.items()}
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": compile_once.afresh(os.environ["PATH"])}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script).replace("SETUP", textwrap.dedent(setup))],
         cwd=home,
-        env={**os.environ, **places, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})},
+        env={**os.environ, **places, **paths, **(environment or {})},
         capture_output=True,
         text=True,
         check=False,

@@ -8,7 +8,7 @@ import pytest
 
 from trtcache.testing import BackendContract
 
-INDUCTOR = {"inductor": {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": False}}
+INDUCTOR = {"inductor": {"cpp.vec_isa_ok": True}}
 
 
 @pytest.mark.usefixtures("interpreter")

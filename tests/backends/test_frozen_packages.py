@@ -21,7 +21,7 @@ from trtcache.settings import Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-QUICK = {"inductor": {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": False}}
+QUICK = {"inductor": {"cpp.vec_isa_ok": True}}
 FROZEN: dict[str, Any] = {"weights": "frozen", **QUICK}
 X, LARGER = torch.randn(2, 3, 8, 8), torch.randn(5, 3, 8, 8)
 BATCH = ({0: torch.export.Dim.DYNAMIC},)

@@ -59,7 +59,7 @@ def pending(model: nn.Module) -> BackgroundModule:
 @pytest.fixture
 def load(engines: Path) -> Callable[[nn.Module], trtcache.CompiledModule]:
     """Return a function that compiles a model with a real backend; all but the first time it is a hit."""
-    settings = {"inductor": {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": False}}
+    settings = {"inductor": {"cpp.vec_isa_ok": True}}
     return lambda model: trtcache.compile(model, (X,), cache=engines, settings=settings)
 
 

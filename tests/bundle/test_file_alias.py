@@ -103,7 +103,7 @@ import numpy as np
 import trtcache
 
 file, cache, x = sys.argv[1:]
-settings = {"inductor": {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": False}}
+settings = {"inductor": {"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": True}}
 program = trtcache.compile(file, settings=settings, cache=cache)
 print(type(program).__name__, type(program(np.load(x))).__name__, program.report.partitions[0].outcome)
 """
