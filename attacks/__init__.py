@@ -11,6 +11,7 @@ NAMES = (
     "bombs",
     "carried_over",
     "exchanged_names",
+    "hostile_bucket",
     "hostile_index",
     "hostile_names",
     "hostile_remote",

@@ -99,6 +99,25 @@ def _answers() -> dict[str, Callable[[socket.socket, bytes], None]]:
         ),
         "chunks without an end": endless(b"HTTP/1.1 200 OK\r\n%bTransfer-Encoding: chunked\r\n\r\n" % _TIMES, chunk),
         "a header without an end": endless(b"HTTP/1.1 200 OK\r\n", b"X-A: 1\r\n" * 1000),
+        "interim answers without an end": endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
+        "a length and chunks without an end": endless(
+            b"HTTP/1.1 200 OK\r\n%bContent-Length: 4000\r\nTransfer-Encoding: chunked\r\n\r\n" % _TIMES, chunk
+        ),
+        "two lengths": lambda client, _: client.sendall(
+            b"HTTP/1.1 200 OK\r\n%bContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef" % _TIMES
+        ),
+        "ten thousand headers": lambda client, _: client.sendall(
+            b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: 1\r\n" % number for number in range(10_000)) + b"\r\n"
+        ),
+        "a redirect to itself": lambda client, request: client.sendall(
+            b"HTTP/1.1 302 No\r\nLocation: %b\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % request.split()[1]
+        ),
+        "a redirect to a file": lambda client, _: client.sendall(
+            b"HTTP/1.1 302 No\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        ),
+        "another protocol": lambda client, _: client.sendall(
+            b"HTTP/1.1 101 No\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n" + _CHUNK
+        ),
         "nonsense": lambda client, _: client.sendall(b"\x00\xff" * 1000),
         "times of nobody": lambda client, _: client.sendall(
             b"HTTP/1.1 200 OK\r\nLast-Modified: \xff\xfe\r\nETag: \x80\r\nContent-Length: 5\r\n\r\nabcde"

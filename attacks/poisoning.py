@@ -33,18 +33,20 @@ def variants(own: bytes, signed_by_main: bytes) -> dict[str, bytes]:
     """Return an entry with the attacker's signature, with none, and with ``main``'s of another entry."""
     return {
         "the attacker's own": own,
-        "unsigned": _with_block(own, b""),
-        "a stolen signature": _with_block(own, _block(signed_by_main)),
-        "a renamed signature": _with_block(own, MAIN.public.raw.hex().encode() + _block(own)[64:]),
+        "unsigned": with_block(own, b""),
+        "a stolen signature": with_block(own, block_of(signed_by_main)),
+        "a renamed signature": with_block(own, MAIN.public.raw.hex().encode() + block_of(own)[64:]),
     }
 
 
-def _block(raw: bytes) -> bytes:
+def block_of(raw: bytes) -> bytes:
+    """Return the signatures of a file."""
     prelude = parse_prelude(raw[:PRELUDE_BYTES], len(raw), "")
     return raw[prelude.members_from - prelude.signatures_bytes : prelude.members_from]
 
 
-def _with_block(raw: bytes, block: bytes) -> bytes:
+def with_block(raw: bytes, block: bytes) -> bytes:
+    """Return a file with other signatures."""
     prelude = parse_prelude(raw[:PRELUDE_BYTES], len(raw), "")
     header = raw[PRELUDE_BYTES : PRELUDE_BYTES + prelude.header_bytes]
     return file_of(header, block, raw[-(-prelude.members_from // 4096) * 4096 :])

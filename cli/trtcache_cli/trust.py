@@ -94,7 +94,10 @@ def add(session: Session, key: str, until: str | None) -> None:
 @session_options
 @pass_session
 def rm(session: Session, names: tuple[str, ...]) -> None:
-    """Stop trusting keys. Nothing is deleted: their entries are misses, and are rebuilt."""
+    """Stop trusting keys. Nothing is deleted: where signatures are required, their entries are misses, and are rebuilt.
+
+    A private directory that requires none still uses what it has fetched before: see docs/remote.md.
+    """
     known = _in_file()
     for name in names:
         if name not in {key.name for key in known}:

@@ -38,7 +38,13 @@ def test_doctor_asks_each_remote_once(hosts: Hosts, proxy: FaultProxy) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "expected"),
-    [("foreign", "bytes for a random name"), ("503", "busy"), ("reset", "(unreachable|cut|error)")],
+    [
+        ("foreign", "bytes for a random name"),
+        ("503", "^busy: GET http://[^ ]+[.]trtc: 503 Service Unavailable$"),
+        ("429", "^busy: GET http://[^ ]+[.]trtc: 429 Too Many Requests$"),
+        ("hang", "^timeout: GET http://[^ ]+[.]trtc: no answer in time$"),
+        ("reset", "(unreachable|cut|error)"),
+    ],
 )
 def test_doctor_fails_on_a_remote_that_fails(hosts: Hosts, proxy: FaultProxy, fault: str, expected: str) -> None:
     """With the reason."""
@@ -55,7 +61,8 @@ def test_doctor_says_why_nothing_would_be_used(hosts: Hosts, moto: int) -> None:
     found = checks(hosts, TRTCACHE_REMOTE=f"{hosts.url}&mode=write", TRTCACHE_SIGNING_KEY="")
     assert [status for status, _ in found] == ["ok", "bad"]
     url = f"s3://b/p?endpoint=http://127.0.0.1:{free_port()}"
-    assert checks(hosts, TRTCACHE_REMOTE=url)[0][0] == "bad"
+    ((status, why),) = checks(hosts, TRTCACHE_REMOTE=url)
+    assert (status, why.endswith(".trtc: connection refused")) == ("bad", True)
     put_object(moto, f"{hosts.path}/trtcache-remote.json", b'{"format": 2}')
     assert "format 2" in checks(hosts)[0][1]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -133,10 +134,21 @@ def test_opening_a_cache_asks_nothing(hosts: Hosts, proxy: FaultProxy) -> None:
 
 
 def test_a_forbidden_build_asks_the_remote_before_it_fails(hosts: Hosts, proxy: FaultProxy) -> None:
-    """What may not be built may still be fetched."""
-    with pytest.raises(BuildForbiddenError):
-        fetch(hosts.host("a", TRTCACHE_FORBID_BUILD="1"))
+    """What may not be built may still be fetched; the error says what each remote answered."""
+    cache = hosts.host("a", TRTCACHE_FORBID_BUILD="1")
+    for _ in range(2):  # the second is remembered
+        with pytest.raises(BuildForbiddenError, match=re.escape(f"a and {hosts.name} (absent)")):
+            fetch(cache)
     assert proxy.count() == 1
+    proxy.fault = "reset"
+    with pytest.raises(BuildForbiddenError, match=re.escape(f"a and {hosts.name} (unreachable)")):
+        fetch(cache, n=1)
+    with pytest.raises(BuildForbiddenError, match=re.escape(f"a and {hosts.name} (breaker open)")):
+        fetch(cache, n=2)
+    with pytest.raises(
+        BuildForbiddenError, match=r"TRTCACHE_RECACHE=1 requires a build of test key [0-9a-f]+ in [^ ]*$"
+    ):
+        fetch(hosts.host("a", TRTCACHE_FORBID_BUILD="1", TRTCACHE_RECACHE="1"))
 
 
 def test_a_read_only_directory_uses_what_it_cannot_store(hosts: Hosts, proxy: FaultProxy) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 from tests.remote.conftest import fetch, left_behind, put_object, report
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.remote import uploads
-from trtcache.remote.connection import Download
+from trtcache.remote.connection import Download, connect
 from trtcache.remote.tier import object_name
 from trtcache.store.format import MAGIC, Draft
 from trtcache.store.writer import write_artifact
@@ -105,6 +106,36 @@ def test_an_entry_by_an_unknown_key_is_not_used(hosts: Hosts, keys: dict[str, tu
     fetch(theirs, b"theirs")
     assert uploads.flush(5) == 0
     assert bytes(fetch(hosts.host("victim"), b"own build").read()) == b"own build"
+
+
+def test_an_entry_that_does_not_count_closes_the_breaker(hosts: Hosts, keys: dict[str, tuple[str, Path]]) -> None:
+    """The server has answered: else planted objects would keep a remote off that is well again."""
+    public, secret = keys["stranger"]
+    fetch(hosts.writer("theirs", TRTCACHE_TRUSTED_KEYS=public, TRTCACHE_SIGNING_KEY=str(secret)), b"theirs")
+    assert uploads.flush(5) == 0
+    hosts.publish(b"good", 1)
+    cache = hosts.host("victim")
+    url, settings = cache.config.remotes.urls[0], cache.config.remotes
+    connect(url, settings).breaker.note_failure("down", at_once=True)
+    assert fetch(cache, b"own build").outcome == "built"
+    note = connect(url, settings).note("remote")
+    note.write_text(json.dumps({**json.loads(note.read_text()), "until_s": 1.0}))  # its time is over
+    assert fetch(cache, b"own build", 2).outcome == "built"
+    connect(url, settings).breaker.note_failure("down", at_once=True)
+    note.write_text(json.dumps({**json.loads(note.read_text()), "until_s": 1.0}))
+    assert fetch(hosts.host("another"), b"own build").outcome == "built"
+    assert fetch(cache, n=1).origin == "remote"
+
+
+def test_who_is_trusted_no_more_counts_no_more_where_signatures_are_required(
+    hosts: Hosts, keys: dict[str, tuple[str, Path]]
+) -> None:
+    """A private directory takes what is in it, unless signatures are required there too."""
+    hosts.publish(b"theirs")
+    assert fetch(hosts.host("server"), b"own build").origin == "remote"
+    later = {"TRTCACHE_TRUSTED_KEYS": keys["stranger"][0], "TRTCACHE_SIGNING_KEY": ""}
+    assert bytes(fetch(hosts.host("server", **later), b"own build").read()) == b"theirs"
+    assert bytes(fetch(hosts.host("server", TRTCACHE_SIGNATURES="require", **later), b"own").read()) == b"own"
 
 
 def test_an_archived_object_is_a_miss_of_its_key_alone(

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
+import threading
 import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +22,8 @@ from trtcache.remote.tier import object_name
 from trtcache_cli.main import main
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.conftest import RunPython
     from tests.remote.conftest import Hosts
     from tests.remote.fault_proxy import FaultProxy
@@ -43,6 +49,32 @@ def test_a_reader_uploads_nothing(hosts: Hosts, proxy: FaultProxy) -> None:
     fetch(cache)
     assert trtcache.flush(5) == 0
     assert (proxy.count("PUT"), waiting(cache)) == (0, 0)
+
+
+def test_a_web_server_without_put_is_read(
+    tmp_path: Path, hosts: Hosts, caplog: pytest.LogCaptureFixture, run_python: RunPython
+) -> None:
+    """It says so once, look-ups go on, and what was not sent is said at the end of the process."""
+    entry = fetch(hosts.host("ci", TRTCACHE_REMOTE=""), b"engine", 9)
+    assert entry.path is not None
+    target = tmp_path / "www" / object_name(entry.key.digest)
+    target.parent.mkdir(parents=True)
+    target.write_bytes(entry.path.read_bytes())
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "www"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}?mode=write"
+        cache = hosts.host("a", TRTCACHE_REMOTE=url)
+        for n in range(4):
+            fetch(cache, n=n)
+            assert uploads.flush(60) == 0
+        assert fetch(cache, n=9).origin == "remote"
+        code = "import trtcache; trtcache.Cache().get_or_build({'n': 10}, lambda: b'', kind='test')"
+        done = run_python(code, **{**hosts.variables("b"), "TRTCACHE_REMOTE": url})
+        server.shutdown()
+    (said,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert re.fullmatch(r"nothing is uploaded to http://127[^ ]+: PUT http://[^ ]+[.]trtc: 501 [A-Za-z ]+", said)
+    assert "uploads to http://127.0.0.1" in done.stderr
 
 
 def test_a_quick_build_is_not_uploaded(hosts: Hosts, proxy: FaultProxy) -> None:

@@ -320,7 +320,7 @@ def _summary(text: str) -> str:
     elif line.endswith(_UNSENT):
         cause = next((words for mark, words in _CAUSES.items() if mark in source), "no connection")
         line = line.removesuffix(_UNSENT) + cause
-    line = re.sub(r"\?\S+", "?...", line)[:300]
+    line = re.sub(r"\?\S+", "?...", line)[:2000]
     if request := _REQUEST.search(line):
-        line = f"{request[1]}: {request[2]}"
-    return "".join(character if character.isprintable() else "?" for character in line)
+        line = f"{request[1][:250]}: {request[2]}"
+    return "".join(character if character.isprintable() else "?" for character in line[:400])

@@ -43,7 +43,7 @@ _PIN = re.compile(r"pins/([0-9a-f]{64})")
 _BEGIN_BYTES = 64 << 10
 _MOST_MARKER_BYTES = 4096
 _MOST_UNTRUSTED_BYTES = 1 << 20
-"""Longest header that is parsed although nobody who is trusted signed it: 40 of 7 MB took 2.4 GB of memory at once."""
+"""Longest header that is parsed although no trusted key signed it: 40 of 7 MB took 2.4 GB of memory at once."""
 
 
 class RemoteEntries:
@@ -267,7 +267,7 @@ class RemoteEntries:
         return verdicts[0]
 
     def _judge(self, digest: str, verdicts: list[Verdict], *, most_bytes: int | None) -> Admit:
-        """Return a check that notes who signed a header, and rejects it if nobody did and it is longer."""
+        """Return a check that notes who signed a header, and rejects a longer one without a trusted signature."""
 
         def note(version: int, header: bytes, block: bytes) -> None:
             verdict = self.admission.verdict(version, header, block)

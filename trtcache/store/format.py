@@ -239,7 +239,7 @@ def parse_header(raw: bytes, prelude: Prelude, path: str, admit: Admit | None = 
         header = _decode_header(body, prelude.file_bytes)
         _check_layout(header, prelude.members_from)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        # What is wrong may quote the header, which is up to 16 MiB of text by nobody.
+        # What is wrong may quote the header, which may be 16 MiB without a signature.
         raise CorruptBlobError(path, "header", f"it breaks the grammar: {error!s:.300}") from error
     return header
 
