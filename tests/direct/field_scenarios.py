@@ -3195,9 +3195,6 @@ for _doc, _forward, _change in (
     ("a class attribute of TextWrapper", "x * len(textwrap.wrap('a b c', 2))", "import textwrap, re\ntextwrap.TextWrapper.wordsep_simple_re = textwrap.TextWrapper.wordsep_re = re.compile('()')"),
     ("a method of TextWrapper", "x * len(textwrap.wrap('a b c', 2))", "import textwrap\ntextwrap.TextWrapper._split = lambda self, text: ['a']"),
     ("len in statistics", "x * statistics.fmean([1.0, 3.0])", "import statistics\nstatistics.fsum = lambda v: 9.0"),
-    ("json's default encoder", "x * len(json.dumps([1, 2]))", "import json\njson._default_encoder.encode = lambda o: 'abc'"),
-    ("json's default encoder, a number", "x * len(json.dumps([1, 2]))", "import json\njson._default_encoder.item_separator = '     '"),
-    ("json's default decoder", "x * json.loads('2.0')", "import json\njson._default_decoder.decode = lambda s: 3.0"),
     ("defaults of json.dumps", "x * len(json.dumps([1, 2]))", "import json\njson.dumps.__kwdefaults__['indent'] = 4"),
     ("functools.reduce in operator's place", "x * functools.reduce(operator.add, [1.0, 1.0])", "import functools\nfunctools.reduce = lambda f, v: 3.0"),
     ("has_torch_function of functional", "F.relu(x - 4)", "import torch.nn.functional as f\nf.has_torch_function_unary = lambda a: True\nf.handle_torch_function = lambda *a, **k: a[2] * 3"),
@@ -3240,3 +3237,118 @@ for _doc, _forward, _change in (
     ("documentation of a function", "x * len(F.relu.__doc__[:3])", "import torch\ntorch.nn.functional.relu.__doc__ = 'a'"),
 ):
     _add(f"an attribute is set on {_doc}", _model(_forward, "self.k = '_gain'", "import functools, json, os, posixpath, numpy"), _change)
+
+# 24. Variations of what was found: what handles printed texts, warnings and records of loggers.
+
+_SPEAKS = """
+import contextlib, io, logging, sys, warnings
+LOG = logging.getLogger('app.sub')
+STATE = {'by': 2.0}
+class Cfg:
+    by = 2.0
+    def __str__(self):
+        STATE['by'] = 3.0
+        return 'a'
+CFG = Cfg()
+def warned():
+    try:
+        warnings.warn('old')
+    except UserWarning:
+        return 3.0
+    return 2.0
+class Odd:
+    def __del__(self):
+        raise ValueError
+"""
+_OUT = "import sys\nclass Out:\n    def write(self, t):\n        app.STATE['by'] = 3.0\n    def flush(self):\n        pass\n"
+_HANDLER = "import logging\nclass H(logging.Handler):\n    def emit(self, r):\n        app.STATE['by'] = 3.0\n"
+for _doc, _forward, _change in (
+    ("stderr is another, and it warns", "warned()\nreturn x * STATE['by']", _OUT + "sys.stderr = Out()\nimport warnings\nwarnings.simplefilter('always')"),
+    ("stdout is redirected", "print('a')\nreturn x * STATE['by']", _OUT + "import contextlib\nkept = contextlib.redirect_stdout(Out())\nkept.__enter__()"),
+    ("stdout writes to a raw file of one's own", "print('a', flush=True)\nreturn x * STATE['by']", "import io, sys\nclass Raw(io.RawIOBase):\n    def writable(self):\n        return True\n    def write(self, b):\n        app.STATE['by'] = 3.0\n        return len(b)\nsys.stdout = io.TextIOWrapper(io.BufferedWriter(Raw()))"),
+    ("stdout is a writer of codecs", "print('a')\nreturn x * STATE['by']", _OUT + "import codecs\nsys.stdout = codecs.getwriter('utf8')(Out())"),
+    ("a print that is kept under another name", "SAY('a')\nreturn x * STATE['by']", _OUT + "sys.stdout = Out()"),
+    ("a print by map", "[*map(SAY, 'ab')]\nreturn x * STATE['by']", _OUT + "sys.stdout = Out()"),
+    ("a filter that is a function", "LOG.warning('a')\nreturn x * STATE['by']", "app.LOG.addFilter(lambda r: app.STATE.update(by=3.0) or True)"),
+    ("a filter of a handler", "LOG.warning('a')\nreturn x * STATE['by']", "import logging\nh = logging.StreamHandler()\nh.addFilter(lambda r: app.STATE.update(by=3.0) or True)\nlogging.getLogger('app').addHandler(h)"),
+    ("a handler of the parent", "LOG.warning('a')\nreturn x * STATE['by']", _HANDLER + "logging.getLogger('app').addHandler(H())"),
+    ("a handler of the parent, and a level", "LOG.debug('a')\nreturn x * STATE['by']", _HANDLER + "logging.getLogger('app').addHandler(H())\nlogging.getLogger('app').setLevel(1)"),
+    ("a formatter's converter", "LOG.warning('a')\nreturn x * STATE['by']", "import logging, time\nh = logging.StreamHandler()\nf = logging.Formatter('%(asctime)s')\nf.converter = lambda t: app.STATE.update(by=3.0) or time.gmtime(t)\nh.setFormatter(f)\napp.LOG.addHandler(h)"),
+    ("a handler's stream", "LOG.warning('a')\nreturn x * STATE['by']", _OUT + "import logging\nlogging.basicConfig(stream=Out())"),
+    ("a handler with another emit", "LOG.warning('a')\nreturn x * STATE['by']", "import logging\nh = logging.StreamHandler()\nh.emit = lambda r: app.STATE.update(by=3.0)\napp.LOG.addHandler(h)"),
+    ("StreamHandler has another emit", "LOG.warning('a')\nreturn x * STATE['by']", "import logging\nlogging.StreamHandler.emit = lambda s, r: app.STATE.update(by=3.0)\nlogging.basicConfig()"),
+    ("a MemoryHandler with a target", "LOG.warning('a')\nreturn x * STATE['by']", _HANDLER + "import logging.handlers\napp.LOG.addHandler(logging.handlers.MemoryHandler(1, target=H()))"),
+    ("an adapter's logger has a handler", "logging.LoggerAdapter(LOG, {}).warning('a')\nreturn x * STATE['by']", _HANDLER + "app.LOG.addHandler(H())"),
+    ("a level, and an object in a list", "LOG.debug('%s', [CFG])\nreturn x * STATE['by']", "import logging\nlogging.basicConfig(level=1)\napp.Cfg.__repr__ = app.Cfg.__str__"),
+    ("a level, and an object as the message", "LOG.debug(CFG)\nreturn x * STATE['by']", "import logging\nlogging.basicConfig(level=1)"),
+    ("a level, and an object by the root's function", "logging.info('%s', CFG)\nreturn x * STATE['by']", "import logging\nlogging.basicConfig(level=1)"),
+    ("logging is disabled, with an object", "LOG.warning('%s', CFG)\nreturn x * STATE['by']", "import logging\nlogging.disable(50)"),
+    ("a level by a composed name", "x * (2.0 + getattr(LOG, 'lev' + 'el'))", "app.LOG.setLevel(10)"),
+    ("a filter in front of an error", "x * warned()", "import warnings\nwarnings.simplefilter('ignore')"),
+    ("warnings are recorded", "with warnings.catch_warnings(record=True) as w:\n    warnings.warn('a')\nreturn x * (2.0 + len(w))", "import warnings\nwarnings.simplefilter('ignore')"),
+    ("a warning of torch is shown by an own function", "F.softmax(x)", "import warnings\ndef shown(*a, **k):\n    raise UserWarning\nwarnings.showwarning = shown\nwarnings.simplefilter('always')"),
+    ("an exception of __del__ is handled", "o = Odd()\ndel o\nreturn x * STATE['by']", "import sys\nsys.unraisablehook = lambda a: app.STATE.update(by=3.0)"),
+):
+    _add(f"what handles texts is another: {_doc}", _model(_forward, "pass", _SPEAKS + ("SAY = print\n" if "SAY" in _forward else "")), _change,
+         first="import warnings\nwarnings.simplefilter('error')" if "in front of" in _doc else "")
+for _doc, _forward, _change in (
+    ("a handler of Python's library is added", "LOG.warning('a')\nreturn x * 2", "import logging\nlogging.basicConfig(level=10)"),
+    ("a handler to a file is added", "LOG.warning('a')\nreturn x * 2", "import logging\nlogging.getLogger('app').addHandler(logging.FileHandler('log.txt'))"),
+    ("a level is set, and it prints", "LOG.debug('a %s', x.shape)\nprint('a')\nreturn x * 2", "app.LOG.setLevel(1)"),
+    ("stdout is a StringIO", "print('a')\nreturn x * 2", "import io, sys\nsys.stdout = io.StringIO()"),
+    ("a name is looked up in a configuration, and the folder is another", "x * getattr(CONFIG, 'hidden_size', 2)", "app.CONFIG._name_or_path = 'abc'"),
+):
+    _add(f"harmless: {_doc}", _model(_forward, "pass", _SPEAKS + ("from transformers import BertConfig\nCONFIG = BertConfig()\n" if "CONFIG" in _forward else "")), _change, harmless=True)
+
+# 25. Variations of what was found: the environment below os.environ, names that are composed, sets, annotations.
+
+_BELOW = """
+import functools, operator, os, string, collections, typing
+import layers
+from transformers import BertConfig
+class Plain:
+    a: int
+    b: str
+def noted(n: int):
+    return n
+LOOK = operator.attrgetter
+"""
+for _doc, _forward, _change in (
+    ("os.environb", "x * float(os.environb.get(b'FIELD_BY', b'2'))", "env"),
+    ("a copy", "x * float(os.environ.copy().get('FIELD_BY', 2))", "env"),
+    ("a dict", "x * float(dict(os.environ).get('FIELD_BY', 2))", "env"),
+    ("a union", "x * float((os.environ | {}).get('FIELD_BY', 2))", "env"),
+    ("in", "x * (3.0 if 'FIELD_BY' in os.environ else 2.0)", "env"),
+    ("in its data", "x * (3.0 if b'FIELD_BY' in os.environ._data else 2.0)", "env"),
+    ("its data, by a composed name", "x * float(getattr(os.environ, '_da' + 'ta').get(b'FIELD_BY', b'2'))", "env"),
+    ("its data, all of it", "x * float([*os.environ._data.items()][-1][1][:1] if False else {**os.environ._data}.get(b'FIELD_BY', b'2'))", "env"),
+    ("its length", "x * (2.0 + len(os.environ._data))", "env"),
+    ("an attrgetter", "x * float(operator.attrgetter('_data')(os.environ).get(b'FIELD_BY', b'2'))", "env"),
+    ("map", "x * [*map(float, map(functools.partial(os.environ.get, 'FIELD_BY'), ['2']))][0]", "env"),
+    ("os.getenvb", "x * float(os.getenvb(b'FIELD_BY', b'2'))", "env"),
+    ("os.path.expandvars", "x * len(os.path.expandvars('$FIELD_BY'))", "env"),
+    ("posix.environ", "import posix\nreturn x * float(posix.environ.get(b'FIELD_BY', b'2'))", "env"),
+    ("setdefault", "x * float(os.environ.setdefault('FIELD_BY', '2'))", "env"),
+    ("its items", "x * float([v for k, v in os.environ.items() if k == 'FIELD_BY'][0] if 'FIELD_' + 'BY' in os.environ else 2)", "env"),
+    ("a name of a configuration, by vars", "x * (2.0 + len(vars(self.config)['_name_or' + self.k]))", "model.config._name_or_path = 'abc'"),
+    ("a name of a configuration, by methodcaller", "x * (2.0 + len(operator.methodcaller('__getattribute__', '_name_or' + self.k)(self.config)))", "model.config._name_or_path = 'abc'"),
+    ("a name of a configuration, by a kept attrgetter", "x * (2.0 + len(LOOK('_name_or' + self.k)(self.config)))", "model.config._name_or_path = 'abc'"),
+    ("a name of a configuration, by a format", "x * (2.0 + len(('{0._name_or%s}' % self.k).format(self.config)))", "model.config._name_or_path = 'abc'"),
+    ("a name of a configuration, by a Formatter", "x * (2.0 + len(string.Formatter().vformat('{0._name_or%s}' % self.k, [self.config], {})))", "model.config._name_or_path = 'abc'"),
+    ("a name of a configuration, by reduce", "x * (2.0 + len(functools.reduce(getattr, ['_name_or' + self.k], self.config)))", "model.config._name_or_path = 'abc'"),
+    ("a module's name, by a Formatter", "x * float(string.Formatter().vformat('{0.scale%s}' % '_a', [layers], {}))", "app.layers.scale_a = 3.0"),
+    ("a module's name, by a kept methodcaller", "x * self.mc('__getattribute__', 'scale' + '_a')(layers)", "app.layers.scale_a = 3.0"),
+    ("a set by operator", "x * (ord([*operator.or_(dict.fromkeys('abcd').keys(), dict.fromkeys('efgh').keys())][0]) - 96)", ""),
+    ("a set by a method of keys", "x * (ord([*dict.fromkeys('abcd').keys().__or__('efgh')][0]) - 96)", ""),
+    ("a set by a default factory", "d = self.dd['a']\nd.update('abcdef')\nreturn x * (ord([*d][0]) - 96)", ""),
+    ("a set by a kept frozenset", "x * (ord([*self.fs('abcdef')][0]) - 96)", ""),
+    ("a set by a type in a table", "x * (ord([*self.table['set']('abcdef')][0]) - 96)", ""),
+):
+    _add(f"below: {_doc}", _model(_forward, "self.k = '_path'\nself.config = BertConfig(hidden_size=4)\n" + next((code for word, code in {"self.mc": "self.mc = operator.methodcaller", "self.dd": "self.dd = collections.defaultdict(set)", "self.fs": "self.fs = frozenset", "self.table": "self.table = {'set': set}"}.items() if word in _forward), "pass"), _BELOW) + "--- layers.py\nscale_a = 2.0\n",
+         "import os\nos.environ['FIELD_BY'] = '3'" if _change == "env" else _change, second="" if _change != "env" else "")
+for _doc, _forward, _to in (
+    ("the order of annotations, by vars", "x * (2.0 if [*vars(Plain)['__anno' + 'tations__']][0] == 'a' else 3.0)", ("a: int\n    b: str", "b: str\n    a: int")),
+    ("an annotation of a function, by a composed name", "x * (2.0 if getattr(noted, '__anno' + 'tations__')['n'] is int else 3.0)", ("n: int", "n: str")),
+    ("an annotation of a class, by a kept attrgetter", "x * (2.0 if LOOK('__anno' + 'tations__')(Plain)['a'] is int else 3.0)", ("a: int", "a: float")),
+):
+    _add(f"below: {_doc}", _model(_forward, "pass", _BELOW) + "--- layers.py\nscale_a = 2.0\n", "", _to)
