@@ -3352,3 +3352,93 @@ for _doc, _forward, _to in (
     ("an annotation of a class, by a kept attrgetter", "x * (2.0 if LOOK('__anno' + 'tations__')(Plain)['a'] is int else 3.0)", ("a: int", "a: float")),
 ):
     _add(f"below: {_doc}", _model(_forward, "pass", _BELOW) + "--- layers.py\nscale_a = 2.0\n", "", _to)
+
+# 26. What a careful attacker tries after reading the rules.
+
+_TRIED = """
+import abc, collections, contextlib, copy, dataclasses, enum, functools, logging, math, numbers, operator, types, typing, warnings
+from transformers import BertConfig, BertModel
+import transformers.activations as activations
+BASE = BertConfig(hidden_size=4)
+LOG = logging.getLogger('app')
+STATE = {'by': 2.0}
+class Own:
+    by = 2.0
+    def __str__(self):
+        return 'a'
+OWN = Own()
+class Number:
+    pass
+NUMBER = Number()
+@functools.singledispatch
+def kind(v):
+    return 2.0
+@contextlib.contextmanager
+def scope():
+    yield 2.0
+class Kind(enum.Enum):
+    A = 1
+    B = 2
+@dataclasses.dataclass
+class Data:
+    by: float = 2.0
+DATA = Data()
+class Base:
+    def by(self):
+        return 2.0
+class Left(Base):
+    pass
+LEFT = Left()
+def helper(x, by=[2.0]):
+    return x * by[0]
+"""
+for _doc, _forward, _change in (
+    ("two configurations are compared, and a folder is another", "x * (2.0 if self.config == BASE else 3.0)", "model.config._name_or_path = 'abc'"),
+    ("two configurations in lists are compared", "x * (2.0 if [self.config] == [BASE] else 3.0)", "model.config._name_or_path = 'abc'"),
+    ("a configuration is in a list", "x * (2.0 if self.config in [BASE] else 3.0)", "model.config._name_or_path = 'abc'"),
+    ("an attribute of one's own on a logger", "x * self.log.gain", "model.log.gain = 3.0"),
+    ("an attribute of one's own on a logger, by getattr", "x * getattr(self.log, 'gain', 2.0)", "model.log.gain = 3.0"),
+    ("a method of a logger is replaced", "self.log.info('a')\nreturn x * STATE['by']", "model.log.info = lambda *a: app.STATE.update(by=3.0)"),
+    ("Logger.info is replaced", "self.log.info('a')\nreturn x * STATE['by']", "import logging\nlogging.Logger.info = lambda *a: app.STATE.update(by=3.0)"),
+    ("Logger.isEnabledFor is replaced", "LOG.info('a')\nreturn x * STATE['by']", "import logging\nlogging.Logger.isEnabledFor = lambda s, level: app.STATE.update(by=3.0)"),
+    ("a level has a name of one's own", "LOG.warning('a')\nreturn x * STATE['by']", "import logging\nclass N(str):\n    def __format__(self, s):\n        app.STATE['by'] = 3.0\n        return 'a'\n    __str__ = lambda self: app.STATE.update(by=3.0) or 'a'\nlogging._levelToName[30] = N('W')\nlogging.basicConfig(format='{levelname}', style='{')"),
+    ("stdout is closed", "print('a')\nreturn x * 2", "import sys, io\nsys.stdout = io.StringIO()\nsys.stdout.close()"),
+    ("stdout has another encoding", "print('\\u2192')\nreturn x * 2", "import sys, io\nsys.stdout = io.TextIOWrapper(io.BytesIO(), encoding='ascii')"),
+    ("a decomposition of torch is replaced", "F.silu(x)", "import torch\nfrom torch._decomp import decomposition_table as t\nt[torch.ops.aten.silu.default] = lambda v: v * 3"),
+    ("a code object of torch is replaced", "F.relu(x - 4)", "import torch\ndef relu(input, inplace=False):\n    return input * 3\ntorch.nn.functional.relu.__code__ = relu.__code__"),
+    ("a code object of a layer is replaced", "self.lin(x)", "import torch\ndef forward(self, input):\n    return input * 3\ntorch.nn.Linear.forward.__code__ = forward.__code__"),
+    ("a method that Linear has not", "self.lin(x)", "import torch\ntorch.nn.Linear.__call__ = lambda self, v: v * 3"),
+    ("Module.__getattr__ is replaced", "self.lin(x)", "import torch\nold = torch.nn.Module.__getattr__\ntorch.nn.Module.__getattr__ = lambda self, n: old(self, n) * 3 if n == 'weight' else old(self, n)"),
+    ("Tensor.__torch_function__ is replaced", "x * 2", "import torch\ntorch.Tensor.__torch_function__ = classmethod(lambda c, f, t, a=(), k=None: (_ for _ in ()).throw(ValueError()))"),
+    ("ABCMeta.__instancecheck__ is replaced", "x * (3.0 if isinstance(NUMBER, numbers.Number) else 2.0)", "import abc\nabc.ABCMeta.__instancecheck__ = lambda c, v: True"),
+    ("a class is registered as a number", "x * (3.0 if isinstance(NUMBER, numbers.Number) else 2.0)", "import numbers\nnumbers.Number.register(app.Number)"),
+    ("a type is registered with singledispatch", "x * kind(NUMBER)", "app.kind.register(app.Number)(lambda v: 3.0)"),
+    ("the context manager of contextlib is replaced", "with scope() as by:\n    return x * by", "import contextlib\ncontextlib._GeneratorContextManager.__enter__ = lambda self: 3.0"),
+    ("enum's attribute is replaced", "x * (2.0 if Kind.A.name == 'A' else 3.0)", "import enum, types\nenum.Enum.name = types.DynamicClassAttribute(lambda self: 'B')"),
+    ("enum's comparison is added", "x * (3.0 if Kind.A == Kind.B else 2.0)", "import enum\nenum.Enum.__eq__ = lambda a, b: True\nenum.Enum.__hash__ = lambda a: 1"),
+    ("dataclasses' replace is replaced", "x * dataclasses.replace(DATA).by", "import dataclasses\ndataclasses.replace = lambda d: type('D', (), {'by': 3.0})"),
+    ("a helper of dataclasses is replaced", "x * dataclasses.asdict(DATA)['by']", "import dataclasses\ndataclasses._asdict_inner = lambda *a: {'by': 3.0}"),
+    ("a base of a class is another", "x * LEFT.by()", "class Other:\n    def by(self):\n        return 3.0\napp.Left.__bases__ = (Other,)" if False else "app.Base.by = lambda self: 3.0"),
+    ("an object has another class", "x * OWN.by", "class Other:\n    by = 3.0\napp.OWN.__class__ = Other"),
+    ("a mutable default is another", "helper(x)", "app.helper.__defaults__[0][0] = 3.0"),
+    ("a closure of a library's function is another", "x * (2.0 + len(functools.wraps(helper)(kind).__name__) - 6)", "app.helper.__name__ = 'helper_'"),
+    ("an activation of transformers' table", "x * activations.ACT2FN['relu'](torch.ones(1))", "import transformers.activations as a\na.ACT2FN['relu'] = (nn.Tanh, {}) if 'nn' in globals() else (__import__('torch').nn.Tanh, {})"),
+    ("an activation of transformers' table, by a composed name", "x * getattr(activations, 'ACT2' + 'FN')['relu'](torch.ones(1))", "import transformers.activations as a, torch\na.ACT2FN['relu'] = (torch.nn.Tanh, {})"),
+    ("an attention function of transformers", "self.net(torch.ones(1, 3, dtype=torch.long))[0]", "import torch\nfrom transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as A\nA['sdpa'] = lambda m, q, k, v, *a, **w: (v.transpose(1, 2), None)"),
+    ("an attention implementation", "self.net(torch.ones(1, 3, dtype=torch.long))[0]", "model.net.config._attn_implementation = 'eager'"),
+    ("a private name on a module of torch, composed", "x * getattr(F, '_own' + self.k, 2.0)", "import torch\ntorch.nn.functional._own_gain = 3.0"),
+    ("a private name on math, composed", "x * getattr(math, '_own' + self.k, 2.0)", "import math\nmath._own_gain = 3.0"),
+    ("a module that forward imports", "import math as m\nreturn x * getattr(m, 'own_gain', 2.0)", "import math\nmath.own_gain = 3.0"),
+    ("a module that forward imports from", "from string import ascii_letters as a\nreturn x * len(a)", "import string\nstring.ascii_letters = 'a'"),
+    ("a set from a type of a set", "x * (ord([*type(self.one)('abcdef')][0]) - 96)", ""),
+    ("a set from a comprehension's class", "x * (ord([*{1}.__class__('abcdef')][0]) - 96)", ""),
+    ("a set from typing", "x * (ord([*typing.Set[str]('abcdef')][0]) - 96)", ""),
+    ("a set from collections.abc", "x * (ord([*typing.get_origin(typing.Set[str])('abcdef')][0]) - 96)", ""),
+    ("dictionaries are registered with torch's pytree anew", "torch.utils._pytree.tree_map(lambda v: v * 2, {'a': x})['a']", "import torch.utils._pytree as p\np.SUPPORTED_NODES[dict] = p.NodeDef(dict, lambda d: ([v * 3 for v in d.values()], list(d)), lambda v, c: dict(zip(c, v)), None)"),
+    ("mock patches a helper", "helper(x)", "import unittest.mock as m\nkept = m.patch('app.helper', lambda x: x * 3)\nkept.start()"),
+    ("a module is reloaded after an attribute was set", "helper(x)", "import importlib\nimportlib.reload(app)\napp.helper.__defaults__[0][0] = 3.0\nmodel = app.Model().eval()"),
+    ("typing.cast is replaced", "x * typing.cast(float, 2.0)", "import typing\ntyping.cast = lambda t, v: 3.0"),
+    ("a helper of functional's embedding", "F.embedding(torch.tensor([0]), self.lin.weight)", "import torch.nn.functional as f\nf._no_grad_embedding_renorm_ = None\nf.embedding.__globals__['torch'] = __import__('types').SimpleNamespace(embedding=lambda *a: a[0] * 3)"),
+):
+    _add(f"an attacker tries: {_doc}", _model(_forward, "self.k = '_gain'\nself.config = BertConfig(hidden_size=4)\nself.log = LOG\nLOG.gain = 2.0\nself.one = {1}\n"
+         + ("self.net = BertModel(BertConfig(hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=4, vocab_size=20))" if "self.net" in _forward else "pass"), _TRIED), _change)

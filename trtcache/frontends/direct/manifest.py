@@ -382,8 +382,8 @@ def _digest_in(label: str, looked_up: Iterable[str], names: Iterable[str], walk:
     names = {*names}
     rest: list[Json] = []
     if ALL in names:  # names can be composed at run time: replaced values count under any name
+        rest = scan({name: value for name, value in space.items() if name not in names}, walk, is_read=True)
         public = {name: value for name, value in space.items() if name not in names and name[:1] != "_"}
-        rest = scan(public, walk)
         if label != "sys:":
             rest += [[name, walk.value(value)] for name, value in sorted(public.items()) if type(value) in CONTAINERS]
     changing = _MODULE_ATTRIBUTES | (_CHANGING_IN_SYS if label == "sys:" else frozenset())

@@ -45,6 +45,9 @@ _AROUND = ("/_compile.py", "/_dynamo/eval_frame.py", "/utils/_contextlib.py")
 """Files of torch with wrappers of other functions: ``torch.seed`` is called through two of them."""
 
 _LOOKS = frozenset({"__dict__", "vars", "__getstate__", "__reduce__", "to_dict", "to_diff_dict", "asdict", "__repr__"})
+_WHOLE = frozenset({"__eq__", "__iter__", "__repr__", "to_dict", "to_diff_dict", "to_json_string"})
+"""Methods of configurations of transformers and diffusers that read all attributes."""
+
 _OF_SYS = frozenset(dir(sys)) - {
     *("byteorder", "exc_info", "float_info", "hexversion", "implementation", "intern", "maxsize", "maxunicode"),
     *("platform", "version", "version_info", "is_finalizing", "__name__", "__doc__", "flags"),
@@ -208,7 +211,7 @@ class Recording:
         for chain in use.chains:
             _refuse_chain(chain, space)
         is_library = str(space.get("__name__")).startswith(("transformers.", "diffusers."))
-        if own & WATCHED or (not is_library and (use.composes or use.names & _LOOKS)):
+        if own & WATCHED or (code.co_name in _WHOLE if is_library else use.composes or use.names & _LOOKS):
             self._exempt_reads = self._exempt_reads or code.co_qualname
 
     def on(self) -> None:

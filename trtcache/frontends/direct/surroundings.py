@@ -153,7 +153,8 @@ def outputs(names: Iterable[str], walk: Walk) -> list[Json]:  # noqa: C901  # on
         else:
             pending.append(kind)
     walk.is_tolerant = True
-    return [walk.value(part) for _, part in sorted(installed.items())]
+    stream = [str(getattr(sys.stdout, name, None)) for name in ("closed", "encoding", "errors")]  # print can raise
+    return [*stream, *(walk.value(part) for _, part in sorted(installed.items()))]
 
 
 def _autocast() -> Iterator[Json]:

@@ -843,9 +843,13 @@ def _module_object(self: Walk, value: ModuleType) -> Json:
     return ["module", str(name)]
 
 
+_OF_LOGGER = frozenset(vars(logging.Logger("any")))
+
+
 def _logger(self: Walk, value: logging.Logger) -> Json:
     self.loggers[value.name] = value
-    return ["logger", value.name, self.items(value.filters), self.value(type(value))]
+    own = [pair for pair in vars(value).items() if pair[0] not in _OF_LOGGER]
+    return ["logger", value.name, self.items(value.filters), self.value(type(value)), self.pairs(own)]
 
 
 def _context(self: Walk, value: contextvars.ContextVar[Any]) -> Json:
