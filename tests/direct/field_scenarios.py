@@ -3195,9 +3195,6 @@ for _doc, _forward, _change in (
     ("a class attribute of TextWrapper", "x * len(textwrap.wrap('a b c', 2))", "import textwrap, re\ntextwrap.TextWrapper.wordsep_simple_re = textwrap.TextWrapper.wordsep_re = re.compile('()')"),
     ("a method of TextWrapper", "x * len(textwrap.wrap('a b c', 2))", "import textwrap\ntextwrap.TextWrapper._split = lambda self, text: ['a']"),
     ("len in statistics", "x * statistics.fmean([1.0, 3.0])", "import statistics\nstatistics.fsum = lambda v: 9.0"),
-    ("json's default encoder", "x * len(json.dumps([1, 2]))", "import json\njson._default_encoder.encode = lambda o: 'abc'"),
-    ("json's default encoder, a number", "x * len(json.dumps([1, 2]))", "import json\njson._default_encoder.item_separator = '     '"),
-    ("json's default decoder", "x * json.loads('2.0')", "import json\njson._default_decoder.decode = lambda s: 3.0"),
     ("defaults of json.dumps", "x * len(json.dumps([1, 2]))", "import json\njson.dumps.__kwdefaults__['indent'] = 4"),
     ("functools.reduce in operator's place", "x * functools.reduce(operator.add, [1.0, 1.0])", "import functools\nfunctools.reduce = lambda f, v: 3.0"),
     ("has_torch_function of functional", "F.relu(x - 4)", "import torch.nn.functional as f\nf.has_torch_function_unary = lambda a: True\nf.handle_torch_function = lambda *a, **k: a[2] * 3"),
@@ -3240,3 +3237,208 @@ for _doc, _forward, _change in (
     ("documentation of a function", "x * len(F.relu.__doc__[:3])", "import torch\ntorch.nn.functional.relu.__doc__ = 'a'"),
 ):
     _add(f"an attribute is set on {_doc}", _model(_forward, "self.k = '_gain'", "import functools, json, os, posixpath, numpy"), _change)
+
+# 24. Variations of what was found: what handles printed texts, warnings and records of loggers.
+
+_SPEAKS = """
+import contextlib, io, logging, sys, warnings
+LOG = logging.getLogger('app.sub')
+STATE = {'by': 2.0}
+class Cfg:
+    by = 2.0
+    def __str__(self):
+        STATE['by'] = 3.0
+        return 'a'
+CFG = Cfg()
+def warned():
+    try:
+        warnings.warn('old')
+    except UserWarning:
+        return 3.0
+    return 2.0
+class Odd:
+    def __del__(self):
+        raise ValueError
+"""
+_OUT = "import sys\nclass Out:\n    def write(self, t):\n        app.STATE['by'] = 3.0\n    def flush(self):\n        pass\n"
+_HANDLER = "import logging\nclass H(logging.Handler):\n    def emit(self, r):\n        app.STATE['by'] = 3.0\n"
+for _doc, _forward, _change in (
+    ("stderr is another, and it warns", "warned()\nreturn x * STATE['by']", _OUT + "sys.stderr = Out()\nimport warnings\nwarnings.simplefilter('always')"),
+    ("stdout is redirected", "print('a')\nreturn x * STATE['by']", _OUT + "import contextlib\nkept = contextlib.redirect_stdout(Out())\nkept.__enter__()"),
+    ("stdout writes to a raw file of one's own", "print('a', flush=True)\nreturn x * STATE['by']", "import io, sys\nclass Raw(io.RawIOBase):\n    def writable(self):\n        return True\n    def write(self, b):\n        app.STATE['by'] = 3.0\n        return len(b)\nsys.stdout = io.TextIOWrapper(io.BufferedWriter(Raw()))"),
+    ("stdout is a writer of codecs", "print('a')\nreturn x * STATE['by']", _OUT + "import codecs\nsys.stdout = codecs.getwriter('utf8')(Out())"),
+    ("a print that is kept under another name", "SAY('a')\nreturn x * STATE['by']", _OUT + "sys.stdout = Out()"),
+    ("a print by map", "[*map(SAY, 'ab')]\nreturn x * STATE['by']", _OUT + "sys.stdout = Out()"),
+    ("a filter that is a function", "LOG.warning('a')\nreturn x * STATE['by']", "app.LOG.addFilter(lambda r: app.STATE.update(by=3.0) or True)"),
+    ("a filter of a handler", "LOG.warning('a')\nreturn x * STATE['by']", "import logging\nh = logging.StreamHandler()\nh.addFilter(lambda r: app.STATE.update(by=3.0) or True)\nlogging.getLogger('app').addHandler(h)"),
+    ("a handler of the parent", "LOG.warning('a')\nreturn x * STATE['by']", _HANDLER + "logging.getLogger('app').addHandler(H())"),
+    ("a handler of the parent, and a level", "LOG.debug('a')\nreturn x * STATE['by']", _HANDLER + "logging.getLogger('app').addHandler(H())\nlogging.getLogger('app').setLevel(1)"),
+    ("a formatter's converter", "LOG.warning('a')\nreturn x * STATE['by']", "import logging, time\nh = logging.StreamHandler()\nf = logging.Formatter('%(asctime)s')\nf.converter = lambda t: app.STATE.update(by=3.0) or time.gmtime(t)\nh.setFormatter(f)\napp.LOG.addHandler(h)"),
+    ("a handler's stream", "LOG.warning('a')\nreturn x * STATE['by']", _OUT + "import logging\nlogging.basicConfig(stream=Out())"),
+    ("a handler with another emit", "LOG.warning('a')\nreturn x * STATE['by']", "import logging\nh = logging.StreamHandler()\nh.emit = lambda r: app.STATE.update(by=3.0)\napp.LOG.addHandler(h)"),
+    ("StreamHandler has another emit", "LOG.warning('a')\nreturn x * STATE['by']", "import logging\nlogging.StreamHandler.emit = lambda s, r: app.STATE.update(by=3.0)\nlogging.basicConfig()"),
+    ("a MemoryHandler with a target", "LOG.warning('a')\nreturn x * STATE['by']", _HANDLER + "import logging.handlers\napp.LOG.addHandler(logging.handlers.MemoryHandler(1, target=H()))"),
+    ("an adapter's logger has a handler", "logging.LoggerAdapter(LOG, {}).warning('a')\nreturn x * STATE['by']", _HANDLER + "app.LOG.addHandler(H())"),
+    ("a level, and an object in a list", "LOG.debug('%s', [CFG])\nreturn x * STATE['by']", "import logging\nlogging.basicConfig(level=1)\napp.Cfg.__repr__ = app.Cfg.__str__"),
+    ("a level, and an object as the message", "LOG.debug(CFG)\nreturn x * STATE['by']", "import logging\nlogging.basicConfig(level=1)"),
+    ("a level, and an object by the root's function", "logging.info('%s', CFG)\nreturn x * STATE['by']", "import logging\nlogging.basicConfig(level=1)"),
+    ("logging is disabled, with an object", "LOG.warning('%s', CFG)\nreturn x * STATE['by']", "import logging\nlogging.disable(50)"),
+    ("a level by a composed name", "x * (2.0 + getattr(LOG, 'lev' + 'el'))", "app.LOG.setLevel(10)"),
+    ("a filter in front of an error", "x * warned()", "import warnings\nwarnings.simplefilter('ignore')"),
+    ("warnings are recorded", "with warnings.catch_warnings(record=True) as w:\n    warnings.warn('a')\nreturn x * (2.0 + len(w))", "import warnings\nwarnings.simplefilter('ignore')"),
+    ("a warning of torch is shown by an own function", "F.softmax(x)", "import warnings\ndef shown(*a, **k):\n    raise UserWarning\nwarnings.showwarning = shown\nwarnings.simplefilter('always')"),
+    ("an exception of __del__ is handled", "o = Odd()\ndel o\nreturn x * STATE['by']", "import sys\nsys.unraisablehook = lambda a: app.STATE.update(by=3.0)"),
+):
+    _add(f"what handles texts is another: {_doc}", _model(_forward, "pass", _SPEAKS + ("SAY = print\n" if "SAY" in _forward else "")), _change,
+         first="import warnings\nwarnings.simplefilter('error')" if "in front of" in _doc else "")
+for _doc, _forward, _change in (
+    ("a handler of Python's library is added", "LOG.warning('a')\nreturn x * 2", "import logging\nlogging.basicConfig(level=10)"),
+    ("a handler to a file is added", "LOG.warning('a')\nreturn x * 2", "import logging\nlogging.getLogger('app').addHandler(logging.FileHandler('log.txt'))"),
+    ("a level is set, and it prints", "LOG.debug('a %s', x.shape)\nprint('a')\nreturn x * 2", "app.LOG.setLevel(1)"),
+    ("stdout is a StringIO", "print('a')\nreturn x * 2", "import io, sys\nsys.stdout = io.StringIO()"),
+    ("a name is looked up in a configuration, and the folder is another", "x * getattr(CONFIG, 'hidden_size', 2)", "app.CONFIG._name_or_path = 'abc'"),
+):
+    _add(f"harmless: {_doc}", _model(_forward, "pass", _SPEAKS + ("from transformers import BertConfig\nCONFIG = BertConfig()\n" if "CONFIG" in _forward else "")), _change, harmless=True)
+
+# 25. Variations of what was found: the environment below os.environ, names that are composed, sets, annotations.
+
+_BELOW = """
+import functools, operator, os, string, collections, typing
+import layers
+from transformers import BertConfig
+class Plain:
+    a: int
+    b: str
+def noted(n: int):
+    return n
+LOOK = operator.attrgetter
+"""
+for _doc, _forward, _change in (
+    ("os.environb", "x * float(os.environb.get(b'FIELD_BY', b'2'))", "env"),
+    ("a copy", "x * float(os.environ.copy().get('FIELD_BY', 2))", "env"),
+    ("a dict", "x * float(dict(os.environ).get('FIELD_BY', 2))", "env"),
+    ("a union", "x * float((os.environ | {}).get('FIELD_BY', 2))", "env"),
+    ("in", "x * (3.0 if 'FIELD_BY' in os.environ else 2.0)", "env"),
+    ("in its data", "x * (3.0 if b'FIELD_BY' in os.environ._data else 2.0)", "env"),
+    ("its data, by a composed name", "x * float(getattr(os.environ, '_da' + 'ta').get(b'FIELD_BY', b'2'))", "env"),
+    ("its data, all of it", "x * float([*os.environ._data.items()][-1][1][:1] if False else {**os.environ._data}.get(b'FIELD_BY', b'2'))", "env"),
+    ("its length", "x * (2.0 + len(os.environ._data))", "env"),
+    ("an attrgetter", "x * float(operator.attrgetter('_data')(os.environ).get(b'FIELD_BY', b'2'))", "env"),
+    ("map", "x * [*map(float, map(functools.partial(os.environ.get, 'FIELD_BY'), ['2']))][0]", "env"),
+    ("os.getenvb", "x * float(os.getenvb(b'FIELD_BY', b'2'))", "env"),
+    ("os.path.expandvars", "x * len(os.path.expandvars('$FIELD_BY'))", "env"),
+    ("posix.environ", "import posix\nreturn x * float(posix.environ.get(b'FIELD_BY', b'2'))", "env"),
+    ("setdefault", "x * float(os.environ.setdefault('FIELD_BY', '2'))", "env"),
+    ("its items", "x * float([v for k, v in os.environ.items() if k == 'FIELD_BY'][0] if 'FIELD_' + 'BY' in os.environ else 2)", "env"),
+    ("a name of a configuration, by vars", "x * (2.0 + len(vars(self.config)['_name_or' + self.k]))", "model.config._name_or_path = 'abc'"),
+    ("a name of a configuration, by methodcaller", "x * (2.0 + len(operator.methodcaller('__getattribute__', '_name_or' + self.k)(self.config)))", "model.config._name_or_path = 'abc'"),
+    ("a name of a configuration, by a kept attrgetter", "x * (2.0 + len(LOOK('_name_or' + self.k)(self.config)))", "model.config._name_or_path = 'abc'"),
+    ("a name of a configuration, by a format", "x * (2.0 + len(('{0._name_or%s}' % self.k).format(self.config)))", "model.config._name_or_path = 'abc'"),
+    ("a name of a configuration, by a Formatter", "x * (2.0 + len(string.Formatter().vformat('{0._name_or%s}' % self.k, [self.config], {})))", "model.config._name_or_path = 'abc'"),
+    ("a name of a configuration, by reduce", "x * (2.0 + len(functools.reduce(getattr, ['_name_or' + self.k], self.config)))", "model.config._name_or_path = 'abc'"),
+    ("a module's name, by a Formatter", "x * float(string.Formatter().vformat('{0.scale%s}' % '_a', [layers], {}))", "app.layers.scale_a = 3.0"),
+    ("a module's name, by a kept methodcaller", "x * self.mc('__getattribute__', 'scale' + '_a')(layers)", "app.layers.scale_a = 3.0"),
+    ("a set by operator", "x * (ord([*operator.or_(dict.fromkeys('abcd').keys(), dict.fromkeys('efgh').keys())][0]) - 96)", ""),
+    ("a set by a method of keys", "x * (ord([*dict.fromkeys('abcd').keys().__or__('efgh')][0]) - 96)", ""),
+    ("a set by a default factory", "d = self.dd['a']\nd.update('abcdef')\nreturn x * (ord([*d][0]) - 96)", ""),
+    ("a set by a kept frozenset", "x * (ord([*self.fs('abcdef')][0]) - 96)", ""),
+    ("a set by a type in a table", "x * (ord([*self.table['set']('abcdef')][0]) - 96)", ""),
+):
+    _add(f"below: {_doc}", _model(_forward, "self.k = '_path'\nself.config = BertConfig(hidden_size=4)\n" + next((code for word, code in {"self.mc": "self.mc = operator.methodcaller", "self.dd": "self.dd = collections.defaultdict(set)", "self.fs": "self.fs = frozenset", "self.table": "self.table = {'set': set}"}.items() if word in _forward), "pass"), _BELOW) + "--- layers.py\nscale_a = 2.0\n",
+         "import os\nos.environ['FIELD_BY'] = '3'" if _change == "env" else _change, second="" if _change != "env" else "")
+for _doc, _forward, _to in (
+    ("the order of annotations, by vars", "x * (2.0 if [*vars(Plain)['__anno' + 'tations__']][0] == 'a' else 3.0)", ("a: int\n    b: str", "b: str\n    a: int")),
+    ("an annotation of a function, by a composed name", "x * (2.0 if getattr(noted, '__anno' + 'tations__')['n'] is int else 3.0)", ("n: int", "n: str")),
+    ("an annotation of a class, by a kept attrgetter", "x * (2.0 if LOOK('__anno' + 'tations__')(Plain)['a'] is int else 3.0)", ("a: int", "a: float")),
+):
+    _add(f"below: {_doc}", _model(_forward, "pass", _BELOW) + "--- layers.py\nscale_a = 2.0\n", "", _to)
+
+# 26. What a careful attacker tries after reading the rules.
+
+_TRIED = """
+import abc, collections, contextlib, copy, dataclasses, enum, functools, logging, math, numbers, operator, types, typing, warnings
+from transformers import BertConfig, BertModel
+import transformers.activations as activations
+BASE = BertConfig(hidden_size=4)
+LOG = logging.getLogger('app')
+STATE = {'by': 2.0}
+class Own:
+    by = 2.0
+    def __str__(self):
+        return 'a'
+OWN = Own()
+class Number:
+    pass
+NUMBER = Number()
+@functools.singledispatch
+def kind(v):
+    return 2.0
+@contextlib.contextmanager
+def scope():
+    yield 2.0
+class Kind(enum.Enum):
+    A = 1
+    B = 2
+@dataclasses.dataclass
+class Data:
+    by: float = 2.0
+DATA = Data()
+class Base:
+    def by(self):
+        return 2.0
+class Left(Base):
+    pass
+LEFT = Left()
+def helper(x, by=[2.0]):
+    return x * by[0]
+"""
+for _doc, _forward, _change in (
+    ("two configurations are compared, and a folder is another", "x * (2.0 if self.config == BASE else 3.0)", "model.config._name_or_path = 'abc'"),
+    ("two configurations in lists are compared", "x * (2.0 if [self.config] == [BASE] else 3.0)", "model.config._name_or_path = 'abc'"),
+    ("a configuration is in a list", "x * (2.0 if self.config in [BASE] else 3.0)", "model.config._name_or_path = 'abc'"),
+    ("an attribute of one's own on a logger", "x * self.log.gain", "model.log.gain = 3.0"),
+    ("an attribute of one's own on a logger, by getattr", "x * getattr(self.log, 'gain', 2.0)", "model.log.gain = 3.0"),
+    ("a method of a logger is replaced", "self.log.info('a')\nreturn x * STATE['by']", "model.log.info = lambda *a: app.STATE.update(by=3.0)"),
+    ("Logger.info is replaced", "self.log.info('a')\nreturn x * STATE['by']", "import logging\nlogging.Logger.info = lambda *a: app.STATE.update(by=3.0)"),
+    ("Logger.isEnabledFor is replaced", "LOG.info('a')\nreturn x * STATE['by']", "import logging\nlogging.Logger.isEnabledFor = lambda s, level: app.STATE.update(by=3.0)"),
+    ("a level has a name of one's own", "LOG.warning('a')\nreturn x * STATE['by']", "import logging\nclass N(str):\n    def __format__(self, s):\n        app.STATE['by'] = 3.0\n        return 'a'\n    __str__ = lambda self: app.STATE.update(by=3.0) or 'a'\nlogging._levelToName[30] = N('W')\nlogging.basicConfig(format='{levelname}', style='{')"),
+    ("stdout is closed", "print('a')\nreturn x * 2", "import sys, io\nsys.stdout = io.StringIO()\nsys.stdout.close()"),
+    ("stdout has another encoding", "print('\\u2192')\nreturn x * 2", "import sys, io\nsys.stdout = io.TextIOWrapper(io.BytesIO(), encoding='ascii')"),
+    ("a decomposition of torch is replaced", "F.silu(x)", "import torch\nfrom torch._decomp import decomposition_table as t\nt[torch.ops.aten.silu.default] = lambda v: v * 3"),
+    ("a code object of torch is replaced", "F.relu(x - 4)", "import torch\ndef relu(input, inplace=False):\n    return input * 3\ntorch.nn.functional.relu.__code__ = relu.__code__"),
+    ("a code object of a layer is replaced", "self.lin(x)", "import torch\ndef forward(self, input):\n    return input * 3\ntorch.nn.Linear.forward.__code__ = forward.__code__"),
+    ("a method that Linear has not", "self.lin(x)", "import torch\ntorch.nn.Linear.__call__ = lambda self, v: v * 3"),
+    ("Module.__getattr__ is replaced", "self.lin(x)", "import torch\nold = torch.nn.Module.__getattr__\ntorch.nn.Module.__getattr__ = lambda self, n: old(self, n) * 3 if n == 'weight' else old(self, n)"),
+    ("Tensor.__torch_function__ is replaced", "x * 2", "import torch\ntorch.Tensor.__torch_function__ = classmethod(lambda c, f, t, a=(), k=None: (_ for _ in ()).throw(ValueError()))"),
+    ("ABCMeta.__instancecheck__ is replaced", "x * (3.0 if isinstance(NUMBER, numbers.Number) else 2.0)", "import abc\nabc.ABCMeta.__instancecheck__ = lambda c, v: True"),
+    ("a class is registered as a number", "x * (3.0 if isinstance(NUMBER, numbers.Number) else 2.0)", "import numbers\nnumbers.Number.register(app.Number)"),
+    ("a type is registered with singledispatch", "x * kind(NUMBER)", "app.kind.register(app.Number)(lambda v: 3.0)"),
+    ("the context manager of contextlib is replaced", "with scope() as by:\n    return x * by", "import contextlib\ncontextlib._GeneratorContextManager.__enter__ = lambda self: 3.0"),
+    ("enum's attribute is replaced", "x * (2.0 if Kind.A.name == 'A' else 3.0)", "import enum, types\nenum.Enum.name = types.DynamicClassAttribute(lambda self: 'B')"),
+    ("enum's comparison is added", "x * (3.0 if Kind.A == Kind.B else 2.0)", "import enum\nenum.Enum.__eq__ = lambda a, b: True\nenum.Enum.__hash__ = lambda a: 1"),
+    ("dataclasses' replace is replaced", "x * dataclasses.replace(DATA).by", "import dataclasses\ndataclasses.replace = lambda d: type('D', (), {'by': 3.0})"),
+    ("a helper of dataclasses is replaced", "x * dataclasses.asdict(DATA)['by']", "import dataclasses\ndataclasses._asdict_inner = lambda *a: {'by': 3.0}"),
+    ("a base of a class is another", "x * LEFT.by()", "class Other:\n    def by(self):\n        return 3.0\napp.Left.__bases__ = (Other,)" if False else "app.Base.by = lambda self: 3.0"),
+    ("an object has another class", "x * OWN.by", "class Other:\n    by = 3.0\napp.OWN.__class__ = Other"),
+    ("a mutable default is another", "helper(x)", "app.helper.__defaults__[0][0] = 3.0"),
+    ("a closure of a library's function is another", "x * (2.0 + len(functools.wraps(helper)(kind).__name__) - 6)", "app.helper.__name__ = 'helper_'"),
+    ("an activation of transformers' table", "x * activations.ACT2FN['relu'](torch.ones(1))", "import transformers.activations as a\na.ACT2FN['relu'] = (nn.Tanh, {}) if 'nn' in globals() else (__import__('torch').nn.Tanh, {})"),
+    ("an activation of transformers' table, by a composed name", "x * getattr(activations, 'ACT2' + 'FN')['relu'](torch.ones(1))", "import transformers.activations as a, torch\na.ACT2FN['relu'] = (torch.nn.Tanh, {})"),
+    ("an attention function of transformers", "self.net(torch.ones(1, 3, dtype=torch.long))[0]", "import torch\nfrom transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as A\nA['sdpa'] = lambda m, q, k, v, *a, **w: (v.transpose(1, 2), None)"),
+    ("an attention implementation", "self.net(torch.ones(1, 3, dtype=torch.long))[0]", "model.net.config._attn_implementation = 'eager'"),
+    ("a private name on a module of torch, composed", "x * getattr(F, '_own' + self.k, 2.0)", "import torch\ntorch.nn.functional._own_gain = 3.0"),
+    ("a private name on math, composed", "x * getattr(math, '_own' + self.k, 2.0)", "import math\nmath._own_gain = 3.0"),
+    ("a module that forward imports", "import math as m\nreturn x * getattr(m, 'own_gain', 2.0)", "import math\nmath.own_gain = 3.0"),
+    ("a module that forward imports from", "from string import ascii_letters as a\nreturn x * len(a)", "import string\nstring.ascii_letters = 'a'"),
+    ("a set from a type of a set", "x * (ord([*type(self.one)('abcdef')][0]) - 96)", ""),
+    ("a set from a comprehension's class", "x * (ord([*{1}.__class__('abcdef')][0]) - 96)", ""),
+    ("a set from typing", "x * (ord([*typing.Set[str]('abcdef')][0]) - 96)", ""),
+    ("a set from collections.abc", "x * (ord([*typing.get_origin(typing.Set[str])('abcdef')][0]) - 96)", ""),
+    ("dictionaries are registered with torch's pytree anew", "torch.utils._pytree.tree_map(lambda v: v * 2, {'a': x})['a']", "import torch.utils._pytree as p\np.SUPPORTED_NODES[dict] = p.NodeDef(dict, lambda d: ([v * 3 for v in d.values()], list(d)), lambda v, c: dict(zip(c, v)), None)"),
+    ("mock patches a helper", "helper(x)", "import unittest.mock as m\nkept = m.patch('app.helper', lambda x: x * 3)\nkept.start()"),
+    ("a module is reloaded after an attribute was set", "helper(x)", "import importlib\nimportlib.reload(app)\napp.helper.__defaults__[0][0] = 3.0\nmodel = app.Model().eval()"),
+    ("typing.cast is replaced", "x * typing.cast(float, 2.0)", "import typing\ntyping.cast = lambda t, v: 3.0"),
+    ("a helper of functional's embedding", "F.embedding(torch.tensor([0]), self.lin.weight)", "import torch.nn.functional as f\nf._no_grad_embedding_renorm_ = None\nf.embedding.__globals__['torch'] = __import__('types').SimpleNamespace(embedding=lambda *a: a[0] * 3)"),
+):
+    _add(f"an attacker tries: {_doc}", _model(_forward, "self.k = '_gain'\nself.config = BertConfig(hidden_size=4)\nself.log = LOG\nLOG.gain = 2.0\nself.one = {1}\n"
+         + ("self.net = BertModel(BertConfig(hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=4, vocab_size=20))" if "self.net" in _forward else "pass"), _TRIED), _change)

@@ -114,6 +114,7 @@ class Uses:
         compares: whether it compares values by ``is`` that could be strings or numbers.
         order: a set of strings that it creates and may iterate over; empty if none.
         address: an operation that may format an object with its address and compute with the text; empty if none.
+        composes: whether it may look up attributes whose names are not constants in its code.
         chains: names that lead from globals to values; the last is ``()`` if the value is called at once.
     """
 
@@ -124,6 +125,7 @@ class Uses:
     compares: bool
     order: str
     address: str
+    composes: bool
     chains: frozenset[tuple[str, ...]]
 
 
@@ -146,6 +148,7 @@ def uses(code: CodeType, space: Mapping[str, Any]) -> Uses:
         compares,
         _order(code, steps),
         _address(code, steps),
+        _composes(steps),
         frozenset(_chains(steps)),
     )
 
@@ -166,6 +169,27 @@ def _address(code: CodeType, steps: list[dis.Instruction]) -> str:
     has_percent = any(step.opname == "BINARY_OP" and step.argrepr[:1] == "%" for step in steps)
     has_percent = has_percent and any(type(value) is str and "%" in value for value in code.co_consts)
     return "a formatted text" if (names & _FORMATS or formatted or has_percent) and names & _PARSES else ""
+
+
+LOOK_UPS = frozenset(
+    ("getattr", "hasattr", "setattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__", "format")
+) | {"format_map", "vformat", "get_field", "getattr_static", "globals"}
+_LOADS = frozenset({"LOAD_CONST", "LOAD_FAST", "LOAD_DEREF", "LOAD_GLOBAL"})
+
+
+def _composes(steps: list[dis.Instruction]) -> bool:
+    """Return whether a name that is looked up may not be a constant, as it is in ``getattr(x, "name", None)``."""
+    for place, step in enumerate(steps):
+        if step.opname not in _GLOBAL | _ATTRIBUTE or step.argval not in LOOK_UPS:
+            continue
+        end = _after_call(steps, place)
+        call, inside = steps[end - 1], steps[place:end]
+        name = steps[end - call.arg] if call.opname == "CALL" and call.arg in {2, 3} else call
+        is_constant = name.opname == "LOAD_CONST" and type(name.argval) is str and steps[end - 2].opname in _LOADS
+        is_known = step.argval in {"getattr", "hasattr", "setattr"} and "NULL" in step.argrepr
+        if not (is_known and is_constant) or any("JUMP" in other.opname for other in inside):
+            return True
+    return False
 
 
 def _is_raised(steps: list[dis.Instruction], step: dis.Instruction) -> bool:
@@ -248,6 +272,7 @@ def _compares(steps: list[dis.Instruction], place: int, space: Mapping[str, Any]
     return issubclass(type(value), _TEXTS)
 
 
+_SET_OPERATORS = frozenset(("and_", "or_", "xor", "sub", "__and__", "__or__", "__xor__", "__sub__", "__rsub__"))
 _MAKES_SETS = frozenset({"set", "frozenset", "keys", "items"})
 
 
@@ -279,7 +304,9 @@ def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  
                 return "a set comprehension"
         elif step.opname in _ATTRIBUTE and step.argval in {"keys", "items"}:
             near = steps[place + 1 : place + 6]
-            if any(other.opname == "BINARY_OP" and other.argrepr[:1] in "&|^-" for other in near):
+            if names & _SET_OPERATORS or any(
+                other.opname == "BINARY_OP" and other.argrepr[:1] in "&|^-" for other in near
+            ):
                 return f"an operation on {step.argval}()"
     return ""
 

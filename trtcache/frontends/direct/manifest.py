@@ -23,10 +23,12 @@ from torch.utils import _pytree as pytree
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.code import identifiers, within
 from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed, lookup
-from trtcache.frontends.direct.walk import ALL, CONTAINERS, UnstableError, Walk, cache_items, scan
+from trtcache.frontends.direct.surroundings import outputs
+from trtcache.frontends.direct.walk import ALL, CONTAINERS, PLAIN, UnstableError, Walk, cache_items, scan
 from trtcache.keys.program_digest import devices
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Iterable, Iterator, Mapping
 
     from torch.export import ExportedProgram
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 5
+FORMAT = 6
 MAX_MANIFESTS = 8
 
 _PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
@@ -70,6 +72,8 @@ class Manifest:
         builds: names that code of torch and Python looks up in its modules, and the digest of their values.
         caches: for each ``lru_cache`` function, digests of keys and results, and whether they predate the export.
         environment: environment variables that the model read.
+        outputs: the loggers that it calls, and the digest of the code that handles what it prints, warns and logs;
+            empty if it does not.
         took_s: seconds that exporting took.
         why: the reason of the miss before.
     """
@@ -85,6 +89,7 @@ class Manifest:
     builds: dict[str, list[Any]]
     caches: list[dict[str, list[Any]]]
     environment: dict[str, str | None]
+    outputs: list[Any]
     took_s: float = 0.0
     why: str = ""
     details: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -120,6 +125,11 @@ def digest_of(part: Json) -> str:
         return hash_bytes(marshal.dumps(part, 2)).hex()
     except ValueError:  # a text of a class that is derived from str
         return hash_bytes(json.dumps(part).encode()).hex()
+
+
+def _logger_state(logger: logging.Logger) -> Json:
+    state = [(name, one) for name, one in vars(logger).items() if type(one) in PLAIN]
+    return [*map(list, sorted(state)), *(type(one).__qualname__ for one in logger.handlers)]
 
 
 class Globals:
@@ -190,7 +200,7 @@ class Globals:
         self._look_in_modules(names, is_last=False)
         self._note_caches()
 
-    def finish(self, imports: Iterable[str]) -> None:
+    def finish(self, imports: Iterable[str]) -> None:  # noqa: C901  # one case for each place of a value
         """Describe attributes of modules under all names in code, and tolerantly under all names in strings."""
         for label in imports:
             if label in sys.modules:
@@ -206,6 +216,8 @@ class Globals:
                         fork.value(result)
                     self.walk.spaces.update(fork.spaces)
         self._look_in_modules(self.names | identifiers(self.walk.texts), is_last=True)
+        if ALL in self.names:
+            self.written["loggers"] = {name: _logger_state(one) for name, one in sorted(self.walk.loggers.items())}
         if self.names & _ORDERS:
             for label, module in list(self.walk.spaces.items()):
                 if not is_build_module(label) and not is_installed(label):
@@ -329,10 +341,18 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
         builds=_builds_of(seen, walk),
         caches=recorded.caches(),
         environment=dict(sorted(seen.environment.items())),
+        outputs=_outputs_of(seen, walk),
         took_s=export_s,
         why=why,
         details={"globals": recorded.written},
     )
+
+
+def _outputs_of(seen: Recording, walk: Walk) -> list[Any]:
+    if not (seen.has_output or seen.loggers or walk.has_output):
+        return []
+    loggers = sorted(seen.loggers)
+    return [loggers, digest_of(outputs(loggers, walk.fork()))]
 
 
 def _builds_of(seen: Recording, walk: Walk) -> dict[str, list[Any]]:
@@ -362,7 +382,10 @@ def _digest_in(label: str, looked_up: Iterable[str], names: Iterable[str], walk:
     names = {*names}
     rest: list[Json] = []
     if ALL in names:  # names can be composed at run time: replaced values count under any name
-        rest = scan({name: value for name, value in space.items() if name not in names and name[:1] != "_"}, walk)
+        rest = scan({name: value for name, value in space.items() if name not in names}, walk, is_read=True)
+        public = {name: value for name, value in space.items() if name not in names and name[:1] != "_"}
+        if label != "sys:":
+            rest += [[name, walk.value(value)] for name, value in sorted(public.items()) if type(value) in CONTAINERS]
     changing = _MODULE_ATTRIBUTES | (_CHANGING_IN_SYS if label == "sys:" else frozenset())
     found = [(name, space[name]) for name in names if name in space and name not in changing]
     # A cache such as re._cache differs in each process; code that reads one by a chain of names is refused.
@@ -374,8 +397,8 @@ def _digest_in(label: str, looked_up: Iterable[str], names: Iterable[str], walk:
 def _read_by_builds(label: str, space: Mapping[str, Any], looked_up: Iterable[str], walk: Walk) -> Iterator[Json]:
     """Yield descriptions of a build's attributes under the names in its code that ran, which others have set.
 
-    Names with dots are those of functions that ran. Names that are absent count as soon as somebody sets them. The names
-    are looked up in the classes that are found, too.
+    Names with dots are those of functions that ran. Names that are absent count as soon as somebody sets them. The
+    names are looked up in the classes that are found, too.
     """
     names = {name for name in looked_up if "." not in name}
     yield from scan({name: space[name] for name in sorted(names & space.keys())}, walk, is_read=True)
@@ -386,7 +409,8 @@ def _read_by_builds(label: str, space: Mapping[str, Any], looked_up: Iterable[st
         if isinstance(cls, type) and cls.__module__ == label:
             own = vars(cls)
             more = {*names, *(name.rpartition(".")[2] for name in looked_up if name.startswith(f"{qualname}."))}
-            yield [qualname, *scan({name: own[name] for name in sorted(more & own.keys())}, walk, qualname, is_read=True)]
+            found = {name: own[name] for name in sorted(more & own.keys())}
+            yield [qualname, *scan(found, walk, qualname, is_read=True)]
 
 
 def attributes_of(module: ModuleType) -> Mapping[str, Any]:
@@ -446,6 +470,8 @@ def check(manifest: Manifest, walk: Walk) -> None:  # noqa: C901  # one case for
             module = name.removesuffix(":")
             if module in sys.modules and _digest_in(name, looked_up, manifest.names, now.walk.fork()) != digest:
                 raise DifferenceError(f"a function or an object in module {module}")
+        if manifest.outputs and digest_of(outputs(manifest.outputs[0], now.walk.fork())) != manifest.outputs[1]:
+            raise DifferenceError("the code that handles printed texts, warnings and records of loggers")
         _check_caches(manifest, now.caches())
     except UnstableError as error:
         raise DifferenceError(str(error)) from None

@@ -21,9 +21,9 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from trtcache.frontends.direct import ownership
-from trtcache.frontends.direct.code import UNSEEN, full_name, uses
+from trtcache.frontends.direct.code import LOOK_UPS, UNSEEN, full_name, uses
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
-from trtcache.frontends.direct.walk import ALL, CONTAINERS, HEAP, SETS, TORCH_OPERATORS, WATCHED, UnstableError
+from trtcache.frontends.direct.walk import ALL, CONTAINERS, HEAP, OUTPUTS, SETS, TORCH_OPERATORS, WATCHED, UnstableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,13 +45,14 @@ _AROUND = ("/_compile.py", "/_dynamo/eval_frame.py", "/utils/_contextlib.py")
 """Files of torch with wrappers of other functions: ``torch.seed`` is called through two of them."""
 
 _LOOKS = frozenset({"__dict__", "vars", "__getstate__", "__reduce__", "to_dict", "to_diff_dict", "asdict", "__repr__"})
-_LOOKS_UP = frozenset(
-    ("getattr", "hasattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__", "format", "format_map")
-) | {"getattr_static", "setattr", "globals"}
+_WHOLE = frozenset({"__eq__", "__iter__", "__repr__", "to_dict", "to_diff_dict", "to_json_string"})
+"""Methods of configurations of transformers and diffusers that read all attributes."""
+
 _OF_SYS = frozenset(dir(sys)) - {
     *("byteorder", "exc_info", "float_info", "hexversion", "implementation", "intern", "maxsize", "maxunicode"),
     *("platform", "version", "version_info", "is_finalizing", "__name__", "__doc__", "flags"),
 }
+_OUTPUTS = frozenset({"print", "warn", "warn_explicit"})
 _OF_LOGGERS = frozenset(("isEnabledFor", "getEffectiveLevel", "hasHandlers", "get_verbosity", "getLevelName"))
 _LOGS = frozenset(("debug", "info", "warning", "error", "critical", "exception", "log", "warn", "getLogger", "()"))
 _LOGS |= {"debug_once", "info_once", "warning_once", "warning_advice", "NOTSET", "DEBUG", "INFO", "WARNING", "ERROR"}
@@ -98,6 +99,8 @@ class Recording:
         ran: code of the model that ran, by identity.
         environment: environment variables that were read, with their values.
         imported: the model's own modules that its code imports, in order.
+        has_output: whether the model prints, warns or logs, so that other code handles the text.
+        loggers: names of the loggers that it calls.
         why_not: the reason that the record is incomplete; empty if it is complete.
     """
 
@@ -107,6 +110,8 @@ class Recording:
         self.ran: dict[int, CodeType] = {}
         self.environment: dict[str, str | None] = {}
         self.imported: dict[str, None] = {}
+        self.has_output = False
+        self.loggers: dict[str, None] = {}
         self.why_not: str = ""
         self._exempt_reads = ""
         self._taken: set[tuple[str, str]] = set()
@@ -170,8 +175,10 @@ class Recording:
             for end in (full, *(f"{full}.{one}" for one in use.names)):
                 if end in sys.modules and not ownership.is_build_module(end):
                     self.imported[end] = None
+                elif end in sys.modules:
+                    self.globals.builds.setdefault(f"{end}:", set())
         home = ownership.module_with(space)
-        more = [ALL] if use.names & _LOOKS_UP and f"{os.sep}site-packages{os.sep}" not in code.co_filename else []
+        more = [ALL] if use.composes and f"{os.sep}site-packages{os.sep}" not in code.co_filename else []
         with _disable_current_modes(), torch._C.DisableTorchFunction():  # tensors are read, not traced
             self.globals.note(None if home is None else home.__name__, use.globals, {*use.names, *use.texts, *more})
 
@@ -182,7 +189,7 @@ class Recording:
             raise UnstableError(why).below(code.co_qualname)
 
         own = use.names | use.texts
-        if unseen := use.names & UNSEEN or (own & UNSEEN if use.names & _LOOKS_UP else None):
+        if unseen := use.names & UNSEEN or (own & UNSEEN if use.names & LOOK_UPS else None):
             refuse(f"it reads {min(unseen)}")
         if use.order and (str(space.get("__name__")), code.co_qualname) not in _NUMBERS:
             refuse(f"it could iterate over a set of strings ({use.order})")
@@ -190,6 +197,8 @@ class Recording:
             refuse(f"it reads {min(sets)}, a set of strings")
         if "sys" in use.names and use.names & _OF_SYS:
             refuse("it reads the loaded modules or a limit of the interpreter from sys")
+        if use.names & _OUTPUTS:
+            self.has_output = True
         if use.compares:
             refuse("it compares strings or numbers by identity")
         if levels := own & _OF_LOGGERS:
@@ -197,12 +206,12 @@ class Recording:
         is_own = f"{os.sep}site-packages{os.sep}" not in code.co_filename
         if is_own and use.address:
             refuse(f"it could read the address of an object ({use.address})")
-        if is_own and use.names & _STATE_OF_LOGGERS and self.globals.walk.has_logger:
+        if is_own and use.names & _STATE_OF_LOGGERS and self.globals.walk.loggers:
             refuse("it could read a logger's state")
         for chain in use.chains:
             _refuse_chain(chain, space)
         is_library = str(space.get("__name__")).startswith(("transformers.", "diffusers."))
-        if own & WATCHED or (not is_library and use.names & (_LOOKS | _LOOKS_UP)):
+        if own & WATCHED or (code.co_name in _WHOLE if is_library else use.composes or use.names & _LOOKS):
             self._exempt_reads = self._exempt_reads or code.co_qualname
 
     def on(self) -> None:
@@ -281,6 +290,10 @@ class Recording:
                 self.refuse("it imports a module by a name that is not in its code")
             if kind == ownership.NEEDED and _is_model(self._kinds, frame.f_back):
                 self.refuse(f"{code.co_qualname} of {frame.f_globals.get('__name__')} ran, which is not covered")
+            if code.co_filename == logging.__file__ and code.co_name in _LOGS and self._is_for_model(frame.f_back):
+                self._note_logging(frame)
+            if code.co_qualname == "catch_warnings.__init__" and frame.f_locals.get("record"):
+                self.refuse("it records warnings, which depend on filters")
             if kind == IMPURE and self._is_for_model(frame.f_back):
                 module = frame.f_globals.get("__name__")
                 self.refuse(f"{_caller_in_model(self._kinds, frame)} calls {module}.{code.co_qualname}")
@@ -315,6 +328,22 @@ class Recording:
             self._note_code(code, frame.f_globals, free)
         return kind
 
+    def _note_logging(self, frame: FrameType) -> None:
+        """Record a call of a logger; whether the arguments are formatted depends on levels, which are not compared."""
+        values = frame.f_locals
+        if isinstance(logger := values.get("self"), logging.Logger):
+            self.loggers[logger.name] = None
+        pending = [value for name, value in values.items() if name != "self"]
+        while pending:
+            value = pending.pop()
+            if isinstance(value, (list, tuple)):
+                pending += value
+            elif isinstance(value, dict):
+                pending += [*value, *value.values()]
+            home = str(type(value).__module__)
+            if not ownership.is_build_module(home) and not ownership.is_installed(home):
+                self.refuse(f"it logs an object of its own class ({type(value).__qualname__})")
+
     def _note_build(self, module: str, names: set[str]) -> None:
         """Record names that code of torch or Python looks up in its module, and in the modules that it finds there."""
         known = self.globals.builds.setdefault(module, set())
@@ -334,6 +363,8 @@ class Recording:
                 self.refuse(f"a function of the C extension {owner} ran ({function.__qualname__})")
             elif owner is None and not _is_known(function):
                 self.refuse(f"a function of a C extension ran ({function.__qualname__})")
+        if function in OUTPUTS and self._is_for_model(frame):
+            self.has_output = True
         if is_impure(function, by_model=kind == ownership.MODEL) and self._is_for_model(frame):
             self.refuse(f"{_caller_in_model(self._kinds, frame)} calls {function.__qualname__}")
 
@@ -476,7 +507,7 @@ class _Variables(MutableMapping[Any, Any]):
         return iter(self.data)
 
     def __len__(self) -> int:
-        return len([*self])
+        return sum(1 for _ in self)
 
     def _is_read(self) -> bool:
         return self._seen.is_here and _by_model(sys._getframe(2))

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import copy
 import copyreg
+import gc
 import locale
+import logging
 import os
 import sys
 import warnings
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.digests import Digest, hash_bytes
-from trtcache.frontends.direct.ownership import is_build_module, is_installed
+from trtcache.frontends.direct.ownership import file_is_build, is_build_module, is_installed
 from trtcache.frontends.direct.walk import UnstableError, Walk, scan
 from trtcache.keys.key import process_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from trtcache.digests import Json
 
@@ -70,7 +73,7 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     state["interpreter"] = [sys.getrecursionlimit(), sys.get_int_max_str_digits(), sys.float_info.min / 2.0 == 0.0]
     state["interpreter"] += [str(type(sys.displayhook)), sys.getdefaultencoding(), str(locale.setlocale(locale.LC_ALL))]
     state["copies"] = [_own_entries(copyreg.dispatch_table, walk), _own_entries(copy._deepcopy_dispatch, walk)]  # type: ignore[attr-defined]
-    state["warnings"] = [str(one) for one in warnings.filters if one[0] == "error"]
+    state["warnings"] = _warnings(walk)
     state["cuda"] = bool(torch.version.cuda) and torch.cuda.is_available()
     modules = [(name, module) for name, module in list(sys.modules.items()) if type(module).__name__ == _CONFIGURATION]
     configured = {name: [*_find_overrides(module, walk)] for name, module in sorted(modules)}
@@ -82,6 +85,76 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     kernels = sorted(name for name in list(torch.library._impls) if name[:5] == "aten/" and name[-5:] != "/Meta")
     state["kernels"] = hash_bytes("\n".join(kernels).encode()).hex()[:32]
     return state
+
+
+_HOOKS_OF_WARNINGS = ("showwarning", "formatwarning", "_showwarnmsg", "_showwarnmsg_impl", "_formatwarnmsg_impl")
+
+
+def _warnings(walk: Walk) -> list[Json]:
+    """Describe what shows warnings; filters count only if a warning can raise an exception or call other code."""
+    hooks = [getattr(warnings, name, None) for name in (*_HOOKS_OF_WARNINGS, "_formatwarnmsg")]
+    hooks += [sys.unraisablehook, *gc.callbacks]
+    before, walk.is_tolerant = walk.is_tolerant, True
+    try:
+        written: list[Json] = [walk.value(hook) for hook in hooks]
+    finally:
+        walk.is_tolerant = before
+    is_plain = all(is_build_module(getattr(hook, "__module__", None)) for hook in hooks)
+    actions = [str(vars(warnings)["defaultaction"]), *(str(one[0]) for one in warnings.filters)]
+    if is_plain and "error" not in actions:
+        return written
+    return [*written, actions[0], *(str(one) for one in warnings.filters)]
+
+
+_CODE = frozenset({FunctionType, staticmethod, classmethod, property})
+
+
+def outputs(names: Iterable[str], walk: Walk) -> list[Json]:  # noqa: C901  # one case for each kind of object
+    """Describe the code of installed libraries that handles printed texts, warnings and records of loggers.
+
+    Args:
+        names: names of the loggers.
+        walk: describes classes and functions.
+
+    Raises:
+        UnstableError: code of the user's own files would run.
+    """
+    pending: list[Any] = [sys.stdout, sys.stderr, logging.lastResort, logging.getLogRecordFactory()]
+    pending += [getattr(warnings, name, None) for name in (*_HOOKS_OF_WARNINGS, "_formatwarnmsg")]
+    for name in (*names, "py.warnings"):
+        logger: logging.Logger | None = logging.getLogger(name)
+        while logger is not None:
+            pending += [type(logger), *vars(logger).values(), *logger.filters, *logger.handlers]
+            logger = logger.parent if logger.propagate else None
+    known: dict[int, Any] = {}
+    installed: dict[str, Any] = {}
+    while pending:
+        value = pending.pop()
+        if id(value) in known or isinstance(value, (str, int, float, ModuleType, logging.LogRecord, logging.Logger)):
+            continue
+        known[id(value)] = value
+        kind, inside = type(value), []
+        if isinstance(value, type):  # its methods can be patched
+            kind, inside = value, [one for one in vars(value).values() if type(one) in _CODE]
+            inside += value.__mro__[1:]
+        home, is_build = str(kind.__module__), is_build_module(kind.__module__)
+        if isinstance(value, FunctionType):
+            home, is_build = str(value.__globals__.get("__name__")), file_is_build(value.__code__.co_filename)
+            inside = list(value.__closure__ or ())
+        elif kind is not value:
+            inside = gc.get_referents(value)
+        if not is_build and not is_installed(home):
+            what = getattr(value, "__qualname__", kind.__qualname__)
+            raise UnstableError(f"{home}.{what}, which handles printed texts, warnings or records of loggers")
+        if is_build:
+            pending += inside
+        if isinstance(value, (type, FunctionType)):
+            installed |= {} if is_build else {f"{home}.{value.__qualname__}": value}
+        else:
+            pending.append(kind)
+    walk.is_tolerant = True
+    stream = [str(getattr(sys.stdout, name, None)) for name in ("closed", "encoding", "errors")]  # print can raise
+    return [*stream, *(walk.value(part) for _, part in sorted(installed.items()))]
 
 
 def _autocast() -> Iterator[Json]:

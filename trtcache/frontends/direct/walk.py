@@ -25,6 +25,7 @@ import struct
 import sys
 import threading
 import types
+import warnings
 import weakref
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
@@ -146,8 +147,9 @@ class Walk:
         caches: ``functools.lru_cache`` wrappers that were visited, in order.
         unstable: attributes of installed classes that have no stable value, by name.
         has_exempt: whether an irrelevant attribute was left out.
-        has_logger: whether a logger was visited.
+        loggers: loggers that were visited, by name.
         has_look_up: whether ``getattr`` or a similar function was visited as an object, so that names can be composed.
+        has_output: whether ``print`` or ``warnings.warn`` was visited as an object.
         is_tolerant: whether an object without a description is written by its type alone.
     """
 
@@ -160,8 +162,9 @@ class Walk:
         self._memories: dict[int, str] = {}
         self.is_tolerant = False
         self.has_exempt = False
-        self.has_logger = False
         self.has_look_up = False
+        self.has_output = False
+        self.loggers: dict[str, logging.Logger] = {}
         self.state: dict[str, torch.Tensor] = {}
         self.spaces: dict[str, ModuleType] = {}
         self.classes: dict[type, None] = {}
@@ -277,6 +280,8 @@ class Walk:
         module, is_static = str(_class_module(cls)), not cls.__flags__ & HEAP
         if cls in _LOOK_UPS:
             self.has_look_up = True
+        if cls in _SETS:
+            raise UnstableError(f"{qualname}, which can create one whose order differs in each process")
         if is_build_module(module) and (lookup(module, qualname) is cls or (is_static and cls in _STATIC)):
             written: list[Json] = ["class", module, qualname]
             if is_static:
@@ -312,8 +317,9 @@ class Walk:
         node = pytree.SUPPORTED_NODES.get(cls)
         nested = node and [self.value(one) for one in (node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn)]
         names: list[Json] = [module, qualname, str(type.__dict__["__name__"].__get__(cls))]
-        names.append(cls.__flags__ & _COLLECTIONS)
-        return ["class", *names, self.value(type(cls)), self.items(_class_mro(cls)[1:]), attributes, nested]
+        names += [cls.__flags__ & _COLLECTIONS, self._annotations(cls, space.get("__annotations__"))]
+        bases = [base for base in _class_mro(cls)[1:] if base not in _SETS]
+        return ["class", *names, self.value(type(cls)), self.items(bases), attributes, nested]
 
     def _registry(self, cls: type) -> list[Json]:
         """Describe classes registered with an abstract base class; for a build's ABC only those of the user's files."""
@@ -336,8 +342,9 @@ class Walk:
                 return ["function", name, qualname, *_shallow(inner, self)]
         self.codes.update((id(one), one) for one in within(code))
         home = module_with(space)
+        notes = self._annotations(function, function.__annotations__)
         written: list[Json] = ["function", str(space.get("__name__")), function.__qualname__, {"code": content(code)}]
-        written += [function.__name__, self.value(function.__module__)]
+        written += [notes, function.__name__, self.value(function.__module__)]
         doc = function.__doc__
         if type(doc) is not str or not code.co_consts or doc != code.co_consts[0]:
             written.append(["doc", _text_digest(doc) if doc is None or type(doc) is str else self.value(doc)])
@@ -355,6 +362,16 @@ class Walk:
             names = dict.fromkeys(name for one in within(code) for name in one.co_names)
             written.append(self.pairs([(one, space[one]) for one in names if one in space and one != "__builtins__"]))
         return written
+
+    def _annotations(self, owner: Any, annotations: Any) -> Json:
+        """Describe the annotations in the user's own files, which code can read under a composed name."""
+        if not annotations or is_installed(str(owner.__module__)):
+            return None
+        is_tolerant, self.is_tolerant = self.is_tolerant, True
+        try:
+            return self.value(annotations)
+        finally:
+            self.is_tolerant = is_tolerant
 
     # Instances.
 
@@ -584,8 +601,8 @@ def scan(  # noqa: C901  # one case for each kind
             if owner and (name[:2] != "__" or all(type(one) in PLAIN for one in value)) and name not in _DERIVED:
                 written.append([name, walk.value(value)])
             elif is_read:  # others are added to a table while torch and Python run
-                own = [one for one in (value.values() if kind is dict else value) if _is_own(one)]
-                written += [[name, walk.value(one)] for one in own]
+                found = [one for one in (value.values() if kind is dict else value) if _is_own(one)]
+                written += [[name, walk.value(one)] for one in found]
         elif issubclass(kind, ModuleType):
             if module_owner(value.__name__) == MODEL:
                 written.append([name, walk.value(value)])
@@ -755,12 +772,15 @@ def _dict(self: Walk, value: Any) -> Json:
     return [type(value).__name__, *more, self.pairs(list(value.items()))]
 
 
+OUTPUTS = (print, warnings.warn, warnings.warn_explicit)
 _LOOK_UPS = (getattr, hasattr, setattr, vars, operator.attrgetter, operator.methodcaller, super)
 
 
 def _builtin(self: Walk, value: Any) -> Json:
     if value in _LOOK_UPS:
         self.has_look_up = True
+    if value in OUTPUTS:
+        self.has_output = True
     if is_impure(value):
         raise UnstableError(f"{value.__qualname__}, a function that depends on the process or the machine")
     owner, module = value.__self__, value.__module__
@@ -823,9 +843,13 @@ def _module_object(self: Walk, value: ModuleType) -> Json:
     return ["module", str(name)]
 
 
+_OF_LOGGER = frozenset(vars(logging.Logger("any")))
+
+
 def _logger(self: Walk, value: logging.Logger) -> Json:
-    self.has_logger = True
-    return ["logger", value.name, self.items(value.filters), self.value(type(value))]
+    self.loggers[value.name] = value
+    own = [pair for pair in vars(value).items() if pair[0] not in _OF_LOGGER]
+    return ["logger", value.name, self.items(value.filters), self.value(type(value)), self.pairs(own)]
 
 
 def _context(self: Walk, value: contextvars.ContextVar[Any]) -> Json:
