@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import time
 from contextlib import ExitStack
 from functools import partial
@@ -13,24 +14,22 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.backends import registry
-from trtcache.bundle.file_alias import remember
 from trtcache.cache import Cache
 from trtcache.compiler.compile import compile_source
 from trtcache.config.environment import parse_direct, parse_on_miss
 from trtcache.config.imports import take_import_s
 from trtcache.errors import ExportError, SettingsError
-from trtcache.frontends.pt2 import ProgramFile
 from trtcache.frontends.resolve import Model, as_args, resolve
 from trtcache.frontends.source import CompileOptions
-from trtcache.runtime.on_guard import OnGuard, parse_on_guard
+from trtcache.runtime.guards import parse_on_guard
 from trtcache.runtime.verify import Examples
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Mapping
 
     from trtcache.frontends.source import Source
     from trtcache.runtime import CompiledModule
+    from trtcache.runtime.on_guard import OnGuard
     from trtcache.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -75,8 +74,12 @@ def compile(  # noqa: A001  # named like torch.compile
                 module.examples = Examples.of(source.model, args, kwargs)
             if isinstance(source.model, torch.nn.Module):
                 module.name_weights(source.model)
-            if isinstance(source, ProgramFile):
-                remember(source, module, options, opened)
+            if isinstance(model, (str, os.PathLike)):
+                from trtcache.bundle.file_alias import remember  # a module needs none of it
+                from trtcache.frontends.pt2 import ProgramFile
+
+                if isinstance(source, ProgramFile):
+                    remember(source, module, options, opened)
             if keep_program:
                 from trtcache.compiler.kept_program import KeptOptions, keep  # rarely needed
 
@@ -135,6 +138,8 @@ def _on_guard(
     Raises:
         SettingsError: calls change the model's weights, and the engine has copies of them.
     """
+    from trtcache.runtime.on_guard import OnGuard  # few modules have one
+
     if any(slot.mutated for slot in module.interface.slots):
         raise SettingsError("on_guard", f"calls of {module.report.name} change its weights: leave it at 'error'")
     torch_model = source.model

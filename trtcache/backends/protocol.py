@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-from trtcache.backends.fitness import Misfit, compare_with_here
 from trtcache.digests import canonical, json_bytes
 from trtcache.errors import BackendUnavailableError, BuildError
 from trtcache.weights.slots import geometry, weight_map
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from trtcache.backends.diagnosis import Check, SelfTest
-    from trtcache.backends.fitness import StoredTarget
+    from trtcache.backends.fitness import Misfit, StoredTarget
     from trtcache.backends.onnx_model import OnnxModel, Range
     from trtcache.config.backend_settings import BackendSettings
     from trtcache.digests import Json
@@ -267,6 +266,7 @@ class Backend(ABC):
 
         By default versions (``capabilities.same_versions``), instruction sets and the GPU's capability are compared.
         """
+        from trtcache.backends.fitness import Misfit, compare_with_here  # for exported programs only
         from trtcache.backends.registry import why_unavailable
 
         device = str(stored.target.get("device"))

@@ -21,9 +21,7 @@ from trtcache.runtime.module_call import ModuleCall
 from trtcache.runtime.module_state import ModelNames, changed_by, publish, tensors_by_name
 from trtcache.runtime.refit import EngineSwap, make_new_weights, refit
 from trtcache.runtime.report import RefitReport
-from trtcache.runtime.runners import Runners, parts_at_once, report_on, side_by_side
 from trtcache.runtime.verify import Examples, compare, eager, tolerance_of
-from trtcache.runtime.weight_source import WeightSource
 from trtcache.weights.slots import EngineWeights, check, fit
 
 if TYPE_CHECKING:
@@ -38,8 +36,9 @@ if TYPE_CHECKING:
     from trtcache.runtime.provenance import Provenance
     from trtcache.runtime.refit import RefitResult
     from trtcache.runtime.report import Report
+    from trtcache.runtime.runners import Runners
     from trtcache.runtime.signature import CallSignature
-    from trtcache.runtime.weight_source import Weights
+    from trtcache.runtime.weight_source import Weights, WeightSource
     from trtcache.weights.slots import SlotWeights
 
 if TYPE_CHECKING:
@@ -267,6 +266,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             SettingsError: ``verify`` is not a valid tolerance.
             NoDeviceError: the engine is a plan, and there is no GPU.
         """
+        from trtcache.runtime.weight_source import WeightSource  # reads files of all kinds; a hit needs none
+
         start = time.perf_counter()
         tolerance = tolerance_of(verify)
         if self.weight_file is not None:
@@ -355,6 +356,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         Raises:
             SettingsError: a number is less than 1.
         """
+        from trtcache.runtime.runners import Runners, parts_at_once, report_on, side_by_side  # few modules have any
+
         Threads(intra, count)
         found = thread_counts.in_force(self.threads)
         parts = 1 if count is None else parts_at_once(self._swap.engine, found)
@@ -372,6 +375,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         Raises:
             RefitError: see ``refit``.
         """
+        from trtcache.runtime.weight_source import WeightSource
+
         source = WeightSource.of(state, known=self._known, constants=self._constants)
         with self._refitting:
             engine, current, needed = self._swap.engine, self._weights, self._interface.weights

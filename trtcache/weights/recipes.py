@@ -58,14 +58,19 @@ def step(operator: str, *arguments: Recipe | Argument) -> Operation:
     return Operation(operator, arguments)
 
 
-def _apply(operator: str, arguments: Iterable[Any]) -> torch.Tensor:
+def is_elementwise(recipe: Recipe) -> bool:
+    """Return whether a recipe is an operation whose rows depend on the same rows of its operands alone."""
+    return isinstance(recipe, Operation) and recipe.operator in _BY_ELEMENT
+
+
+def _apply(operator: str, arguments: Iterable[Any], into: torch.Tensor | None = None) -> torch.Tensor:
     import torch
 
     if operator == "cast":
         tensor, dtype = arguments
-        cast: torch.Tensor = tensor.to(getattr(torch, dtype))
+        cast: torch.Tensor = tensor.to(getattr(torch, dtype)) if into is None else into.copy_(tensor)
         return cast
-    result: torch.Tensor = getattr(torch, operator)(*arguments)
+    result: torch.Tensor = getattr(torch, operator)(*arguments, **({} if into is None else {"out": into}))
     return result
 
 
@@ -92,14 +97,29 @@ def pieces(
 
     ``shape`` is that of the result; ``bring`` moves a weight, or rows of it, to the compute device.
     """
-    rows = max(1, _PIECE_ELEMENTS * shape[0] // max(1, math.prod(shape))) if shape else 1
-    by_rows = isinstance(recipe, WeightRef) or recipe.operator in _BY_ELEMENT
-    if not (by_rows and shape and rows < shape[0]):
-        yield ..., evaluate(recipe, _LazyWeights(weights, bring))
-        return
     whole: dict[int, torch.Tensor] = {}
-    for start in range(0, shape[0], rows):
-        yield slice(start, start + rows), _Rows(weights, shape, slice(start, start + rows), bring, whole).of(recipe)
+    places = _places(shape) if isinstance(recipe, WeightRef) or is_elementwise(recipe) else [...]
+    for place in places:
+        yield place, _Rows(weights, shape, place, bring, whole).of(recipe)
+
+
+def evaluate_into(
+    result: torch.Tensor, recipe: Recipe, weights: Mapping[str | int, torch.Tensor], bring: Bring
+) -> None:
+    """Evaluate an elementwise recipe into a tensor, a few rows of a large one at a time; see ``pieces``."""
+    assert isinstance(recipe, Operation)  # noqa: S101  # a reference has nothing to compute
+    whole: dict[int, torch.Tensor] = {}
+    shape = tuple(result.shape)
+    for place in _places(shape):
+        _Rows(weights, shape, place, bring, whole).of(recipe, result[place])
+
+
+def _places(shape: tuple[int, ...]) -> list[Any]:
+    """Return the indices of the pieces in which a result of this shape is computed."""
+    rows = max(1, _PIECE_ELEMENTS * shape[0] // max(1, math.prod(shape))) if shape else 1
+    if not (shape and rows < shape[0]):
+        return [...]
+    return [slice(start, start + rows) for start in range(0, shape[0], rows)]
 
 
 class _LazyWeights(_Tensors):
@@ -119,21 +139,23 @@ class _Rows:
 
     weights: Mapping[str | int, torch.Tensor]
     shape: tuple[int, ...]
-    part: slice
+    part: Any  # a slice, or ... for all of them
     bring: Bring
     whole: dict[int, torch.Tensor]
 
-    def of(self, recipe: Recipe) -> torch.Tensor:
+    def of(self, recipe: Recipe, into: torch.Tensor | None = None) -> torch.Tensor:
         if isinstance(recipe, WeightRef):
             return self.bring(recipe.weight, self._rows_of(self.weights[recipe.weight]))
         if recipe.operator in _BY_ELEMENT:
             arguments = (self.of(one) if isinstance(one, (WeightRef, Operation)) else one for one in recipe.arguments)
-            return _apply(recipe.operator, arguments)
+            return _apply(recipe.operator, arguments, into)
         if id(recipe) not in self.whole:
             self.whole[id(recipe)] = evaluate(recipe, _LazyWeights(self.weights, self.bring))
         return self._rows_of(self.whole[id(recipe)])
 
     def _rows_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self.part is ...:
+            return tensor
         has_rows = tensor.dim() == len(self.shape) and tensor.shape[0] == self.shape[0]
         return tensor[self.part] if has_rows else tensor
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import RefitError
 from trtcache.weights.arrays import contiguous as contiguous
-from trtcache.weights.recipes import Recipe, WeightRef, document, pieces
+from trtcache.weights.recipes import Recipe, WeightRef, document, evaluate_into, is_elementwise, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import torch
 
     from trtcache.digests import Json
+    from trtcache.weights.arena import Arena
 
     _Tensors = dict[str, torch.Tensor]
 else:  # programs without torch have slots and weight maps, too
@@ -161,28 +162,40 @@ class SlotWeights:
         tensor = self.given[slot.index].detach()
         return tensor if _has_layout(weight, tensor) else None
 
-    def make(self, weight: EngineWeight) -> torch.Tensor:
-        """Compute an engine weight: the model's own tensor if possible, else a new one.
+    def make(self, weight: EngineWeight, arena: Arena | None = None) -> torch.Tensor:
+        """Compute an engine weight: the model's own tensor if possible, else a new one, in ``arena`` if there is one.
 
-        While a new one is computed, some of its rows exist twice.
+        While a new one is computed, some rows of intermediate results exist as well.
         """
         if (shared := self.shared_tensor(weight)) is not None:
             return shared
         import torch
 
-        result: torch.Tensor | None = None
+        def allocate(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+            if arena is not None:
+                return arena.empty(weight)
+            return torch.empty_strided(weight.shape, weight.stride, dtype=dtype, device=device)
+
         with torch.no_grad():
+            if is_elementwise(weight.recipe):
+                result = allocate(getattr(torch, weight.dtype), self.places[weight.slots[0].index])
+                evaluate_into(result, weight.recipe, self.given, self._bring)
+                return result
+            made: torch.Tensor | None = None
             for place, piece in self.pieces(weight):
                 if place is ... and not weight.is_mutated and _has_layout(weight, piece):
                     return piece.detach()
-                result = piece.new_empty_strided(weight.shape, weight.stride) if result is None else result
-                result[place].copy_(piece)
-        assert result is not None  # noqa: S101  # there is at least one piece
-        return result
+                made = allocate(piece.dtype, piece.device) if made is None else made
+                made[place].copy_(piece)
+        assert made is not None  # noqa: S101  # there is at least one piece
+        return made
 
     def pieces(self, weight: EngineWeight) -> Iterator[tuple[Any, torch.Tensor]]:
         """Compute an engine weight that is not shared, in as many pieces as needed."""
-        return pieces(weight.recipe, self.given, weight.shape, lambda index, tensor: tensor.to(self.places[index]))
+        return pieces(weight.recipe, self.given, weight.shape, self._bring)
+
+    def _bring(self, index: str | int, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self.places[index])
 
     def by_name(self, slots: Iterable[Slot]) -> dict[str, torch.Tensor]:
         """Return the weights on their target devices by all their names in the model."""
@@ -226,16 +239,36 @@ def fit(
     """
     weights = tuple(weights)
     sources = check(weights, state, known=known, device=device, keep=current is not None)
+    arena, inside = _arena_for(weights, sources)
     tensors: dict[str, torch.Tensor] = {}
     own: set[str] = set()
     for weight in weights:
         kept = current[weight.name] if current and weight.name in sources.kept else None
-        tensors[weight.name] = sources.make(weight) if kept is None else kept.clone()
+        made_in = arena if weight.name in inside else None
+        tensors[weight.name] = sources.make(weight, made_in) if kept is None else kept.clone()
         if kept is not None or sources.is_own(weight, tensors[weight.name]):
             own.add(weight.name)
     if own:
         finish(device)
     return EngineWeights(tensors, own, sources.source_weights(weights))
+
+
+def _arena_for(weights: Iterable[EngineWeight], sources: SlotWeights) -> tuple[Arena | None, frozenset[str]]:
+    """Return an arena and the names of the weights that are computed in it; None if they are too small to need one."""
+    computed = [weight for weight in weights if weight.slot is None and weight.device == "cpu"]
+    if not computed:
+        return None, frozenset()
+    from trtcache.weights.arena import HUGE_BYTES, Arena, padded_bytes  # it imports torch
+
+    sizes = {
+        weight.name: padded_bytes(weight)
+        for weight in computed
+        if all(sources.places[slot.index].type == "cpu" for slot in weight.slots)
+    }
+    sizes = {name: size for name, size in sizes.items() if size}
+    if sum(sizes.values()) < HUGE_BYTES:
+        return None, frozenset()
+    return Arena(sum(sizes.values())), frozenset(sizes)
 
 
 def finish(device: torch.device) -> None:
