@@ -85,7 +85,7 @@ def load_backend(name: str) -> Backend:
         backend: Backend = backend_class()
     # An exception of these would leave ``compile`` as if it were the model's.
     for hook in ("target", "toolchain", "ambient", "check", "why_not", "frozen_slots"):
-        setattr(backend, hook, _translated(name, hook, getattr(backend, hook)))
+        setattr(backend, hook, _wrap_hook(name, hook, getattr(backend, hook)))
     return backend
 
 
@@ -109,15 +109,15 @@ def _translate_errors(name: str, what: str = "it") -> Iterator[None]:
         raise BackendUnavailableError(name, f"{what} fails with {type(error).__name__}: {error}") from error
 
 
-def _translated(name: str, hook: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_hook(name: str, hook: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of a backend that raises errors of ours only."""
 
     @functools.wraps(method)
-    def translated(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         with _translate_errors(name, f"its {hook}"):
             return method(*args, **kwargs)
 
-    return translated
+    return call
 
 
 def why_unavailable(backend: Backend, device: str) -> str | None:
@@ -185,7 +185,7 @@ def require_contract(name: str, backend_class: type) -> None:
     elif own_settings is not None and getattr(own_settings, "section", "") != name:
         wrong.append(f"attribute section of {own_settings.__name__} has to be {name!r}")
     hooks = {hook for hook in vars(Backend) if not hook.startswith("_")} | set(Backend.__annotations__)
-    wrong += _misnamed(backend_class, hooks)
+    wrong += _find_misspellings(backend_class, hooks)
     if wrong:
         raise BackendUnavailableError(name, f"{where}: {'; '.join(wrong)}")
 
@@ -205,13 +205,13 @@ def require_engine(backend: Backend, engine: object) -> None:
         found = getattr(engine, method, None)
         if not callable(found) or getattr(found, "__func__", None) is getattr(Engine, method):
             wrong.append(f"method {method} is missing")
-    wrong += _misnamed(kind, {"run", "refit", "parallel", "shares_weights"})
+    wrong += _find_misspellings(kind, {"run", "refit", "parallel", "shares_weights"})
     if wrong:
         where = f"{kind.__module__}.{kind.__qualname__}"
         raise BackendUnavailableError(backend.name, f"{where}, which load returned: {'; '.join(wrong)}")
 
 
-def _misnamed(kind: type, hooks: set[str]) -> list[str]:
+def _find_misspellings(kind: type, hooks: set[str]) -> list[str]:
     """Return what has a name so similar to a hook's that it was probably meant."""
     from difflib import get_close_matches  # 2 ms, needed for other distributions' backends only
 

@@ -328,7 +328,7 @@ class BackendContract:
                 rtol=self.tolerance,
                 atol=self.tolerance,
                 equal_nan=True,
-                msg=lambda why, name=name: f"{what}: {name}: {why}",
+                msg=f"{what}: {name}: ".__add__,
             )
 
     def test_another_process_hits(self, module: trtcache.CompiledModule, cache: Path) -> None:
