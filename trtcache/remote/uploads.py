@@ -134,7 +134,7 @@ class Uploader:
     def finish(self) -> None:
         """At exit, wait for as long as ``TRTCACHE_REMOTE_FLUSH`` says, and warn of what was not sent."""
         if left := self.flush(self._tier.settings.flush_s) + len(self._failed):
-            _logger.warning("%d uploads to %s are left: trtcache push", left, self._tier.url.text)
+            _logger.warning("uploads to %s are left (%d): trtcache push", self._tier.url.text, left)
 
     def send_all(self) -> Iterator[tuple[str, Outcome]]:
         """Send everything in the outbox now, and yield each digest with its outcome.
