@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from trtcache.config import backend_names
@@ -46,10 +47,15 @@ def find(name: str, device: str, *, form: str = "torch") -> Backend:
         except BackendUnavailableError as error:
             reasons.append(str(error))
             continue
-        log.info("backend auto: chose %s for %s on %s", candidate, form, device)
+        _log_choice(candidate, form, device)
         return backend
     needs = "an ONNX file needs one of these: " if form == "onnx" else ""
     raise BackendUnavailableError("auto", needs + "; ".join(reasons))
+
+
+@lru_cache(maxsize=16)  # one line in a process for each, which asks several times in a compile
+def _log_choice(backend: str, form: str, device: str) -> None:
+    log.info("backend auto: chose %s for %s on %s", backend, form, device)
 
 
 def find_for_files(name: str) -> tuple[Backend, str]:
