@@ -46,7 +46,8 @@ def _start(figures: Figures, path: Path) -> None:
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     names = [name for name in start_page.MODELS if f"{name}.direct.process_s" in figures]
-    rows = [[way for way in reversed(start_page.WAYS) if (way in _COLD) == is_cold] for is_cold in (True, False)]
+    found = [way for way in start_page.WAYS if any(f"{name}.{way}.process_s" in figures for name in names)]
+    rows = [[way for way in reversed(found) if (way in _COLD) == is_cold] for is_cold in (True, False)]
     layout, size = ConstrainedLayoutEngine(hspace=0.06), (3.4 + 1.9 * len(names), 4.9)
     figure, panels = pyplot.subplots(2, len(names), figsize=size, sharey="row", squeeze=False, layout=layout)
     for ways, line in zip(rows, panels, strict=True):
@@ -73,7 +74,7 @@ def _model(axes: Axes, name: str, ways: list[str], figures: Figures) -> None:
     bars = axes.barh(labels, processes, color=[_LIGHT[colour] for colour in colours])
     before = [whole - call for whole, call in zip(processes, calls, strict=True)]
     axes.barh(labels, calls, left=before, color=colours)
-    axes.bar_label(bars, [f"{value:.3g}" for value in processes], padding=3)
+    axes.bar_label(bars, [f"{value:.3g}" if value else "failed" for value in processes], padding=3)
     axes.set(xlim=(0, max(processes) * 1.3))
     axes.spines[["top", "right"]].set_visible(False)
 

@@ -178,16 +178,34 @@ def test_an_entry_that_does_not_load_is_built_again_and_counted(
     assert [event.reason for event in cache.store.events.read() if event.event == "reject"] == ["load"]
 
 
-def test_a_damaged_entry_is_built_again(compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path) -> None:
-    """One flipped byte of the engine makes the next compile build, with the reason in its report."""
-    path = compiled(Affine(), (X,), cache=tmp_path / "c").report.partitions[0].path
+def damage(path: str) -> None:
+    """Change the last bytes of an entry."""
     with open(path, "r+b") as file:  # noqa: PTH123  # a report's path is text
         file.seek(-3, 2)
         file.write(b"\xff\xfe\xfd")
+
+
+def test_a_damaged_entry_is_built_again(compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path) -> None:
+    """One flipped byte of the engine makes the next compile build, with the reason in its report."""
+    damage(compiled(Affine(), (X,), cache=tmp_path / "c").report.partitions[0].path)
     module = compiled(Affine(), (X,), cache=tmp_path / "c")
-    assert module.report.partitions[0].outcome == "built"
-    assert module.report.partitions[0].reason.startswith("corrupt:")
+    assert (module.report.outcome, module.report.partitions[0].reason) == ("built", "corrupt:member")
+    assert module.report.why == "the stored entry was damaged (member)"
     assert difference(Affine()(X), module(X)) is None
+    assert compiled(Affine(), (X,), cache=tmp_path / "c").report.outcome == "hit"
+
+
+def test_the_error_of_a_forbidden_build_names_the_damage(
+    compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not that there is no similar entry: the entry itself was there."""
+    monkeypatch.setenv("TRTCACHE_DIR", str(tmp_path / "c"))
+    damage(compiled(Affine(), (X,), cache=None).report.partitions[0].path)
+    monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
+    with pytest.raises(trtcache.errors.BuildForbiddenError, match=r"\(the stored entry was damaged \(member\)\)"):
+        compiled(Affine(), (X,), cache=None)
+    with pytest.raises(trtcache.errors.BuildForbiddenError, match=r"\(no similar interpreter entry\)"):  # quarantined
+        compiled(Affine(), (X,), cache=None)
 
 
 def test_variables_say_how_the_cache_is_used(
@@ -203,8 +221,10 @@ def test_variables_say_how_the_cache_is_used(
     for variable in ("TRTCACHE_DISABLE", "TRTCACHE_READONLY", "NONE", "TRTCACHE_FORBID_BUILD", "TRTCACHE_RECACHE"):
         with monkeypatch.context() as patched:
             patched.setenv(variable, "1")
-            one = compiled(Affine(), (X,), cache=None).report.partitions[0]
+            report = compiled(Affine(), (X,), cache=None).report
+        one = report.partitions[0]
         outcomes.append((one.outcome, one.reason))
+        assert (f"not stored: {tmp_path / 'c'} is read-only" in str(report)) == (variable == "TRTCACHE_READONLY")
     assert outcomes == [
         ("built", "disabled"),
         ("built", "readonly"),

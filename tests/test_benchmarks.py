@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import dataclass
 from importlib import import_module
@@ -106,3 +107,18 @@ def test_an_engine_cache_is_loaded_by_itself(tmp_path: Path, monkeypatch: pytest
     actions["get"]()
     assert engine_cache.is_there()
     assert {name for name in sys.modules if name.startswith("torch_tensorrt")} == before
+
+
+def test_the_chart_has_no_bar_without_a_figure(tmp_path: Path) -> None:
+    """A way that was not measured is left out, and one that failed for a model says so instead of 0 seconds."""
+    pytest.importorskip("matplotlib", reason="the charts: pip install 'trtcache[plot]'")
+    from benchmarks import plot
+
+    values = {"median": 2.0, "least": 2.0, "most": 2.0, "values": [2.0]}
+    ways = ("minilm.direct", "minilm.eager", "minilm.cold", "bert.direct", "bert.cold")
+    figures = {f"{way}.{what}_s": values for way in ways for what in ("process", "call")}
+    plot.draw({"subjects": {"start": figures}}, tmp_path)
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", (tmp_path / "benchmarks-start.svg").read_text())
+    assert {"eager", "trtcache.compile, hit, direct", "MiniLM", "BERT of 1 GB"} <= set(texts)
+    assert "trtcache infer" not in texts
+    assert texts.count("failed") == 1

@@ -34,8 +34,7 @@ from trtcache.errors import (
     SettingsError,
     StoreError,
 )
-from trtcache.store.contract import Miss
-from trtcache.store.disk import COLLISION, DiskStore
+from trtcache.store.contract import COLLISION, Miss, describe_miss
 from trtcache.store.entry import REMOTE, Entry, check_kind, check_labels, is_companion, run_build
 from trtcache.store.layers import BELOW, Layers
 from trtcache.store.single_flight import hold_build_lock
@@ -46,13 +45,11 @@ if TYPE_CHECKING:
 
     from trtcache.remote.claims import Claim
     from trtcache.remote.tier import RemoteTiers
+    from trtcache.store.disk import DiskStore
     from trtcache.store.format import Built
     from trtcache.store.record import Record
 
 _logger = logging.getLogger("trtcache.cache")
-
-_PLAIN_REASONS = ("absent", "disabled", "recache", "unusable")
-"""Reasons of a miss that an error need not give: there is no entry, or it was not looked for."""
 
 _BUILDING: ContextVar[frozenset[Path]] = ContextVar("trtcache.building", default=frozenset())
 """Entries that this thread has locked: waiting for one of them would deadlock."""
@@ -83,6 +80,9 @@ class Cache:
     ``store`` is None if the cache is disabled or unusable. A root passed by the caller must be usable; one from the
     environment or the default may fail with a warning, and then everything is built. ``layers`` are all stores that are
     searched, ``store`` first.
+
+    ``key in cache`` says whether there is an entry, without reading it. ``len(cache)`` and iteration are of the entries
+    that ``trtcache ls`` lists, as a ``Record`` each.
     """
 
     def __init__(
@@ -350,12 +350,14 @@ class Cache:
             cause = {"recache": "TRTCACHE_RECACHE=1", "disabled": "TRTCACHE_DISABLE=1"}.get(reason)
             lack = f"{cause} requires a build of" if cause else "no entry for"
             lack = "no trusted entry for" if reason.startswith("untrusted:") else lack
-            reasons: tuple[str, ...] = () if reason in _PLAIN_REASONS else (reason,)
+            reasons = tuple(filter(None, [describe_miss(reason)]))
             if self._remotes is not None:
                 reasons += self._remotes.reasons(key.digest)
             raise BuildForbiddenError(key.kind, key.digest, str(self.config.root), lack=lack, reasons=reasons)
-        if store is None or not store.writable:
-            return run(reason="readonly" if store else reason)
+        if store is None:
+            return run(reason=reason)
+        if not store.writable:
+            return replace(run(reason="readonly"), unstored=f"{store.root} is read-only")
         if not store.takes or reason == COLLISION:
             # It will not be stored, so no other process has to wait: an existing entry of another document is kept.
             self._count_miss(key, reason)
@@ -566,7 +568,8 @@ class Cache:
                 provenance=entry.provenance,
             )
         except (OSError, StoreError) as error:
-            _logger.warning("entry %s was built but not stored: %s", entry.key.digest[:16], error)
+            text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+            _logger.warning("entry %s was built but not stored in %s: %s", entry.key.digest[:16], store.root, text)
             number = error.errno if isinstance(error, OSError) else None
             reason = os.strerror(number) if number else type(error).__name__
             store.events.append("put_failed", reason=reason, kind=entry.kind, key=entry.key.digest)

@@ -276,10 +276,14 @@ class ExportError(TrtcacheError):
     message = "{model} cannot be exported: {why}"
 
 
-class OnnxFileError(ExportError):
-    """A file is not an ONNX model, is damaged, or has external data that is not allowed."""
+class ModelFileError(ExportError):
+    """A file does not exist, is damaged, or is not one of a model."""
 
     message = "{model}: {why}"
+
+
+class OnnxFileError(ModelFileError):
+    """A file is not an ONNX model, is damaged, or has external data that is not allowed."""
 
 
 class TrainingError(TrtcacheError):
@@ -433,7 +437,8 @@ class UntrustedProgramError(ProgramFileError):
     exit_code: ClassVar[int] = 3
     message = (
         "{path}: {why} ({reason}), and an engine runs code; trust its signer's key (trtcache trust add, or "
-        "TRTCACHE_TRUSTED_KEYS), or if you trust the origin of this file: trtcache.load(..., trust='local-file')"
+        "TRTCACHE_TRUSTED_KEYS), or load it with trust='local-file' (trtcache infer --trust local-file) if you trust "
+        "the origin of this file"
     )
 
 
@@ -598,7 +603,12 @@ class UnknownKeyError(StoreError):
 
     prefix: str
     exit_code: ClassVar[int] = 5
-    message = "no entry has a key that starts with {prefix!r}; 'trtcache ls --all' lists them"
+
+    def __str__(self) -> str:
+        lists = "'trtcache ls --all' lists them"
+        if set(self.prefix.lower().removeprefix("b3:")) <= set("0123456789abcdef"):
+            return f"no entry has a key that starts with {self.prefix!r}; {lists}"
+        return f"{self.prefix!r} is not a key, which has digits 0-9 and a-f; {lists}"
 
 
 class AmbiguousKeyError(StoreError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.config.units import format_duration
-from trtcache.errors import ExportError
+from trtcache.errors import ModelFileError
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import console, note, print_json, print_pairs, shows_progress, working
 from trtcache_cli.require_remote import open_required, report_failures
@@ -85,7 +85,7 @@ def build(
     if output is not None and output.exists() and file.exists() and output.samefile(file):
         raise click.BadParameter("it is the program, which has the weights; choose another file", param_hint="--output")
     if not (file.exists() or ":" in file.name):
-        raise ExportError(str(file), "the file does not exist")  # before torch is imported
+        raise ModelFileError(str(file), "the file does not exist")  # before torch is imported
     from trtcache.cache import Cache
     from trtcache.compiler import build as building  # imports torch
     from trtcache_cli.programs import open_program

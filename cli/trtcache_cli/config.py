@@ -199,7 +199,9 @@ def _print_change(session: Session, variable: str, what: str, fields: Mapping[st
         return
     note(f"{what} {path}")
     if setting.origin != "trtcache.toml":
-        which = f"{variable} of the environment" if setting.origin == "environment" else f"the {setting.origin}"
+        which = {"environment": f"{variable} of the environment", "default": "the default"}.get(
+            setting.origin, setting.origin
+        )
         note(f"in effect: {_text(setting) or '(empty)'}, from {which}")
 
 
@@ -227,9 +229,12 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
     """Return every variable with its value; ``named`` if the directory was given on the command line."""
     path = settings_path(environ)
     in_file = read_settings(path, VARIABLES)
+    origins = {variable: _origin(variable, environ, in_file) for variable in VARIABLES}
+    # Either variable sets the directories: one in the environment overrides the other in the file.
+    is_path = not named and origins["TRTCACHE_PATH"] != "default" and origins["TRTCACHE_DIR"] != "environment"
     values: dict[str, str | float | bool | None] = {
         "TRTCACHE_DIR": str(found.root),
-        "TRTCACHE_PATH": os.pathsep.join(map(str, (found.root, *found.lower))) if found.lower else "",
+        "TRTCACHE_PATH": os.pathsep.join(map(str, (found.root, *found.lower))) if is_path else "",
         "TRTCACHE_COPY_UP": found.copy_up,
         "TRTCACHE_MAX_SIZE": found.max_size_bytes,
         "TRTCACHE_MAX_ENTRIES": found.max_entries,
@@ -257,9 +262,12 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
         "TRTCACHE_QUIET": found.quiet,
         "TRTCACHE_LOG": found.log,
     }
-    origins = {variable: _origin(variable, environ, in_file) for variable in VARIABLES}
     if named:
-        origins["TRTCACHE_DIR"] = "--cache-dir"
+        origins |= dict.fromkeys(_DIRECTORIES, "--cache-dir")
+    elif is_path:
+        origins["TRTCACHE_DIR"] = "TRTCACHE_PATH"
+    elif origins["TRTCACHE_PATH"] != "default":
+        origins["TRTCACHE_PATH"] = "TRTCACHE_DIR"
     if presentation().quiet:
         origins["TRTCACHE_QUIET"] = "-q"
     return [Setting(variable, values[variable], origins[variable]) for variable in VARIABLES]

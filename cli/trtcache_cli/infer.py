@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.config.units import format_duration
+from trtcache.errors import InputError
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
@@ -138,7 +139,16 @@ def _call_of(program: Any, arguments: Mapping[str, Any]) -> Callable[[], Any]:
     if places != [str(place) for place in range(len(places))]:
         raise click.BadParameter(f"the positions {', '.join(places)} do not begin at 0", param_hint="--input")
     positional = [values.pop(name) for name in places]
-    return lambda: program(*positional, **values)
+
+    def call() -> Any:
+        try:
+            return program(*positional, **values)
+        except InputError as error:
+            if error.where == "arguments":  # their number or their names
+                error.hint = "give each with --input, by its name or its position: --input 0=x.npy"
+            raise
+
+    return call
 
 
 def _arrays(made: Any) -> list[Any]:

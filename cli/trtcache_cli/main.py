@@ -230,7 +230,7 @@ def _run(args: Sequence[str] | None) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        return _fail(str(error), 1)
+        return _fail(_os_error_text(error), 1)
     except Exception as error:  # bugs are reported in one line too
         _logger.debug("the command failed", exc_info=True)
         first, *_ = str(error).strip().splitlines() or [""]
@@ -238,11 +238,19 @@ def _run(args: Sequence[str] | None) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _os_error_text(error: OSError) -> str:
+    """Return the message without Python's number, after the path if there is one."""
+    if error.filename is None or not error.strerror:
+        return error.strerror or str(error)
+    path = error.filename.decode(errors="replace") if isinstance(error.filename, bytes) else error.filename
+    return f"{path}: {error.strerror}"
+
+
 def _with_remedy(error: click.UsageError) -> str:
     """Return the message; where click's own only says what is wrong, name the help."""
     message = " ".join(line.strip() for line in error.format_message().splitlines())  # choices are lines of their own
     if any(part in message for part in ("; ", "id you mean", " one of ")):
-        return message
+        return message.rstrip(".")
     path = error.ctx.command_path if error.ctx else PROGRAM
     return f"{message.rstrip('.')}; see '{path} --help'"
 

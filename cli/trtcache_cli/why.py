@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtcache.errors import ExportError
+from trtcache.errors import ModelFileError
 from trtcache.keys.nearest import Nearest, nearest, stored_graph
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.differences import print_differences
@@ -95,7 +95,7 @@ def _of_entry(layers: Layers, key: str) -> dict[str, Any]:
 
 def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shapes: tuple[str, ...]) -> dict[str, Any]:
     if not (path.is_file() or ":" in path.name):
-        raise ExportError(str(path), "the file does not exist")  # before torch is imported
+        raise ModelFileError(str(path), "the file does not exist")  # before torch is imported
     from trtcache_cli.programs import find_key  # imports torch
 
     key, graph, reason = find_key(path, backend, target, shapes)

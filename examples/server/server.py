@@ -47,7 +47,7 @@ def load() -> trtcache.CompiledModule[torch.Tensor]:
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     fast = app.state.fast = load()
-    log.info("engine: %s", fast.report.partitions[0].outcome)
+    log.info("engine: %s", fast.report.outcome)
 
     def refit() -> None:
         # Calls go on while it runs: each uses all of the old weights, or all of the new ones.

@@ -74,6 +74,8 @@ def test_an_engine_takes_over(
     module.add_done_callback(called.append)
     assert not module.ready
     assert "its engine is being built" in module.report.why
+    assert module.report.outcome == "eager"
+    assert "for cpu, " in str(module.report)
     torch.testing.assert_close(module(X), answer(live))
     assert module.refit(other).changed == ("0.weight", "0.bias", "2.weight", "2.bias")
     torch.testing.assert_close(module(X), answer(other))
@@ -83,7 +85,7 @@ def test_an_engine_takes_over(
     assert called == [module]
     (part,) = module.report.partitions
     assert part.key == trtcache.key(live, (X,), backend=portable)
-    assert (part.outcome, module.report.route, module.report.why) == ("hit", "memo", "")
+    assert (module.report.outcome, module.report.route, module.report.why) == ("hit", "memo", "")
     assert module.report.background.startswith("built by a worker in ")
     ((pid, threads, niceness),) = builds()
     assert (pid != os.getpid(), threads, niceness) == (True, 1, os.nice(0) + 10)

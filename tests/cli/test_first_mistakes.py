@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (("build", "nofile.pt2"), 1, "nofile.pt2 cannot be exported: the file does not exist"),
-        (("build", "nofile.pt2", "--shape", "x=1"), 1, "nofile.pt2 cannot be exported: the file does not exist"),
-        (("why", "nofile.pt2"), 1, "nofile.pt2 cannot be exported: the file does not exist"),
+        (("build", "nofile.pt2"), 1, "nofile.pt2: the file does not exist"),
+        (("build", "nofile.pt2", "--shape", "x=1"), 1, "nofile.pt2: the file does not exist"),
+        (("why", "nofile.pt2"), 1, "nofile.pt2: the file does not exist"),
         (("build", "x.pt2", "--backend", "aot_inducto"), 2, "did you mean 'aot_inductor'?"),
         (("why", "x.pt2", "--backend", "foo"), 2, "'foo': unknown; known: aot_inductor"),
         (("trust", "rm", "nobody"), 2, "no key is named 'nobody': no key is trusted"),
+        (("why", "nofile"), 5, "'nofile' is not a key, which has digits 0-9 and a-f"),
+        (("refit", "nofile", "--weights", "x"), 5, "'nofile' is not a key"),
+        (("ls", "--sort", "sze"), 2, "'sze' is not one of"),
         (("why", "6f9c"), 5, "no entry has a key that starts with '6f9c'"),
     ],
 )

@@ -66,6 +66,8 @@ def test_what_is_wrong_is_one_line(run: Callable[..., Result], exported: Path, t
         (("-i", f"x={x}", *trusted, *(part for n in range(3) for part in ("-o", tmp_path / f"{n}.npy"))), 2, "has 2"),
         (("-i", f"x={x}", *trusted, "-o", tmp_path / "no" / "y.npy"), 2, "there is no directory"),
         (("-i", f"x={x}"), 3, "no trusted signature"),
+        (("-i", f"x={x}"), 3, "trtcache infer --trust local-file"),
+        (trusted, 1, "give each with --input, by its name or its position"),
         (("-i", f"x={tmp_path / 'wide.npy'}", *trusted), 1, "expected shape (3, 4)"),
     ):
         done = run("infer", exported, *arguments)

@@ -107,7 +107,7 @@ def test_what_is_no_program_is_one_line(program: Callable[..., Result], tmp_path
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("a", "b")
     failures = [program("why", path) for path in (tmp_path / "gone.pt2", text, archive)]
-    assert [one.err.partition("cannot be exported: ")[2] for one in failures] == [
+    assert [one.err.partition(".pt2: ")[2] for one in failures] == [
         "the file does not exist\n",
         "torch.export.save did not write it; save it again with torch.export.save\n",
         "it is a zip archive, but not an exported program; save it again with torch.export.save\n",

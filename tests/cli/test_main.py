@@ -147,7 +147,7 @@ def test_an_error_of_the_system_exits_with_1(run: Callable[..., Result], monkeyp
     monkeypatch.setattr(main.cli, "main", fail)
     done = run("ls")
     assert done.code == 1
-    assert done.err == "trtcache: error: [Errno 5] Input/output error: '/cache'\n"
+    assert done.err == "trtcache: error: /cache: Input/output error\n"
 
 
 def test_a_defect_is_one_line(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:

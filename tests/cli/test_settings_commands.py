@@ -37,6 +37,28 @@ def test_config_names_every_variable_and_its_origin(
     assert run("config", "--json", "--cache-dir", "/x").json["TRTCACHE_DIR"] == {"value": "/x", "origin": "--cache-dir"}
 
 
+def test_a_path_of_one_directory_is_shown_as_the_path(
+    run: Callable[..., Result], file: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sets the cache directory, and where that has a variable of its own, the path of the file has no effect."""
+    file.parent.mkdir(exist_ok=True)
+    file.touch(mode=0o600)
+    monkeypatch.delenv("TRTCACHE_DIR")
+    monkeypatch.setenv("TRTCACHE_PATH", "/a")
+    found = run("config", "--json").json
+    assert found["TRTCACHE_PATH"] == {"value": "/a", "origin": "environment"}
+    assert found["TRTCACHE_DIR"] == {"value": "/a", "origin": "TRTCACHE_PATH"}
+    found = run("config", "--json", "--cache-dir", root).json
+    assert found["TRTCACHE_PATH"] == {"value": "", "origin": "--cache-dir"}
+    monkeypatch.delenv("TRTCACHE_PATH")
+    assert run("config", "set", "path", "/b:/c").code == 0
+    assert run("config", "get", "path").out == "/b:/c\n"
+    monkeypatch.setenv("TRTCACHE_DIR", "/d")
+    found = run("config", "--json").json
+    assert found["TRTCACHE_PATH"] == {"value": "", "origin": "TRTCACHE_DIR"}
+    assert found["TRTCACHE_DIR"] == {"value": "/d", "origin": "environment"}
+
+
 def test_config_prints_lines(
     run: Callable[..., Result], terminal: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -41,6 +42,15 @@ def test_the_reference_has_commands_and_functions(site: Path) -> None:
     assert 'id="trtcache.compile"' in (site / "api.html").read_text()
     assert "min_block_size" in (site / "settings.html").read_text()
     assert "BuildForbiddenError" in (site / "errors.html").read_text()
+
+
+def test_the_reference_has_nothing_of_this_machine(site: Path) -> None:
+    """A default of ``os.environ`` would publish all variables, and a first line with a colon is read as a type."""
+    text = "".join((site / f"{name}.html").read_text() for name in ("api", "settings", "errors"))
+    assert "environ({" not in text
+    assert "environ=os.environ" in re.sub(r"<[^>]+>|\s|: Mapping\[str, str\]", "", text)
+    assert ">Type<" not in text
+    assert str(ROOT) not in text
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from contextlib import contextmanager
+from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config import backend_names
@@ -47,10 +47,15 @@ def find(name: str, device: str, *, form: str = "torch") -> Backend:
         except BackendUnavailableError as error:
             reasons.append(str(error))
             continue
-        log.info("backend auto: chose %s for %s on %s", candidate, form, device)
+        _log_choice(candidate, form, device)
         return backend
     needs = "an ONNX file needs one of these: " if form == "onnx" else ""
     raise BackendUnavailableError("auto", needs + "; ".join(reasons))
+
+
+@lru_cache(maxsize=16)  # one line in a process for each, which asks several times in a compile
+def _log_choice(backend: str, form: str, device: str) -> None:
+    log.info("backend auto: chose %s for %s on %s", backend, form, device)
 
 
 def find_for_files(name: str) -> tuple[Backend, str]:
@@ -112,7 +117,7 @@ def _translate_errors(name: str, what: str = "it") -> Iterator[None]:
 def _wrap_hook(name: str, hook: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of a backend that raises errors of ours only."""
 
-    @functools.wraps(method)
+    @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         with _translate_errors(name, f"its {hook}"):
             return method(*args, **kwargs)

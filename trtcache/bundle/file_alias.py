@@ -24,7 +24,7 @@ from trtcache.bundle.archive import BROKEN, HEADER, MODEL, content_of, directory
 from trtcache.bundle.engines import report_engine
 from trtcache.bundle.load_program import TorchNeeded, assemble, read_array
 from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, json_bytes
-from trtcache.errors import ExportError, IncompatibleEngineError, ProgramFileError, WeightMapError
+from trtcache.errors import IncompatibleEngineError, ModelFileError, ProgramFileError, WeightMapError
 from trtcache.keys.alias_key import INITIAL_STATE
 from trtcache.keys.code import code_digest
 from trtcache.runtime.executable import parse_interface
@@ -129,7 +129,7 @@ class MappedProgramFile:
         """Return weights and constants by name, after comparing their members with their checksums.
 
         Raises:
-            ExportError: a member is damaged.
+            ModelFileError: a member is damaged.
             ValueError: one is pickled, or not on the CPU; LookupError and TypeError are possible too.
         """
         found = {}
@@ -142,7 +142,7 @@ class MappedProgramFile:
                 raise ValueError(f"weight {name} is not on the CPU")
             if member not in intact and zlib.crc32(self.content(member)) != self._places[member].crc:
                 why = f"it is damaged (its member {member} does not have its checksum)"
-                raise ExportError(str(self.path), f"{why}; save it again with torch.export.save")
+                raise ModelFileError(str(self.path), f"{why}; save it again with torch.export.save")
             intact.add(member)
             found[name] = read_array(name, record, folder, self.content)
         return found
@@ -237,7 +237,7 @@ def find_program(
 
     Raises:
         TorchNeeded: there is no alias or no engine for it, or only torch can load it; the message says which.
-        ExportError: a weight is damaged.
+        ModelFileError: a weight is damaged.
     """
     if why := why_not(options):
         raise TorchNeeded(why)

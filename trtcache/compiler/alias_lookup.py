@@ -130,7 +130,11 @@ class AliasLookup:
         alias_s = self._key_s + time.perf_counter() - start
         entry = self._cache.peek(alias.key)
         if entry is None:
-            log.info("the key alias of %s leads to %s, which is missing", self._source.label, alias.key.digest[:16])
+            log.info(
+                "the key alias of %s leads to %s, which is missing or damaged",
+                self._source.label,
+                alias.key.digest[:16],
+            )
             return None
         return FoundEntry(alias, entry, self._kept.build_s, alias_s)
 

@@ -329,10 +329,11 @@ def compile_in_background(
     why_not = "" if compilation.module is None else "it is a hit"
     why_not = why_not or build.why_not
     if in_background and not why_not:
+        backend = build.source.find_backend(build.options)
         report = Report(
             name=source.name,
-            backend=build.source.find_backend(build.options).name,
-            target="",
+            backend=backend.name,
+            target=backend.target(build.options.target, build.source.device).label,
             export_s=build.source.export_s,
             route="exported",
             background="its engine is being built; calls run in torch",

@@ -10,7 +10,6 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from trtcache.config.units import format_duration
 from trtcache.errors import TrtcacheError
 from trtcache.progress import watcher
 from trtcache.store.catalog import load_records
@@ -66,7 +65,7 @@ def last_build_s(cache: Cache, kind: str, name: str) -> float | None:
 
 def _show(stream: TextIO, text: str, expected_s: float | None, ended: threading.Event) -> None:
     start_s = time.monotonic()
-    about = "" if expected_s is None else f" of about {format_duration(expected_s)}"
+    about = "" if expected_s is None else f" of about {expected_s:.0f} s"
     while True:
         line = f"{text}{time.monotonic() - start_s:.0f} s{about}; cached from then on"
         stream.write(f"{_CLEAR}{line[: shutil.get_terminal_size().columns - 1]}")

@@ -14,6 +14,7 @@ from trtcache.compiler.parallel_builds import build_missing
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError, BuildForbiddenError, BusyError, CanonicalizationError, FrozenWeightsError
 from trtcache.runtime.report import BuildDetails, PartitionReport, Report
+from trtcache.store.contract import describe_miss
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,8 +116,10 @@ def _get_or_build(
     try:
         entry = cache.fetch(request.key, build, name=name, provenance={"torch": torch.__version__})
     except BuildForbiddenError as error:
-        error.why = _explain_miss(request, cache)
+        error.why = error.why or _explain_miss(request, cache)
         raise
+    if entry.outcome == "built" and (damage := describe_miss(entry.reason or "")):
+        details = replace(details, why=damage)  # the nearest of the other entries is not the reason
     return entry, details
 
 

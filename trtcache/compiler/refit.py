@@ -15,7 +15,7 @@ import torch
 
 from trtcache.backends import registry
 from trtcache.config.paths import atomic_write
-from trtcache.errors import ExportError, IncompatibleEngineError, RefitError
+from trtcache.errors import IncompatibleEngineError, ModelFileError, RefitError
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.lowering.interface import Content
 from trtcache.runtime.executable import Executable
@@ -59,18 +59,18 @@ def refit_program(path: Path, weights: Path, output: Path | None = None) -> File
         output: the file to write, atomically; it may be ``path``.
 
     Raises:
-        ExportError: the program cannot be read, or is damaged.
+        ModelFileError: the program cannot be read, or is damaged.
         WeightsFileError: the weights cannot be read, or are damaged.
         RefitError: they do not fit, or have several values for one location in memory; nothing was written.
         OSError: ``output`` cannot be written.
     """
     with ProgramFile(path) as file:
         if why := damage(path):
-            raise ExportError(str(path), f"{why}; save it again with torch.export.save")
+            raise ModelFileError(str(path), f"{why}; save it again with torch.export.save")
         try:
             tensors = file.weights(file.names)
         except ValueError as error:
-            raise ExportError(str(path), str(error)) from error
+            raise ModelFileError(str(path), str(error)) from error
         metas = _metas(path)
         program = _weights_of(metas, tensors)
         constants = {name: Content.of(one) for name, one in tensors.items() if name not in metas}

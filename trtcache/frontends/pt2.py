@@ -26,7 +26,7 @@ import torch
 
 from trtcache.config.paths import StatFingerprint
 from trtcache.digests import Digest, encode, hash_bytes
-from trtcache.errors import ExportError
+from trtcache.errors import ModelFileError
 from trtcache.frontends.exported import (
     called_operators,
     check_program_alias,
@@ -169,7 +169,7 @@ class ProgramFile(Source):
         """Check that the file was not written to since it was opened.
 
         Raises:
-            ExportError: it was; the data may be a mixture of both.
+            ModelFileError: it was; the data may be a mixture of both.
         """
         if _state(self._file.fileno()) != self._before:
             raise self._error("it was written to while it was read; write a new file and rename it over this one")
@@ -188,7 +188,7 @@ class ProgramFile(Source):
         """Check that the file's bytes still have its digest.
 
         Raises:
-            ExportError: they do not.
+            ModelFileError: they do not.
         """
         self.check_unchanged()
         if Digest.of(self._bytes) != self.content_digest:
@@ -198,7 +198,7 @@ class ProgramFile(Source):
         """Load the program with ``torch.export.load``, which unpickles example inputs: the file must be trusted.
 
         Raises:
-            ExportError: a member is damaged, or torch cannot read the file.
+            ModelFileError: a member is damaged, or torch cannot read the file.
         """
         _ = self.content_digest  # a write to the file from here on changes the second digest
         for name in self._members:
@@ -332,7 +332,7 @@ class ProgramFile(Source):
         """Read the archive's members by name, without the name of the archive's root folder.
 
         Raises:
-            ExportError: the file is not an exported program.
+            ModelFileError: the file is not an exported program.
         """
         try:
             with zipfile.ZipFile(self._memory) as archive:  # type: ignore[call-overload]  # has read, seek and tell
@@ -392,8 +392,8 @@ class ProgramFile(Source):
         if why := archives.member_damage(self._bytes, self._members[name], name=name):
             raise self._error(f"it is damaged ({why}); {_SAVE_AGAIN}")
 
-    def _error(self, why: str) -> ExportError:
-        return ExportError(str(self.path), why)
+    def _error(self, why: str) -> ModelFileError:
+        return ModelFileError(str(self.path), why)
 
 
 def _state(descriptor: int) -> tuple[int, int]:

@@ -97,7 +97,10 @@ class ArgumentOrder:
         """Bring a call's arguments into the positions and names used when compiling."""
         if self._input_names is not None:
             return self._arrange_named(self._input_names, args, kwargs)
-        expected = f"{self._count} positional arguments" + (f" and {', '.join(self._names)}" if self._names else "")
+        plural = "" if self._count == 1 else "s"
+        expected = f"{self._count} positional argument{plural}" + (
+            f" and {', '.join(self._names)}" if self._names else ""
+        )
         found = f"{len(args)} positional" + (f" and {', '.join(kwargs)}" if kwargs else "")
         if self._signature is None:
             raise InputError("arguments", expected, found)

@@ -91,20 +91,27 @@ class CallCheck:
         expected = [evaluate(written, sizes) for written in spec.shape]
         if expected == list(given.shape):
             return
-        if all(isinstance(size, int) for size in spec.shape):
+        wrong = [place for place, size in enumerate(expected) if size != given.shape[place]]
+        if any(isinstance(spec.shape[place], int) for place in wrong):
             hint = "compile with dynamic_shapes for other sizes"
         else:
             hint = "its sizes do not fit each other"
-        notes = (
-            self.fixed_sizes.get((spec.leaf, None if spec.number else dimension))
-            for dimension, (size, other) in enumerate(zip(expected, given.shape, strict=True))
-            if size != other
-        )
+        notes = (self.fixed_sizes.get((spec.leaf, None if spec.number else place)) for place in wrong)
         hint = "; ".join(str(note) for note in notes if note) or hint
         error = InputError if self._fixed else GuardError
         if spec.number:
             raise self.wrong(spec.leaf, str(expected[0]), str(given.shape[0]), hint, error)
         raise self.wrong(spec.leaf, shape_text(spec.shape), shape_text(given.shape), hint, error)
+
+    def wrong_rank(self, spec: TensorInput, shape: Sequence[int]) -> InputError:
+        """Return the error for a tensor with another number of dimensions."""
+        numbers = dict.fromkeys(number for size in spec.shape for number in symbols_in(size))
+        ranges = (
+            f"s{number} is any size" + (f" from {least or 0}" + ("" if most is None else f" to {most}"))
+            for number in numbers
+            for least, most in (self._ranges[number],)
+        )
+        return self.wrong(spec.leaf, shape_text(spec.shape), shape_text(shape), ", ".join(ranges))
 
     def check_ranges(self, leaves: Sequence[Any], sizes: dict[int, int]) -> None:
         """Compare the sizes with the ranges of the program's symbols.
@@ -211,7 +218,8 @@ def symbols_in(written: Json) -> list[int]:
 
 def shape_text(sizes: Sequence[Any]) -> str:
     """Return sizes in readable form: ``shape (s0, 4)``."""
-    return f"shape ({', '.join(str(size) if isinstance(size, int) else _expression(size) for size in sizes)})"
+    texts = [str(size) if isinstance(size, int) else _expression(size) for size in sizes]
+    return f"shape ({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
 def _expression(written: Json) -> str:

@@ -181,7 +181,7 @@ class InputCheck(CallCheck):
         if given.device != device:
             raise self.wrong(spec.leaf, f"a tensor on {device}", f"one on {given.device}", f"use .to({str(device)!r})")
         if given.dim() != len(spec.shape):
-            raise self.wrong(spec.leaf, shape_text(spec.shape), shape_text(given.shape))
+            raise self.wrong_rank(spec, given.shape)
 
     def _check_apart(self, leaves: Sequence[Any]) -> None:
         """Reject modified inputs that overlap others: the engine reads before it writes."""

@@ -122,7 +122,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
 
     @property
     def ready(self) -> bool:
-        """Whether the engine answers the calls: always, unless it is built in the background."""
+        """Whether the engine answers the calls; always True unless it is built in the background."""
         return True
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -183,7 +183,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
 
     @property
     def guards(self) -> tuple[str, ...]:
-        """The program's guards: conditions on the sizes of its arguments."""
+        """The program's guards, which are conditions on the sizes of its arguments."""
         inputs = ((one.leaf, one.shape, one.number) for one in self._interface.inputs)
         names = symbol_names(inputs, self._call.label)
         return tuple(describe(guard, names) for guard in self._interface.conditions)

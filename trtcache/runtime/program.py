@@ -146,7 +146,7 @@ class ArrayCheck(CallCheck):
         if array.dtype != spec.dtype:
             raise self.wrong(spec.leaf, spec.dtype, array.dtype, f"use .to(torch.{spec.dtype})")
         if len(array.shape) != len(spec.shape):
-            raise self.wrong(spec.leaf, shape_text(spec.shape), shape_text(array.shape))
+            raise self.wrong_rank(spec, array.shape)
         return array
 
     def _lay_out(self, spec: TensorInput, array: HostArray, sizes: dict[int, int]) -> HostArray:
@@ -240,7 +240,7 @@ class Program:
 
     @property
     def guards(self) -> tuple[str, ...]:
-        """The program's guards: conditions on the sizes of its arguments."""
+        """The program's guards, which are conditions on the sizes of its arguments."""
         from trtcache.lowering.interface import describe, symbol_names
 
         inputs = ((one.leaf, one.shape, one.number) for one in self._interface.inputs)

@@ -48,7 +48,8 @@ class PartitionReport:
         load_s: seconds to create a live engine, weights included.
         build_s: seconds of the build: this one, or for a hit the saved one.
         path: the artifact file, or None if it could not be stored.
-        why: for a miss, the nearest stored entry and the difference; empty without any.
+        why: for a miss, what was wrong with the stored entry, or else the nearest other one and the difference; empty
+            without any.
         origin: ``remote`` for a hit that this compile fetched from a remote, otherwise empty.
         build_steps: seconds of the steps of this build, by name: for ``aot_inductor`` ``import``, ``probe`` (the choice
             of instruction sets), ``codegen``, ``compile`` and ``link``. Empty for a hit, and for other backends.
@@ -105,7 +106,7 @@ class PartitionReport:
 
     @property
     def frozen(self) -> int:
-        """How many of the model's weights are frozen in the artifact: other values need another entry."""
+        """How many of the model's weights are frozen in the artifact; other values need another entry."""
         parts = self.key.document["parts"] if self.key else None
         found = parts.get("frozen") if isinstance(parts, dict) else None
         return len(found) if isinstance(found, list) else 0
@@ -199,26 +200,35 @@ class Report:
     background: str = ""
 
     @property
+    def outcome(self) -> str:
+        """The outcome of all engines, which is ``hit`` if each is one, ``built`` if one was built.
+
+        It is ``eager`` where calls run in torch: during a build in the background, and without any engine.
+        """
+        outcomes = {partition.outcome for partition in self.partitions}
+        return next((outcome for outcome in ("eager", "built", "carried", "hit") if outcome in outcomes), "eager")
+
+    @property
     def why(self) -> str:
-        """Why it missed, or runs in torch: the nearest stored entry and the difference; empty for a hit."""
+        """Why it missed or runs in torch, with the nearest stored entry and the difference; empty for a hit."""
         missed = "; ".join(one.why for one in self.partitions if one.why)
         return missed or ("" if self.partitions else self.background)
 
     @property
     def saved_s(self) -> float:
-        """Build seconds that hits saved: the time of their builds minus that of finding and loading them."""
+        """Build seconds that hits saved, which are those of their builds less those of finding and loading them."""
         hits = [one for one in self.partitions if one.outcome == "hit"]
         return sum(max(0.0, one.build_s - one.fetch_s - one.load_s) for one in hits)
 
     @property
     def overhead_s(self) -> float:
-        """Seconds of ``compile`` without export, decompositions and builds: the cost of trtcache itself."""
+        """Seconds of ``compile`` without export, decompositions and builds, which is the cost of trtcache itself."""
         built_s = sum(one.build_s for one in self.partitions if one.outcome == "built")
         return max(0.0, self.compile_s - self.export_s - self.decompose_s - (built_s - self.overlapped_s))
 
     @property
     def rest_s(self) -> float:
-        """Overhead seconds in no other field: opening the cache, matching weights, creating the module."""
+        """Overhead seconds in no other field, such as for opening the cache and creating the module."""
         parts_s = (
             self.file_s
             + self.direct_s

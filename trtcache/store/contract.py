@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,11 +22,30 @@ if TYPE_CHECKING:
     from trtcache.store.reading import EntryStat
 
 
+COLLISION: Final = "collision"
+
+
 @dataclass(frozen=True, slots=True)
 class Miss:
     """The reason for a miss: ``absent``, ``corrupt:<why>``, ``untrusted:<why>``, ``collision``, ``format``, ..."""
 
     reason: str
+
+
+_MEANINGS = {
+    "corrupt": "the stored entry was damaged",
+    "untrusted": "the stored entry has no trusted signature",
+    "unreadable": "the stored entry cannot be read",
+    "format": "the stored entry has a later format",
+    COLLISION: "the stored entry is one of another document",
+}
+
+
+def describe_miss(reason: str) -> str:
+    """Return what was wrong with a stored entry, from the reason for a miss; empty if there was none."""
+    kind, _, detail = reason.partition(":")
+    meaning = _MEANINGS.get(kind, "")
+    return f"{meaning} ({detail})" if meaning and detail else meaning
 
 
 class Store(ABC):

@@ -25,7 +25,7 @@ from trtcache.errors import (
     UntrustedEntryError,
     UntrustedWriterError,
 )
-from trtcache.store.contract import Miss, Store
+from trtcache.store.contract import COLLISION, Miss, Store
 from trtcache.store.entry import StoredContents, entry_of
 from trtcache.store.events import EventLog
 from trtcache.store.file_lock import hold, objection
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trtcache.store")
 
-COLLISION: Final = "collision"
 STALE_TEMPORARY_S: Final = 3600.0
 STALE_QUARANTINE_S: Final = 7 * 86400.0
 
