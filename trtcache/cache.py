@@ -347,13 +347,7 @@ class Cache:
         run = partial(self._run, key, build, name=name, provenance=provenance)
         if self.config.forbid_build:
             self._count_miss(key, reason)
-            cause = {"recache": "TRTCACHE_RECACHE=1", "disabled": "TRTCACHE_DISABLE=1"}.get(reason)
-            lack = f"{cause} requires a build of" if cause else "no entry for"
-            lack = "no trusted entry for" if reason.startswith("untrusted:") else lack
-            reasons = tuple(filter(None, [describe_miss(reason)]))
-            if self._remotes is not None:
-                reasons += self._remotes.reasons(key.digest)
-            raise BuildForbiddenError(key.kind, key.digest, str(self.config.root), lack=lack, reasons=reasons)
+            raise self._forbidden(key, reason)
         if store is None:
             return run(reason=reason)
         if not store.writable:
@@ -375,6 +369,16 @@ class Cache:
         if entry.outcome == "built" and entry.path is not None:
             self._tend(store, key.digest)
         return entry
+
+    def _forbidden(self, key: CacheKey, reason: str) -> BuildForbiddenError:
+        """Return the error of a build that is forbidden, with the reason of each store's and each remote's miss."""
+        cause = {"recache": "TRTCACHE_RECACHE=1", "disabled": "TRTCACHE_DISABLE=1"}.get(reason)
+        lack = f"{cause} requires a build of" if cause else "no entry for"
+        lack = "no trusted entry for" if reason.startswith("untrusted:") else lack
+        reasons = tuple(filter(None, [describe_miss(reason)]))
+        if self._remotes is not None:
+            reasons += self._remotes.reasons(key.digest)
+        return BuildForbiddenError(key.kind, key.digest, str(self.config.root), lack=lack, reasons=reasons)
 
     def build_uncached(self, build: Callable[[], Built], *, kind: str, why: str, name: str | None = None) -> Entry:
         """Build an artifact that has no cache key, and count a miss. The returned key is never stored.

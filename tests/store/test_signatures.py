@@ -371,7 +371,8 @@ def test_a_forbidden_build_names_an_entry_that_is_not_trusted(farm: Farm, caplog
     farm.job(OTHER, OTHER)
     config = Config(farm.root, trust=Trust(True, (OURS.public,), None), forbid_build=True)
     with pytest.raises(
-        BuildForbiddenError, match=r"no trusted entry for test key \w+ in .* \(the stored entry has no trusted signature \(unknown-key\)\)$"
+        BuildForbiddenError,
+        match=r"no trusted entry for test key \w+ in .* \(the stored entry has no trusted signature \(unknown-key\)\)$",
     ):
         Cache(config=config).get_or_build({"n": 1}, bytes, kind="test")
     assert "nothing is stored" not in caplog.text
