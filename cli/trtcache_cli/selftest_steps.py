@@ -52,7 +52,10 @@ def require_device(subject: Subject) -> None:
 
 def build(subject: Subject) -> str:
     """Build in an empty cache."""
-    (partition,) = subject.compile().report.partitions
+    report = subject.compile().report
+    left = "; ".join(f"{node.operator}: {node.why}" for node in report.left)
+    _expect(len(report.partitions) == 1, f"the backend has to take the model as one engine; in torch: {left}")
+    partition = report.partitions[0]
     _expect(partition.outcome == "built", f"the cache was empty, but the outcome is {partition.outcome}")
     _expect(partition.path is not None, "the engine was built, but not stored")
     size = format_size(Path(str(partition.path)).stat().st_size)
