@@ -130,10 +130,12 @@ def _print(results: list[StepResult]) -> None:
     print_table(HEADER, rows(results))
     build, hit, refit = results
     prefix = "" if not hit.export_s else "Without export: "
+    later = f"A later call takes {format_duration(hit.later_s)}, and {format_duration(hit.eager_s)} in eager torch.\n"
     click.echo(
         f"{prefix}{format_duration(build.total_s - (build.export_s if prefix else 0))} -> "
         f"{format_duration(hit.total_s - hit.export_s)} to the first output.\n"
-        f"New weights took {format_duration(refit.compile_s)}, without a build.\n\n"
+        f"New weights took {format_duration(refit.compile_s)}, without a build.\n"
+        f"{later if hit.later_s else ''}\n"
         f"Nearest sentences, by the engine from the cache:"
     )
     for sentence, other, similarity in hit.pairs:

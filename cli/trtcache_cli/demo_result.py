@@ -31,6 +31,7 @@ class StepResult:
         largest_difference: maximum difference from the eager output of the model with these weights.
         change: maximum change of the output by refit; 0 for the other steps.
         pairs: the most similar pairs of sentences, with their cosine similarity.
+        later_s, eager_s: seconds of a later call of the engine, and of the model in eager torch; 0 unless measured.
     """
 
     step: str
@@ -42,6 +43,8 @@ class StepResult:
     largest_difference: float
     change: float
     pairs: list[tuple[str, str, float]]
+    later_s: float = 0.0
+    eager_s: float = 0.0
 
     @property
     def total_s(self) -> float:

@@ -98,8 +98,9 @@ def test_the_demo_prints_what_the_overview_shows(capsys: pytest.CaptureFixture[s
         for one, other in zip(sentences[::2], sentences[1::2], strict=True)
     ]
     build = StepResult("build", "built", 33.6, 3.4, 29.5, 0.1, 1e-7, 0.0, pairs)
-    hit = replace(build, step="hit", outcome="hit", compile_s=0.088, export_s=0.0, build_s=0.0, first_s=0.049)
-    refit = replace(hit, step="refit", outcome="refitted", compile_s=0.005, export_s=0.0)
+    hit = replace(build, step="hit", outcome="hit", compile_s=6.2, export_s=5.9, build_s=0.0, first_s=0.049)
+    hit = replace(hit, later_s=0.024, eager_s=0.028)
+    refit = replace(hit, step="refit", outcome="refitted", compile_s=0.005, export_s=0.0, later_s=0.0, eager_s=0.0)
     demo._print([build, hit, refit])
     printed = capsys.readouterr().out.splitlines()
     assert [shape(line) for line in printed] == [shape(line) for line in shown]

@@ -179,7 +179,7 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes, message: str) -
 
 def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
     """So is the file of another backend."""
-    with pytest.raises(ExportError, match=r"resnet50 .* the file does not exist; give a torch.nn.Module, .* .pt2 file"):
+    with pytest.raises(ExportError, match=r"resnet50: the file does not exist; give a torch.nn.Module, .* .pt2 file"):
         trtcache.compile("resnet50")
     with pytest.raises(ExportError, match="Is a directory"):
         trtcache.key(tmp_path)
