@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import ExportError, WeightsFileError
-from trtcache.frontends.pt2 import ProgramFile
 from trtcache.weights.archive import damage
 from trtcache.weights.safetensors import DTYPE_NAMES, INDEX_LIMIT_BYTES, SUPPORTED, read_header
 from trtcache.weights.safetensors import LENGTH_BYTES as LENGTH_BYTES
@@ -107,6 +106,8 @@ def _archive(path: Path) -> dict[str, torch.Tensor]:
     with zipfile.ZipFile(path) as archive:
         if any(name.endswith("data.pkl") for name in archive.namelist()):
             return _state_dict(path)
+    from trtcache.frontends.pt2 import ProgramFile  # constants of a stored engine are read without it
+
     with ProgramFile(path) as file:
         return file.weights(file.names)
 

@@ -216,7 +216,7 @@ class Walk:
         if (number := self._memo.get(id(value))) is not None:
             return ["same", number]
         writer = WRITERS.get(kind) or _find_writer(kind)
-        before = self._mark()
+        before = self._mark() if self.is_tolerant else ()
         if kind not in _WITHOUT_IDENTITY:
             self._memo[id(value)] = len(self._alive)
             self._alive.append(value)
