@@ -6,6 +6,7 @@ import bisect
 import dis
 import functools
 import marshal
+import os
 import re
 from dataclasses import dataclass
 from types import CodeType
@@ -22,26 +23,11 @@ UNSEEN = frozenset(
     (
         *("__annotations__", "__subclasses__", "__globals__", "__closure__", "__builtins__", "__loader__", "__spec__"),
         *("__cached__", "__hash__", "__sizeof__", "co_firstlineno", "co_code", "co_lines", "co_filename", "f_locals"),
-        *("f_back", "f_globals", "f_code", "gi_frame", "tb_frame", "tb_lineno", "__file__", "__path__"),
+        *("f_back", "f_globals", "f_code", "gi_frame", "tb_frame", "tb_lineno", "__file__", "__path__", "is_leaf"),
         *("_version", "grad", "grad_fn", "retains_grad", "_backward_hooks", "data_ptr", "is_shared", "is_pinned"),
-        *(
-            "untyped_storage",
-            "storage",
-            "is_leaf",
-            "is_inference",
-            "output_nr",
-            "__weakref__",
-            "annotation",
-            "annotations",
-        ),
-        *(
-            "get_type_hints",
-            "get_annotations",
-            "ctypes",
-            "__array_interface__",
-            "__cuda_array_interface__",
-            "getrefcount",
-        ),
+        *("untyped_storage", "storage", "is_inference", "output_nr", "__weakref__", "annotation", "annotations"),
+        *("get_type_hints", "get_annotations", "ctypes", "__array_interface__", "__cuda_array_interface__"),
+        *("getrefcount",),
     )
 )
 """Names that direct mode does not track. An export whose code reads one is not remembered."""
@@ -171,9 +157,8 @@ def _address(code: CodeType, steps: list[dis.Instruction]) -> str:
     return "a formatted text" if (names & _FORMATS or formatted or has_percent) and names & _PARSES else ""
 
 
-LOOK_UPS = frozenset(
-    ("getattr", "hasattr", "setattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__", "format")
-) | {"format_map", "vformat", "get_field", "getattr_static", "globals"}
+LOOK_UPS = frozenset(("getattr", "hasattr", "setattr", "vars", "__dict__", "attrgetter", "methodcaller", "format"))
+LOOK_UPS |= {"__getattribute__", "format_map", "vformat", "get_field", "getattr_static", "globals"}
 _LOADS = frozenset({"LOAD_CONST", "LOAD_FAST", "LOAD_DEREF", "LOAD_GLOBAL"})
 
 
@@ -293,7 +278,8 @@ def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  
                 return "a constant set"
         elif step.opname in _GLOBAL and step.argval in {"set", "frozenset"}:
             end = _after_call(steps, place)
-            if not _is_without_order(steps, place, end, free):
+            is_message = f"{os.sep}site-packages{os.sep}" in code.co_filename and _is_raised(steps, step)
+            if not is_message and not _is_without_order(steps, place, end, free):
                 return f"{step.argval}()"
         elif step.opname == "BUILD_SET" and not (step.arg == 0 and code.co_name == "<setcomp>"):
             if not _is_without_order(steps, place, place + 1, free):

@@ -72,18 +72,11 @@ _MEMBERS = frozenset({("diffusers.models.modeling_utils", "get_parameter_dtype")
 """Library code that only asks whether any member of such a set is in a name (diffusers 0.42)."""
 
 _BY_TORCH = (
-    *("__call__", "__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__len__", "__bool__"),
-    *("__iter__", "__eq__", "__hash__", "__getitem__", "__contains__", "train", "state_dict", "_named_members"),
-    *("named_parameters", "parameters", "named_buffers", "buffers", "named_modules", "modules", "named_children"),
-    *(
-        "children",
-        "get_parameter",
-        "get_buffer",
-        "get_submodule",
-        "_call_impl",
-        "_wrapped_call_impl",
-        "_save_to_state_dict",
-    ),
+    *("__call__", "__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__len__"),
+    *("__bool__", "__iter__", "__eq__", "__hash__", "__getitem__", "__contains__", "train", "state_dict"),
+    *("_named_members", "named_parameters", "parameters", "named_buffers", "buffers", "named_modules"),
+    *("modules", "named_children", "children", "get_parameter", "get_buffer", "get_submodule", "_call_impl"),
+    *("_wrapped_call_impl", "_save_to_state_dict"),
 )
 """Methods of modules that torch.export calls by itself."""
 

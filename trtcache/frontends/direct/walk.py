@@ -843,7 +843,7 @@ def _module_object(self: Walk, value: ModuleType) -> Json:
     return ["module", str(name)]
 
 
-_OF_LOGGER = frozenset(vars(logging.Logger("any")))
+_OF_LOGGER = frozenset({*vars(logging.Logger("any")), "manager"})
 
 
 def _logger(self: Walk, value: logging.Logger) -> Json:
