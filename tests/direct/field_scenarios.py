@@ -3296,6 +3296,8 @@ for _doc, _forward, _change in (
     ("a handler to a file is added", "LOG.warning('a')\nreturn x * 2", "import logging\nlogging.getLogger('app').addHandler(logging.FileHandler('log.txt'))"),
     ("a level is set, and it prints", "LOG.debug('a %s', x.shape)\nprint('a')\nreturn x * 2", "app.LOG.setLevel(1)"),
     ("stdout is a StringIO", "print('a')\nreturn x * 2", "import io, sys\nsys.stdout = io.StringIO()"),
+    ("nothing, with a composed name", "x * getattr(STATE, 'b' + 'y', 2.0) * getattr(F, 're' + 'lu')(x)", "pass"),
+    ("nothing, with a composed name, libraries and a logger", "LOG.debug('a')\nimport math, os\nimport transformers.activations as a\nimport numpy as np\nreturn x * getattr(math, 'p' + 'i') * getattr(STATE, 'b', 2.0)", "pass"),
     ("a name is looked up in a configuration, and the folder is another", "x * getattr(CONFIG, 'hidden_size', 2)", "app.CONFIG._name_or_path = 'abc'"),
 ):
     _add(f"harmless: {_doc}", _model(_forward, "pass", _SPEAKS + ("from transformers import BertConfig\nCONFIG = BertConfig()\n" if "CONFIG" in _forward else "")), _change, harmless=True)
@@ -3442,3 +3444,9 @@ for _doc, _forward, _change in (
 ):
     _add(f"an attacker tries: {_doc}", _model(_forward, "self.k = '_gain'\nself.config = BertConfig(hidden_size=4)\nself.log = LOG\nLOG.gain = 2.0\nself.one = {1}\n"
          + ("self.net = BertModel(BertConfig(hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=4, vocab_size=20))" if "self.net" in _forward else "pass"), _TRIED), _change)
+for _doc, _forward, _top in (
+    ("the root's function", "logging.warning('a')\nreturn x * STATE['by']", ""),
+    ("an adapter", "ADAPTER.warning('a')\nreturn x * STATE['by']", "ADAPTER = logging.LoggerAdapter(LOG, {})\n"),
+    ("a logger that is made by its class", "SINGLE.warning('a')\nreturn x * STATE['by']", "SINGLE = logging.Logger('app')\n"),
+):
+    _add(f"an attacker tries: a handler, and {_doc}", _model(_forward, "pass", _TRIED + _top), _HANDLER + "logging.getLogger().addHandler(H())\nif hasattr(app, 'SINGLE'):\n    app.SINGLE.addHandler(H())")

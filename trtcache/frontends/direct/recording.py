@@ -285,7 +285,8 @@ class Recording:
                 self.refuse(f"{code.co_qualname} of {frame.f_globals.get('__name__')} ran, which is not covered")
             if code.co_filename == logging.__file__ and code.co_name in _LOGS and self._is_for_model(frame.f_back):
                 self._note_logging(frame)
-            if code.co_qualname == "catch_warnings.__init__" and frame.f_locals.get("record"):
+            is_recorded = code.co_qualname == "catch_warnings.__init__" and frame.f_locals.get("record")
+            if is_recorded and self._is_for_model(frame.f_back):
                 self.refuse("it records warnings, which depend on filters")
             if kind == IMPURE and self._is_for_model(frame.f_back):
                 module = frame.f_globals.get("__name__")
@@ -324,8 +325,12 @@ class Recording:
     def _note_logging(self, frame: FrameType) -> None:
         """Record a call of a logger; whether the arguments are formatted depends on levels, which are not compared."""
         values = frame.f_locals
-        if isinstance(logger := values.get("self"), logging.Logger):
-            self.loggers[logger.name] = None
+        logger = values.get("self", logging.root)  # logging.warning is the root's
+        while isinstance(logger, logging.LoggerAdapter):
+            logger = logger.logger
+        self.loggers[logger.name] = None
+        if logging.getLogger(logger.name) is not logger:
+            self.refuse(f"it calls logger {logger.name}, which cannot be found by its name")
         pending = [value for name, value in values.items() if name != "self"]
         while pending:
             value = pending.pop()
