@@ -3433,8 +3433,9 @@ for _doc, _forward, _change in (
     ("a module that forward imports", "import math as m\nreturn x * getattr(m, 'own_gain', 2.0)", "import math\nmath.own_gain = 3.0"),
     ("a module that forward imports from", "from string import ascii_letters as a\nreturn x * len(a)", "import string\nstring.ascii_letters = 'a'"),
     ("a set from a type of a set", "x * (ord([*type(self.one)('abcdef')][0]) - 96)", ""),
+    ("a set from a union with strings", "x * (ord([*self.one.union('abcdef')][1]) - 96)", ""),
+    ("a set from two sets", "x * (2.0 if [*(self.a | self.b)][0] == 'left' else 3.0)", ""),
     ("a set from a comprehension's class", "x * (ord([*{1}.__class__('abcdef')][0]) - 96)", ""),
-    ("a set from typing", "x * (ord([*typing.Set[str]('abcdef')][0]) - 96)", ""),
     ("a set from collections.abc", "x * (ord([*typing.get_origin(typing.Set[str])('abcdef')][0]) - 96)", ""),
     ("dictionaries are registered with torch's pytree anew", "torch.utils._pytree.tree_map(lambda v: v * 2, {'a': x})['a']", "import torch.utils._pytree as p\np.SUPPORTED_NODES[dict] = p.NodeDef(dict, lambda d: ([v * 3 for v in d.values()], list(d)), lambda v, c: dict(zip(c, v)), None)"),
     ("mock patches a helper", "helper(x)", "import unittest.mock as m\nkept = m.patch('app.helper', lambda x: x * 3)\nkept.start()"),
@@ -3442,7 +3443,7 @@ for _doc, _forward, _change in (
     ("typing.cast is replaced", "x * typing.cast(float, 2.0)", "import typing\ntyping.cast = lambda t, v: 3.0"),
     ("a helper of functional's embedding", "F.embedding(torch.tensor([0]), self.lin.weight)", "import torch.nn.functional as f\nf._no_grad_embedding_renorm_ = None\nf.embedding.__globals__['torch'] = __import__('types').SimpleNamespace(embedding=lambda *a: a[0] * 3)"),
 ):
-    _add(f"an attacker tries: {_doc}", _model(_forward, "self.k = '_gain'\nself.config = BertConfig(hidden_size=4)\nself.log = LOG\nLOG.gain = 2.0\nself.one = {1}\n"
+    _add(f"an attacker tries: {_doc}", _model(_forward, "self.k = '_gain'\nself.config = BertConfig(hidden_size=4)\nself.log = LOG\nLOG.gain = 2.0\nself.one = {1}\nself.a = {'left'}\nself.b = {'right'}\n"
          + ("self.net = BertModel(BertConfig(hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=4, vocab_size=20))" if "self.net" in _forward else "pass"), _TRIED), _change)
 for _doc, _forward, _top in (
     ("the root's function", "logging.warning('a')\nreturn x * STATE['by']", ""),

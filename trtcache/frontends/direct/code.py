@@ -100,6 +100,7 @@ class Uses:
         compares: whether it compares values by ``is`` that could be strings or numbers.
         order: a set of strings that it creates and may iterate over; empty if none.
         address: an operation that may format an object with its address and compute with the text; empty if none.
+        merges: whether it may create a larger set of a set.
         composes: whether it may look up attributes whose names are not constants in its code.
         chains: names that lead from globals to values; the last is ``()`` if the value is called at once.
     """
@@ -111,6 +112,7 @@ class Uses:
     compares: bool
     order: str
     address: str
+    merges: bool
     composes: bool
     chains: frozenset[tuple[str, ...]]
 
@@ -134,6 +136,7 @@ def uses(code: CodeType, space: Mapping[str, Any]) -> Uses:
         compares,
         _order(code, steps),
         _address(code, steps),
+        bool(names & _MERGES) or any(step.opname == "BINARY_OP" and step.argrepr[:1] in "|^" for step in steps),
         _composes(steps),
         frozenset(_chains(steps)),
     )
@@ -258,6 +261,7 @@ def _compares(steps: list[dis.Instruction], place: int, space: Mapping[str, Any]
 
 
 _SET_OPERATORS = frozenset(("and_", "or_", "xor", "sub", "__and__", "__or__", "__xor__", "__sub__", "__rsub__"))
+_MERGES = frozenset(("type", "__class__", "union", "symmetric_difference", "copy", "__or__", "__xor__", "or_", "xor"))
 _MAKES_SETS = frozenset({"set", "frozenset", "keys", "items"})
 
 

@@ -106,7 +106,7 @@ class Recording:
         self.has_output = False
         self.loggers: dict[str, None] = {}
         self.why_not: str = ""
-        self._exempt_reads = ""
+        self._exempt_reads = self._merges = ""
         self._taken: set[tuple[str, str]] = set()
         self._kinds: dict[int, tuple[CodeType, str]] = {}
         self._quiet: set[int] = set()  # code of torch, which _kinds keeps alive
@@ -125,11 +125,13 @@ class Recording:
         self.why_not = self.why_not or why
 
     def refuse_exempt(self) -> None:
-        """Refuse code that could read an attribute that descriptions leave out.
+        """Refuse code that could read an attribute that descriptions leave out, or the order of a new set.
 
         Raises:
             ValueError: there is such code.
         """
+        if self._merges and self.globals.walk.has_set:
+            raise ValueError(f"{self._merges} could create a set of strings")
         if self._exempt_reads and self.globals.walk.has_exempt:
             raise ValueError(f"{self._exempt_reads} could read an attribute that is not compared")
 
@@ -201,6 +203,8 @@ class Recording:
             refuse(f"it could read the address of an object ({use.address})")
         if is_own and use.names & _STATE_OF_LOGGERS and self.globals.walk.loggers:
             refuse("it could read a logger's state")
+        if is_own and use.merges:
+            self._merges = self._merges or code.co_qualname
         for chain in use.chains:
             _refuse_chain(chain, space)
         is_library = str(space.get("__name__")).startswith(("transformers.", "diffusers."))
