@@ -3296,6 +3296,8 @@ for _doc, _forward, _change in (
     ("a handler to a file is added", "LOG.warning('a')\nreturn x * 2", "import logging\nlogging.getLogger('app').addHandler(logging.FileHandler('log.txt'))"),
     ("a level is set, and it prints", "LOG.debug('a %s', x.shape)\nprint('a')\nreturn x * 2", "app.LOG.setLevel(1)"),
     ("stdout is a StringIO", "print('a')\nreturn x * 2", "import io, sys\nsys.stdout = io.StringIO()"),
+    ("nothing, with a composed name", "x * getattr(STATE, 'b' + 'y', 2.0) * getattr(F, 're' + 'lu')(x)", "pass"),
+    ("nothing, with a composed name, libraries and a logger", "LOG.debug('a')\nimport math, os\nimport transformers.activations as a\nimport numpy as np\nreturn x * getattr(math, 'p' + 'i') * getattr(STATE, 'b', 2.0)", "pass"),
     ("a name is looked up in a configuration, and the folder is another", "x * getattr(CONFIG, 'hidden_size', 2)", "app.CONFIG._name_or_path = 'abc'"),
 ):
     _add(f"harmless: {_doc}", _model(_forward, "pass", _SPEAKS + ("from transformers import BertConfig\nCONFIG = BertConfig()\n" if "CONFIG" in _forward else "")), _change, harmless=True)
@@ -3431,8 +3433,9 @@ for _doc, _forward, _change in (
     ("a module that forward imports", "import math as m\nreturn x * getattr(m, 'own_gain', 2.0)", "import math\nmath.own_gain = 3.0"),
     ("a module that forward imports from", "from string import ascii_letters as a\nreturn x * len(a)", "import string\nstring.ascii_letters = 'a'"),
     ("a set from a type of a set", "x * (ord([*type(self.one)('abcdef')][0]) - 96)", ""),
+    ("a set from a union with strings", "x * (ord([*self.one.union('abcdef')][1]) - 96)", ""),
+    ("a set from two sets", "x * (2.0 if [*(self.a | self.b)][0] == 'left' else 3.0)", ""),
     ("a set from a comprehension's class", "x * (ord([*{1}.__class__('abcdef')][0]) - 96)", ""),
-    ("a set from typing", "x * (ord([*typing.Set[str]('abcdef')][0]) - 96)", ""),
     ("a set from collections.abc", "x * (ord([*typing.get_origin(typing.Set[str])('abcdef')][0]) - 96)", ""),
     ("dictionaries are registered with torch's pytree anew", "torch.utils._pytree.tree_map(lambda v: v * 2, {'a': x})['a']", "import torch.utils._pytree as p\np.SUPPORTED_NODES[dict] = p.NodeDef(dict, lambda d: ([v * 3 for v in d.values()], list(d)), lambda v, c: dict(zip(c, v)), None)"),
     ("mock patches a helper", "helper(x)", "import unittest.mock as m\nkept = m.patch('app.helper', lambda x: x * 3)\nkept.start()"),
@@ -3440,5 +3443,11 @@ for _doc, _forward, _change in (
     ("typing.cast is replaced", "x * typing.cast(float, 2.0)", "import typing\ntyping.cast = lambda t, v: 3.0"),
     ("a helper of functional's embedding", "F.embedding(torch.tensor([0]), self.lin.weight)", "import torch.nn.functional as f\nf._no_grad_embedding_renorm_ = None\nf.embedding.__globals__['torch'] = __import__('types').SimpleNamespace(embedding=lambda *a: a[0] * 3)"),
 ):
-    _add(f"an attacker tries: {_doc}", _model(_forward, "self.k = '_gain'\nself.config = BertConfig(hidden_size=4)\nself.log = LOG\nLOG.gain = 2.0\nself.one = {1}\n"
+    _add(f"an attacker tries: {_doc}", _model(_forward, "self.k = '_gain'\nself.config = BertConfig(hidden_size=4)\nself.log = LOG\nLOG.gain = 2.0\nself.one = {1}\nself.a = {'left'}\nself.b = {'right'}\n"
          + ("self.net = BertModel(BertConfig(hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=4, vocab_size=20))" if "self.net" in _forward else "pass"), _TRIED), _change)
+for _doc, _forward, _top in (
+    ("the root's function", "logging.warning('a')\nreturn x * STATE['by']", ""),
+    ("an adapter", "ADAPTER.warning('a')\nreturn x * STATE['by']", "ADAPTER = logging.LoggerAdapter(LOG, {})\n"),
+    ("a logger that is made by its class", "SINGLE.warning('a')\nreturn x * STATE['by']", "SINGLE = logging.Logger('app')\n"),
+):
+    _add(f"an attacker tries: a handler, and {_doc}", _model(_forward, "pass", _TRIED + _top), _HANDLER + "logging.getLogger().addHandler(H())\nif hasattr(app, 'SINGLE'):\n    app.SINGLE.addHandler(H())")

@@ -6,6 +6,7 @@ import bisect
 import dis
 import functools
 import marshal
+import os
 import re
 from dataclasses import dataclass
 from types import CodeType
@@ -22,26 +23,11 @@ UNSEEN = frozenset(
     (
         *("__annotations__", "__subclasses__", "__globals__", "__closure__", "__builtins__", "__loader__", "__spec__"),
         *("__cached__", "__hash__", "__sizeof__", "co_firstlineno", "co_code", "co_lines", "co_filename", "f_locals"),
-        *("f_back", "f_globals", "f_code", "gi_frame", "tb_frame", "tb_lineno", "__file__", "__path__"),
+        *("f_back", "f_globals", "f_code", "gi_frame", "tb_frame", "tb_lineno", "__file__", "__path__", "is_leaf"),
         *("_version", "grad", "grad_fn", "retains_grad", "_backward_hooks", "data_ptr", "is_shared", "is_pinned"),
-        *(
-            "untyped_storage",
-            "storage",
-            "is_leaf",
-            "is_inference",
-            "output_nr",
-            "__weakref__",
-            "annotation",
-            "annotations",
-        ),
-        *(
-            "get_type_hints",
-            "get_annotations",
-            "ctypes",
-            "__array_interface__",
-            "__cuda_array_interface__",
-            "getrefcount",
-        ),
+        *("untyped_storage", "storage", "is_inference", "output_nr", "__weakref__", "annotation", "annotations"),
+        *("get_type_hints", "get_annotations", "ctypes", "__array_interface__", "__cuda_array_interface__"),
+        *("getrefcount",),
     )
 )
 """Names that direct mode does not track. An export whose code reads one is not remembered."""
@@ -114,6 +100,7 @@ class Uses:
         compares: whether it compares values by ``is`` that could be strings or numbers.
         order: a set of strings that it creates and may iterate over; empty if none.
         address: an operation that may format an object with its address and compute with the text; empty if none.
+        merges: whether it may create a larger set of a set.
         composes: whether it may look up attributes whose names are not constants in its code.
         chains: names that lead from globals to values; the last is ``()`` if the value is called at once.
     """
@@ -125,6 +112,7 @@ class Uses:
     compares: bool
     order: str
     address: str
+    merges: bool
     composes: bool
     chains: frozenset[tuple[str, ...]]
 
@@ -148,6 +136,7 @@ def uses(code: CodeType, space: Mapping[str, Any]) -> Uses:
         compares,
         _order(code, steps),
         _address(code, steps),
+        bool(names & _MERGES) or any(step.opname == "BINARY_OP" and step.argrepr[:1] in "|^" for step in steps),
         _composes(steps),
         frozenset(_chains(steps)),
     )
@@ -171,9 +160,8 @@ def _address(code: CodeType, steps: list[dis.Instruction]) -> str:
     return "a formatted text" if (names & _FORMATS or formatted or has_percent) and names & _PARSES else ""
 
 
-LOOK_UPS = frozenset(
-    ("getattr", "hasattr", "setattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__", "format")
-) | {"format_map", "vformat", "get_field", "getattr_static", "globals"}
+LOOK_UPS = frozenset(("getattr", "hasattr", "setattr", "vars", "__dict__", "attrgetter", "methodcaller", "format"))
+LOOK_UPS |= {"__getattribute__", "format_map", "vformat", "get_field", "getattr_static", "globals"}
 _LOADS = frozenset({"LOAD_CONST", "LOAD_FAST", "LOAD_DEREF", "LOAD_GLOBAL"})
 
 
@@ -273,6 +261,7 @@ def _compares(steps: list[dis.Instruction], place: int, space: Mapping[str, Any]
 
 
 _SET_OPERATORS = frozenset(("and_", "or_", "xor", "sub", "__and__", "__or__", "__xor__", "__sub__", "__rsub__"))
+_MERGES = frozenset(("type", "__class__", "union", "symmetric_difference", "copy", "__or__", "__xor__", "or_", "xor"))
 _MAKES_SETS = frozenset({"set", "frozenset", "keys", "items"})
 
 
@@ -293,7 +282,8 @@ def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  
                 return "a constant set"
         elif step.opname in _GLOBAL and step.argval in {"set", "frozenset"}:
             end = _after_call(steps, place)
-            if not _is_without_order(steps, place, end, free):
+            is_message = f"{os.sep}site-packages{os.sep}" in code.co_filename and _is_raised(steps, step)
+            if not is_message and not _is_without_order(steps, place, end, free):
                 return f"{step.argval}()"
         elif step.opname == "BUILD_SET" and not (step.arg == 0 and code.co_name == "<setcomp>"):
             if not _is_without_order(steps, place, place + 1, free):

@@ -72,18 +72,11 @@ _MEMBERS = frozenset({("diffusers.models.modeling_utils", "get_parameter_dtype")
 """Library code that only asks whether any member of such a set is in a name (diffusers 0.42)."""
 
 _BY_TORCH = (
-    *("__call__", "__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__len__", "__bool__"),
-    *("__iter__", "__eq__", "__hash__", "__getitem__", "__contains__", "train", "state_dict", "_named_members"),
-    *("named_parameters", "parameters", "named_buffers", "buffers", "named_modules", "modules", "named_children"),
-    *(
-        "children",
-        "get_parameter",
-        "get_buffer",
-        "get_submodule",
-        "_call_impl",
-        "_wrapped_call_impl",
-        "_save_to_state_dict",
-    ),
+    *("__call__", "__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__len__"),
+    *("__bool__", "__iter__", "__eq__", "__hash__", "__getitem__", "__contains__", "train", "state_dict"),
+    *("_named_members", "named_parameters", "parameters", "named_buffers", "buffers", "named_modules"),
+    *("modules", "named_children", "children", "get_parameter", "get_buffer", "get_submodule", "_call_impl"),
+    *("_wrapped_call_impl", "_save_to_state_dict"),
 )
 """Methods of modules that torch.export calls by itself."""
 
@@ -113,7 +106,7 @@ class Recording:
         self.has_output = False
         self.loggers: dict[str, None] = {}
         self.why_not: str = ""
-        self._exempt_reads = ""
+        self._exempt_reads = self._merges = ""
         self._taken: set[tuple[str, str]] = set()
         self._kinds: dict[int, tuple[CodeType, str]] = {}
         self._quiet: set[int] = set()  # code of torch, which _kinds keeps alive
@@ -132,11 +125,13 @@ class Recording:
         self.why_not = self.why_not or why
 
     def refuse_exempt(self) -> None:
-        """Refuse code that could read an attribute that descriptions leave out.
+        """Refuse code that could read an attribute that descriptions leave out, or the order of a new set.
 
         Raises:
             ValueError: there is such code.
         """
+        if self._merges and self.globals.walk.has_set:
+            raise ValueError(f"{self._merges} could create a set of strings")
         if self._exempt_reads and self.globals.walk.has_exempt:
             raise ValueError(f"{self._exempt_reads} could read an attribute that is not compared")
 
@@ -208,6 +203,8 @@ class Recording:
             refuse(f"it could read the address of an object ({use.address})")
         if is_own and use.names & _STATE_OF_LOGGERS and self.globals.walk.loggers:
             refuse("it could read a logger's state")
+        if is_own and use.merges:
+            self._merges = self._merges or code.co_qualname
         for chain in use.chains:
             _refuse_chain(chain, space)
         is_library = str(space.get("__name__")).startswith(("transformers.", "diffusers."))
@@ -292,7 +289,8 @@ class Recording:
                 self.refuse(f"{code.co_qualname} of {frame.f_globals.get('__name__')} ran, which is not covered")
             if code.co_filename == logging.__file__ and code.co_name in _LOGS and self._is_for_model(frame.f_back):
                 self._note_logging(frame)
-            if code.co_qualname == "catch_warnings.__init__" and frame.f_locals.get("record"):
+            is_recorded = code.co_qualname == "catch_warnings.__init__" and frame.f_locals.get("record")
+            if is_recorded and self._is_for_model(frame.f_back):
                 self.refuse("it records warnings, which depend on filters")
             if kind == IMPURE and self._is_for_model(frame.f_back):
                 module = frame.f_globals.get("__name__")
@@ -331,8 +329,12 @@ class Recording:
     def _note_logging(self, frame: FrameType) -> None:
         """Record a call of a logger; whether the arguments are formatted depends on levels, which are not compared."""
         values = frame.f_locals
-        if isinstance(logger := values.get("self"), logging.Logger):
-            self.loggers[logger.name] = None
+        logger = values.get("self", logging.root)  # logging.warning is the root's
+        while isinstance(logger, logging.LoggerAdapter):
+            logger = logger.logger
+        self.loggers[logger.name] = None
+        if logging.getLogger(logger.name) is not logger:
+            self.refuse(f"it calls logger {logger.name}, which cannot be found by its name")
         pending = [value for name, value in values.items() if name != "self"]
         while pending:
             value = pending.pop()

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import warnings
+from logging import Logger, LogRecord
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import torch
 
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.ownership import file_is_build, is_build_module, is_installed
-from trtcache.frontends.direct.walk import UnstableError, Walk, scan
+from trtcache.frontends.direct.walk import PLAIN, UnstableError, Walk, scan
 from trtcache.keys.key import process_state
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ _HOOKS_OF_WARNINGS = ("showwarning", "formatwarning", "_showwarnmsg", "_showwarn
 def _warnings(walk: Walk) -> list[Json]:
     """Describe what shows warnings; filters count only if a warning can raise an exception or call other code."""
     hooks = [getattr(warnings, name, None) for name in (*_HOOKS_OF_WARNINGS, "_formatwarnmsg")]
-    hooks += [sys.unraisablehook, *gc.callbacks]
+    hooks += [hook for hook in (sys.unraisablehook, *gc.callbacks) if hook is not sys.__unraisablehook__]
     before, walk.is_tolerant = walk.is_tolerant, True
     try:
         written: list[Json] = [walk.value(hook) for hook in hooks]
@@ -120,9 +121,10 @@ def outputs(names: Iterable[str], walk: Walk) -> list[Json]:  # noqa: C901  # on
         UnstableError: code of the user's own files would run.
     """
     pending: list[Any] = [sys.stdout, sys.stderr, logging.lastResort, logging.getLogRecordFactory()]
+    pending += vars(logging)["_levelToName"].values()
     pending += [getattr(warnings, name, None) for name in (*_HOOKS_OF_WARNINGS, "_formatwarnmsg")]
     for name in (*names, "py.warnings"):
-        logger: logging.Logger | None = logging.getLogger(name)
+        logger: Logger | None = logging.getLogger(name)
         while logger is not None:
             pending += [type(logger), *vars(logger).values(), *logger.filters, *logger.handlers]
             logger = logger.parent if logger.propagate else None
@@ -130,7 +132,7 @@ def outputs(names: Iterable[str], walk: Walk) -> list[Json]:  # noqa: C901  # on
     installed: dict[str, Any] = {}
     while pending:
         value = pending.pop()
-        if id(value) in known or isinstance(value, (str, int, float, ModuleType, logging.LogRecord, logging.Logger)):
+        if id(value) in known or type(value) in PLAIN or isinstance(value, (ModuleType, LogRecord, Logger)):
             continue
         known[id(value)] = value
         kind, inside = type(value), []

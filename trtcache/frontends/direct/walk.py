@@ -149,6 +149,7 @@ class Walk:
         has_exempt: whether an irrelevant attribute was left out.
         loggers: loggers that were visited, by name.
         has_look_up: whether ``getattr`` or a similar function was visited as an object, so that names can be composed.
+        has_set: whether a set was visited, of which code can create others.
         has_output: whether ``print`` or ``warnings.warn`` was visited as an object.
         is_tolerant: whether an object without a description is written by its type alone.
     """
@@ -164,6 +165,7 @@ class Walk:
         self.has_exempt = False
         self.has_look_up = False
         self.has_output = False
+        self.has_set = False
         self.loggers: dict[str, logging.Logger] = {}
         self.state: dict[str, torch.Tensor] = {}
         self.spaces: dict[str, ModuleType] = {}
@@ -761,6 +763,7 @@ def _contents(walk: Walk, value: Any, base: Any, cls: type) -> tuple[list[Any], 
 
 def _set(self: Walk, value: Any) -> Json:
     if is_ordered(value):
+        self.has_set = True
         return ["set", type(value).__name__, *self.items(value)]
     raise UnstableError("a set of strings or objects, whose order differs in each process")
 
@@ -843,7 +846,7 @@ def _module_object(self: Walk, value: ModuleType) -> Json:
     return ["module", str(name)]
 
 
-_OF_LOGGER = frozenset(vars(logging.Logger("any")))
+_OF_LOGGER = frozenset({*vars(logging.Logger("any")), "manager"})
 
 
 def _logger(self: Walk, value: logging.Logger) -> Json:
