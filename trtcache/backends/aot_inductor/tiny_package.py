@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from trtcache.backends.aot_inductor.build import known_options
+from trtcache.backends.aot_inductor.compilation import header_options
 from trtcache.backends.diagnosis import Check
 
 _TOLERANCE = 1e-6
@@ -33,8 +36,12 @@ def largest_difference(device: str) -> float:
     model = Tiny().to(device)
     value = torch.linspace(-4, 4, 8, device=device).reshape(2, 4)
     program = torch.export.export(model, (value,))
+    known = set(known_options())
+    options: dict[str, Any] = {name: wanted for name, wanted in header_options().items() if name in known}
     with tempfile.TemporaryDirectory() as directory:
-        path = torch._inductor.aoti_compile_and_package(program, package_path=str(Path(directory) / "tiny.pt2"))
+        path = torch._inductor.aoti_compile_and_package(
+            program, package_path=str(Path(directory) / "tiny.pt2"), inductor_configs=options
+        )
         answer = torch._inductor.aoti_load_package(path)(value)
     return float((answer - model(value)).abs().max())
 
