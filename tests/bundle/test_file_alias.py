@@ -150,7 +150,7 @@ def test_damaged_weights_are_found(folder: Path, engines: Path, tmp_path: Path) 
     (tmp_path / "known.pt2").write_bytes(data)
     done = run(tmp_path, "known", engines)
     assert done.returncode == 1
-    assert "ExportError" in done.stderr
+    assert "ModelFileError" in done.stderr
     assert not (tmp_path / "known.npy").exists()
 
 
