@@ -3297,7 +3297,7 @@ for _doc, _forward, _change in (
     ("a level is set, and it prints", "LOG.debug('a %s', x.shape)\nprint('a')\nreturn x * 2", "app.LOG.setLevel(1)"),
     ("stdout is a StringIO", "print('a')\nreturn x * 2", "import io, sys\nsys.stdout = io.StringIO()"),
     ("nothing, with a composed name", "x * getattr(STATE, 'b' + 'y', 2.0) * getattr(F, 're' + 'lu')(x)", "pass"),
-    ("nothing, with a composed name, libraries and a logger", "LOG.debug('a')\nimport math, os\nimport transformers.activations as a\nimport numpy as np\nreturn x * getattr(math, 'p' + 'i') * getattr(STATE, 'b', 2.0)", "pass"),
+    ("nothing, with a composed name, libraries and a logger", "LOG.debug('a')\nimport math, os\nimport numpy as np\nreturn x * getattr(math, 'p' + 'i') * getattr(STATE, 'b', 2.0)", "pass"),
     ("a name is looked up in a configuration, and the folder is another", "x * getattr(CONFIG, 'hidden_size', 2)", "app.CONFIG._name_or_path = 'abc'"),
 ):
     _add(f"harmless: {_doc}", _model(_forward, "pass", _SPEAKS + ("from transformers import BertConfig\nCONFIG = BertConfig()\n" if "CONFIG" in _forward else "")), _change, harmless=True)
@@ -3346,8 +3346,8 @@ for _doc, _forward, _change in (
     ("a set by a kept frozenset", "x * (ord([*self.fs('abcdef')][0]) - 96)", ""),
     ("a set by a type in a table", "x * (ord([*self.table['set']('abcdef')][0]) - 96)", ""),
 ):
-    _add(f"below: {_doc}", _model(_forward, "self.k = '_path'\nself.config = BertConfig(hidden_size=4)\n" + next((code for word, code in {"self.mc": "self.mc = operator.methodcaller", "self.dd": "self.dd = collections.defaultdict(set)", "self.fs": "self.fs = frozenset", "self.table": "self.table = {'set': set}"}.items() if word in _forward), "pass"), _BELOW) + "--- layers.py\nscale_a = 2.0\n",
-         "import os\nos.environ['FIELD_BY'] = '3'" if _change == "env" else _change, second="" if _change != "env" else "")
+    _add(f"below: {_doc}", _model(_forward, "self.k = '_path'\n" + ("self.config = BertConfig(hidden_size=4)\n" if "config" in _forward else "") + next((code for word, code in {"self.mc": "self.mc = operator.methodcaller", "self.dd": "self.dd = collections.defaultdict(set)", "self.fs": "self.fs = frozenset", "self.table": "self.table = {'set': set}"}.items() if word in _forward), "pass"), _BELOW) + "--- layers.py\nscale_a = 2.0\n",
+         "import os\nos.environ['FIELD_BY'] = '3'" if _change == "env" else _change)
 for _doc, _forward, _to in (
     ("the order of annotations, by vars", "x * (2.0 if [*vars(Plain)['__anno' + 'tations__']][0] == 'a' else 3.0)", ("a: int\n    b: str", "b: str\n    a: int")),
     ("an annotation of a function, by a composed name", "x * (2.0 if getattr(noted, '__anno' + 'tations__')['n'] is int else 3.0)", ("n: int", "n: str")),
@@ -3415,7 +3415,6 @@ for _doc, _forward, _change in (
     ("ABCMeta.__instancecheck__ is replaced", "x * (3.0 if isinstance(NUMBER, numbers.Number) else 2.0)", "import abc\nabc.ABCMeta.__instancecheck__ = lambda c, v: True"),
     ("a class is registered as a number", "x * (3.0 if isinstance(NUMBER, numbers.Number) else 2.0)", "import numbers\nnumbers.Number.register(app.Number)"),
     ("a type is registered with singledispatch", "x * kind(NUMBER)", "app.kind.register(app.Number)(lambda v: 3.0)"),
-    ("the context manager of contextlib is replaced", "with scope() as by:\n    return x * by", "import contextlib\ncontextlib._GeneratorContextManager.__enter__ = lambda self: 3.0"),
     ("enum's attribute is replaced", "x * (2.0 if Kind.A.name == 'A' else 3.0)", "import enum, types\nenum.Enum.name = types.DynamicClassAttribute(lambda self: 'B')"),
     ("enum's comparison is added", "x * (3.0 if Kind.A == Kind.B else 2.0)", "import enum\nenum.Enum.__eq__ = lambda a, b: True\nenum.Enum.__hash__ = lambda a: 1"),
     ("dataclasses' replace is replaced", "x * dataclasses.replace(DATA).by", "import dataclasses\ndataclasses.replace = lambda d: type('D', (), {'by': 3.0})"),
@@ -3437,13 +3436,12 @@ for _doc, _forward, _change in (
     ("a set from two sets", "x * (2.0 if [*(self.a | self.b)][0] == 'left' else 3.0)", ""),
     ("a set from a comprehension's class", "x * (ord([*{1}.__class__('abcdef')][0]) - 96)", ""),
     ("a set from collections.abc", "x * (ord([*typing.get_origin(typing.Set[str])('abcdef')][0]) - 96)", ""),
-    ("dictionaries are registered with torch's pytree anew", "torch.utils._pytree.tree_map(lambda v: v * 2, {'a': x})['a']", "import torch.utils._pytree as p\np.SUPPORTED_NODES[dict] = p.NodeDef(dict, lambda d: ([v * 3 for v in d.values()], list(d)), lambda v, c: dict(zip(c, v)), None)"),
     ("mock patches a helper", "helper(x)", "import unittest.mock as m\nkept = m.patch('app.helper', lambda x: x * 3)\nkept.start()"),
     ("a module is reloaded after an attribute was set", "helper(x)", "import importlib\nimportlib.reload(app)\napp.helper.__defaults__[0][0] = 3.0\nmodel = app.Model().eval()"),
     ("typing.cast is replaced", "x * typing.cast(float, 2.0)", "import typing\ntyping.cast = lambda t, v: 3.0"),
     ("a helper of functional's embedding", "F.embedding(torch.tensor([0]), self.lin.weight)", "import torch.nn.functional as f\nf._no_grad_embedding_renorm_ = None\nf.embedding.__globals__['torch'] = __import__('types').SimpleNamespace(embedding=lambda *a: a[0] * 3)"),
 ):
-    _add(f"an attacker tries: {_doc}", _model(_forward, "self.k = '_gain'\nself.config = BertConfig(hidden_size=4)\nself.log = LOG\nLOG.gain = 2.0\nself.one = {1}\nself.a = {'left'}\nself.b = {'right'}\n"
+    _add(f"an attacker tries: {_doc}", _model(_forward, "self.k = '_gain'\n" + ("self.config = BertConfig(hidden_size=4)\n" if "config" in _forward else "") + "self.log = LOG\nLOG.gain = 2.0\nself.one = {1}\nself.a = {'left'}\nself.b = {'right'}\n"
          + ("self.net = BertModel(BertConfig(hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=4, vocab_size=20))" if "self.net" in _forward else "pass"), _TRIED), _change)
 for _doc, _forward, _top in (
     ("the root's function", "logging.warning('a')\nreturn x * STATE['by']", ""),

@@ -24,7 +24,7 @@ from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.code import identifiers, within
 from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed, lookup
 from trtcache.frontends.direct.surroundings import outputs
-from trtcache.frontends.direct.walk import ALL, CONTAINERS, PLAIN, UnstableError, Walk, cache_items, scan
+from trtcache.frontends.direct.walk import ALL, CONTAINERS, NAMESPACES, PLAIN, UnstableError, Walk, cache_items, scan
 from trtcache.keys.program_digest import devices
 
 if TYPE_CHECKING:
@@ -390,7 +390,8 @@ def _digest_in(label: str, looked_up: Iterable[str], names: Iterable[str], walk:
     found = [(name, space[name]) for name in names if name in space and name not in changing]
     # A cache such as re._cache differs in each process; code that reads one by a chain of names is refused.
     found = [pair for pair in found if pair[0][:1] != "_" or type(pair[1]) not in CONTAINERS]
-    found = sorted((pair for pair in found if not isinstance(pair[1], ModuleType)), key=itemgetter(0))
+    found = [pair for pair in found if not isinstance(pair[1], ModuleType) or isinstance(pair[1], NAMESPACES)]
+    found = sorted(found, key=itemgetter(0))
     return digest_of([*([name, walk.value(value)] for name, value in found), *rest])
 
 

@@ -132,8 +132,9 @@ class Recording:
         """
         if self._merges and self.globals.walk.has_set:
             raise ValueError(f"{self._merges} could create a set of strings")
-        if self._exempt_reads and self.globals.walk.has_exempt:
-            raise ValueError(f"{self._exempt_reads} could read an attribute that is not compared")
+        reads = self._exempt_reads or ("a function that is kept" if self.globals.walk.has_look_up else "")
+        if reads and self.globals.walk.has_exempt:
+            raise ValueError(f"{reads} could read an attribute that is not compared")
 
     def refuse_missing_imports(self) -> None:
         """Refuse ``from package import name`` of a name that does not exist: a file of that name could be added.

@@ -59,6 +59,7 @@ PLAIN = frozenset({bool, int, str, type(None)})
 CONTAINERS = frozenset({dict, list, set})
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 ALL = "*"  # any name, for code that can compose names at run time
+NAMESPACES = (torch._ops._OpNamespace, torch._ops._Ops)
 TORCH_OPERATORS = frozenset({"aten", "prims", "prim", "higher_order"})
 _LIMIT = 100_000  # objects in one walk
 HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a static C type has no attributes that can be set
@@ -862,6 +863,11 @@ def _context(self: Walk, value: contextvars.ContextVar[Any]) -> Json:
         return ["context", value.name]
 
 
+def _namespace(self: Walk, value: Any) -> Json:
+    own = [pair for pair in vars(value).items() if type(pair[1]) in PLAIN | {float} or _is_own(pair[1])]
+    return ["torch", str(value.__name__), self.pairs([pair for pair in own if pair[0][:2] != "__"])]
+
+
 def _operator(_: Walk, value: Any) -> Json:
     if str(value).partition(".")[0] not in TORCH_OPERATORS:
         raise UnstableError(f"{value}, an operator that is not torch's own")
@@ -991,7 +997,7 @@ WRITERS: dict[type, Writer] = {
     **dict.fromkeys(_SHOWN_TYPES, _show),
     **dict.fromkeys((types.GenericAlias, types.UnionType), _typing),
     **dict.fromkeys(_TORCH, lambda _, value: ["torch", type(value).__name__, str(value)]),
-    **dict.fromkeys((torch._ops._OpNamespace, torch._ops._Ops), lambda _, value: ["torch", str(value.__name__)]),
+    **dict.fromkeys(NAMESPACES, _namespace),
     **dict.fromkeys((torch._ops.OpOverload, torch._ops.OpOverloadPacket), _operator),
     **dict.fromkeys(
         (type(threading.Lock()), type(threading.RLock())), lambda _, value: ["lock", repr(value).partition(" ")[0]]
