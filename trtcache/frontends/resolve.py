@@ -92,7 +92,7 @@ def resolve(
             examples = (args, kwargs, dynamic_shapes)
             attempt = Attempt(model, examples, cache, mode=direct, name=name or type(model).__name__)
     source = ModuleSource(model, args, kwargs, dynamic_shapes, name=name, attempt=attempt)
-    source.direct = "off: TRTCACHE_DIRECT=off" if direct == "off" else ""
+    source.direct = "off: direct=off" if direct == "off" else ""
     return source
 
 
