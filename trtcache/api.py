@@ -1,4 +1,4 @@
-"""The ``compile`` function with torch; ``trtcache.public`` has the one that starts without it."""
+"""The ``compile`` function that uses torch. ``trtcache.public.compile`` calls it, unless a hit needs no torch."""
 
 from __future__ import annotations
 
@@ -54,18 +54,20 @@ def compile(  # noqa: A001  # named like torch.compile
 ) -> CompiledModule:
     """Compile a model with torch. Arguments and errors are those of ``trtcache.public.compile``."""
     start = time.perf_counter()
-    opened, options = cache if isinstance(cache, Cache) else Cache(cache), CompileOptions.of(backend, settings, target)
-    policy = parse_on_guard(on_guard)
+    cache = cache if isinstance(cache, Cache) else Cache(cache)
+    options = CompileOptions.of(backend, settings, target)
+    guard_policy = parse_on_guard(on_guard)
     args = as_args(args)
-    mode = opened.config.direct if direct is None else parse_direct(direct, "direct")
-    chosen = options.settings.on_miss if on_miss is None else parse_on_miss(on_miss, "on_miss")
-    with ExitStack() as closing:
-        source = closing.enter_context(
-            resolve(model, args, kwargs, dynamic_shapes, name=name, direct=mode, cache=opened)
+    direct_mode = cache.config.direct if direct is None else parse_direct(direct, "direct")
+    miss_policy = options.settings.on_miss if on_miss is None else parse_on_miss(on_miss, "on_miss")
+    with ExitStack() as stack:
+        source = stack.enter_context(
+            resolve(model, args, kwargs, dynamic_shapes, name=name, direct=direct_mode, cache=cache)
         )
         if not source.is_torch:
-            _check_onnx(policy, chosen, keep_program=keep_program)
+            _check_onnx(guard_policy, miss_policy, keep_program=keep_program)
 
+        # Called when the engine is loaded: below, or later by the thread of a background build.
         def complete(module: CompiledModule) -> None:
             module.threads = options.settings.threads
             module.report.file_s = source.file_s
@@ -75,36 +77,38 @@ def compile(  # noqa: A001  # named like torch.compile
             if isinstance(source.model, torch.nn.Module):
                 module.name_weights(source.model)
             if isinstance(model, (str, os.PathLike)):
-                from trtcache.bundle.file_alias import remember  # a module needs none of it
+                from trtcache.bundle.file_alias import remember  # not imported for a module
                 from trtcache.frontends.pt2 import ProgramFile
 
                 if isinstance(source, ProgramFile):
-                    remember(source, module, options, opened)
+                    remember(source, module, options, cache)
             if keep_program:
                 from trtcache.compiler.kept_program import KeptOptions, keep  # rarely needed
 
-                keep(opened, module.report, source.program, KeptOptions.of(options))
-            if policy != "error":
+                keep(cache, module.report, source.program, KeptOptions.of(options))
+            if guard_policy != "error":
                 compile_again = partial(
                     compile,
                     backend=backend,
                     settings=options.settings,
                     target=target,
-                    cache=opened,
+                    cache=cache,
                     name=source.name,
                     direct=direct,
                     on_miss=on_miss,
                 )
-                module.on_guard = _on_guard(policy, model, source, module, dynamic_shapes, compile_again)
+                module.on_guard = _on_guard(guard_policy, model, source, module, dynamic_shapes, compile_again)
 
-        in_background = (chosen or opened.config.on_miss) == "background" and source.is_torch
-        if in_background or opened.busy.policy == "eager":
-            from trtcache.compiler.background import BackgroundBuild, compile_in_background  # a hit without needs none
+        in_background = (miss_policy or cache.config.on_miss) == "background" and source.is_torch
+        if in_background or cache.busy.policy == "eager":
+            # Calls may run in torch for a while: a worker process builds (``in_background``), or another process
+            # already builds the same engine (``on_busy="eager"``).
+            from trtcache.compiler.background import BackgroundBuild, compile_in_background
 
-            build = BackgroundBuild(source, options, opened, keep_program)
-            module = compile_in_background(source, build, complete, closing, in_background=in_background)
+            build = BackgroundBuild(source, options, cache, keep_program)
+            module = compile_in_background(source, build, complete, stack, in_background=in_background)
         else:
-            module = compile_source(source, options, opened)
+            module = compile_source(source, options, cache)
             complete(module)
     module.report.import_s, module.report.compile_s = take_import_s(), time.perf_counter() - start
     log.info("%s", module.report)
@@ -112,10 +116,10 @@ def compile(  # noqa: A001  # named like torch.compile
 
 
 def _check_onnx(policy: str, on_miss: str | None, *, keep_program: bool) -> None:
-    """Refuse options that an ONNX file cannot have.
+    """Refuse options that do not apply to an ONNX file.
 
     Raises:
-        SettingsError: there is one.
+        SettingsError: such an option was passed.
     """
     if keep_program:
         raise SettingsError("keep_program", "an ONNX file is the program: keep the file")
@@ -138,7 +142,7 @@ def _on_guard(
     Raises:
         SettingsError: calls change the model's weights, and the engine has copies of them.
     """
-    from trtcache.runtime.on_guard import OnGuard  # few modules have one
+    from trtcache.runtime.on_guard import OnGuard  # rarely needed
 
     if any(slot.mutated for slot in module.interface.slots):
         raise SettingsError("on_guard", f"calls of {module.report.name} change its weights: leave it at 'error'")

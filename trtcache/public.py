@@ -138,7 +138,7 @@ def compile(  # noqa: A001  # named like torch.compile
     Returns:
         A callable with the model's signature and output structure: a ``CompiledModule``, which is a
         ``torch.nn.Module`` and may take the model's place in another one; or for a ``.pt2`` file in a process that has
-        not imported torch a ``Program``, which needs none once the engine is in the cache
+        not imported torch a ``Program``, which needs no torch once its engine is in the cache
         (``docs/without-torch.md``).
         ``.report`` has what was done, and ``.report.why`` why there was no hit. Operators that no engine supports stay
         in torch (``.report.left``).
@@ -149,11 +149,11 @@ def compile(  # noqa: A001  # named like torch.compile
         SettingsError: a setting or the target is unknown, or example inputs were passed for a program that has its own.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
-        BuildCancelledError: a progress callback cancelled the build, or the wait for another process's.
+        BuildCancelledError: a progress callback cancelled the build, or the wait for another process's build.
         BusyError: another process is building the engine, ``on_busy`` is ``eager``, and torch cannot run the program.
         PartitionError: the settings require one engine, and an operator would stay in torch.
         TorchForbiddenError: torch is not imported and needed, and ``TRTCACHE_NO_TORCH=1``.
-        StoreError: ``cache`` names a directory that cannot be a cache. The default cache failing is only a warning.
+        StoreError: ``cache`` names a directory that cannot be a cache. For the default cache this is only a warning.
     """
     why, find = "", None
     if "torch" not in sys.modules:
@@ -184,7 +184,8 @@ def compile(  # noqa: A001  # named like torch.compile
         on_miss=on_miss,
     )
     module.report.torch = why
-    # Return what a hit will: a caller who passes arrays of NumPy must not get tensors the first time.
+    # A hit returns a Program. Return one after a miss as well, or a caller who passes NumPy arrays would get tensors
+    # the first time.
     program = find(counted=False) if find else ""
     if isinstance(program, str):
         return module
@@ -204,7 +205,7 @@ def _find(
 ) -> Program | str:
     """Return the program of a file from the cache, or why it needs torch; ``counted`` in the cache's statistics."""
     start = time.perf_counter()
-    loading = preload()
+    libraries = preload()  # a thread loads torch's libraries during the look-up
     try:
         from trtcache.bundle.file_alias import find_program
         from trtcache.bundle.load_program import TorchNeeded
@@ -219,7 +220,7 @@ def _find(
             log.info("%s needs torch: %s", path, error)
             return str(error)
     finally:
-        loading.join()  # a process that forks meanwhile would inherit a lock
+        libraries.join()  # a process that forks during the load would inherit a lock
     program.report.compile_s = time.perf_counter() - start
     if counted:
         log.info("%s", program.report)

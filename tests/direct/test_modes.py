@@ -324,7 +324,7 @@ def test_the_mode_is_checked_and_in_no_key(compiled: Compile, monkeypatch: pytes
     """``off`` has the same key, and what is no mode is refused with the ones that there are."""
     key = compiled(Affine(), (X,)).report.partitions[0].key
     off = compiled(Affine(), (X,), direct="off")
-    assert (off.report.direct, off.report.partitions[0].key) == ("off: TRTCACHE_DIRECT=off", key)
+    assert (off.report.direct, off.report.partitions[0].key) == ("off: direct=off", key)
     with pytest.raises(SettingsError, match="on, verify, off"):
         compiled(Affine(), (X,), direct="maybe")
     monkeypatch.setenv("TRTCACHE_DIRECT", "perhaps")

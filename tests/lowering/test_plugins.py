@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.errors import PassError
-from trtcache.lowering.passes import _mentions, spec, third_party
+from trtcache.lowering.passes import _mentions, load_third_party, spec
 from trtcache.lowering.pipeline import last_pipeline
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def test_passes_run_in_the_order_of_their_names(site: Path) -> None:
     """The order of installation has no say."""
     points = install(site, "others", "no_gelu = other_passes:NoGelu\nearly = other_passes:Early")
     for given in (points, points[::-1]):
-        assert [spec(one) for one in third_party(given, ())] == ["early@3", "no_gelu@3"]
+        assert [spec(one) for one in load_third_party(given, ())] == ["early@3", "no_gelu@3"]
 
 
 def test_two_passes_of_one_name_are_an_error_with_both_owners(site: Path) -> None:
@@ -122,9 +122,9 @@ def test_two_passes_of_one_name_are_an_error_with_both_owners(site: Path) -> Non
     install(site, "others", "no_gelu = other_passes:NoGelu")
     points = install(site, "more", "no_gelu = other_passes:NoGelu")
     with pytest.raises(PassError, match=r"offered by both (others and more|more and others)"):
-        third_party(points, ())
+        load_third_party(points, ())
     with pytest.raises(PassError, match="offered by both trtcache and"):
-        third_party(points[:1], {"no_gelu"})
+        load_third_party(points[:1], {"no_gelu"})
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_pass_that_cannot_be_had_is_an_error(site: Path, point: str, why: str)
     """What is not there, or has another name than its entry point, is named with its owner."""
     points = install(site, "others", point)
     with pytest.raises(PassError, match=f"of others {why}"):
-        third_party(points, ())
+        load_third_party(points, ())
 
 
 def test_nothing_is_run_where_nobody_asks() -> None:

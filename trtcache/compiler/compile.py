@@ -1,12 +1,12 @@
 """Compilation of a source, from its fingerprint to a module with loaded engines. Read ``compile_source`` first.
 
-To add a kind of source, derive a class from ``trtcache.frontends.source.Source`` and add a line to
-``trtcache.frontends.resolve``; nothing in this file depends on the kind. To add a kind of store, see
-``trtcache.store.contract``.
+To add a kind of source, derive a class from ``trtcache.frontends.source.Source`` and add a case to
+``trtcache.frontends.resolve``; nothing in this file depends on the kind. To add a kind of store, derive a class from
+``trtcache.store.contract.Store`` and put it into ``Cache.layers``, through which all look-ups go.
 
 On a miss the calls are ``engines.build_and_load``, ``_load_whole`` or ``_load_partitions`` (which calls
 ``build_missing`` first), ``_load_engine``, ``entries.entry_for``, ``Cache.fetch``, and the backend's ``build``. What
-only a miss needs is imported then: a hit must not take longer to import than to load its engine.
+only a miss needs is imported on a miss: a hit must not take longer to import than to load its engine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 
 def compile_source(source: Source, options: CompileOptions, cache: Cache) -> CompiledModule:
-    """Compile a source, or load its engines from the cache and set its weights; ``report.compile_s`` is not set.
+    """Compile a source, or load its engines from the cache and set its weights.
+
+    ``report.compile_s`` is left to the caller.
 
     Raises:
         ExportError: the model cannot be exported, or has something that no engine supports.
@@ -42,15 +44,18 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
         BuildError: the build failed.
         BusyError: another process is building the engine, ``on_busy`` is ``eager``, and torch cannot run the program.
     """
+    # 1 and 2. The fast path; without a hit, the export and the fast path of the exported program.
     compilation = find_or_export(source, options, cache)
     if compilation.module is not None and compilation.source is source:
-        return compilation.module
+        return compilation.module  # a hit before any export
 
-    # 3. Slow path: lower, partition, a key for each engine partition; get or build each of them, load it, set its
-    #    weights, and store the key alias for the next time.
+    # 3. If the exported program was a hit too, ``finish`` returns its module. Otherwise this is the slow path: lower,
+    #    partition, a key for each engine partition; get or build each of them, load it, set its weights, and store the
+    #    key alias for the next time. An ONNX file is not lowered: it is parsed, and always one partition.
     module = compilation.finish()
 
-    # 4. If direct mode is on, store a manifest: it leads the next process from the module to the program's alias.
+    # 4. If a module was exported and direct mode is on, store a manifest, through which the next process finds the
+    #    program's alias without an export.
     remember(source, compilation, module)
     return module
 
@@ -63,14 +68,16 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown.
     """
-    # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported, parsed or lowered. For a module,
-    #    ``fingerprint`` looks up the manifest of direct mode, so a direct hit returns here.
+    # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported, parsed or lowered. The fingerprint of a
+    #    ``.pt2`` or ``.onnx`` file is made from its bytes; a module's is looked up in the manifest of direct mode, so a
+    #    direct hit returns here.
     compilation = try_fast_path(source, options, cache)
     if compilation.module is not None:
         return compilation
 
-    # 2. A module's program is unknown until it is exported. The exported program is a source of its own, with a fast
-    #    path of its own: an earlier process that exported the same program has stored its alias.
+    # 2. A module's program is unknown until it is exported. The exported program is another source with its own fast
+    #    path: an earlier process that exported the same program has stored its alias. A ``.pt2`` or ``.onnx`` file is
+    #    not exported.
     exported = source.export(options)
     return compilation if exported is source else try_fast_path(exported, options, cache)
 
@@ -139,7 +146,7 @@ class Compilation:
 
 def try_fast_path(source: Source, options: CompileOptions, cache: Cache) -> Compilation:
     """Return a compilation whose ``module`` is set if the source's key alias led to an engine."""
-    source.require_weights()
+    source.require_weights()  # raises ExportError for weights on the meta device
     with paused_collector():
         lookup = AliasLookup.of(source, options, cache)
         module = lookup.load() if lookup is not None else None
@@ -165,12 +172,12 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
     """
     source = source.export(options)
     lookup = AliasLookup.of(source, options, cache)
-    found = lookup.find() if lookup is not None else None
-    if lookup is not None and found is not None:
-        source.check_content(found.alias.content_digest)
+    match = lookup.find() if lookup is not None else None
+    if lookup is not None and match is not None:
+        source.check_content(match.alias.content_digest)
         if output is not None:
-            found.entry.write(ENGINE, output)
-        return lookup.report(found)
+            match.entry.write(ENGINE, output)
+        return lookup.report(match)
     from trtcache.compiler.entries import entries_for, report_request
     from trtcache.partition.division import summarize_left
 

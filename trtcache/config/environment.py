@@ -20,7 +20,7 @@ from trtcache.config.paths import absolute, atomic_write, cache_folder, config_f
 from trtcache.config.remotes import VARIABLE as REMOTE_VARIABLE
 from trtcache.config.remotes import RemoteSettings, refuse_url
 from trtcache.config.signing_keys import Trust, parse_keys, parse_mode
-from trtcache.config.toml_lines import remove_line, set_line, toml_of
+from trtcache.config.toml_lines import format_toml, remove_line, set_line
 from trtcache.config.units import parse_size
 from trtcache.errors import SettingsError, TorchForbiddenError, did_you_mean
 
@@ -301,7 +301,7 @@ def write_setting(path: Path, name: str, value: Value) -> None:
     text = _read(path) or ""
     changed = set_line(text, name, value)
     if _parse_toml(changed) != {**_parse(text, path), name: value}:
-        what = f"its formatting is not supported; set it by hand: {name} = {toml_of(value)}"
+        what = f"its formatting is not supported; set it by hand: {name} = {format_toml(value)}"
         raise SettingsError(f"{path}: {name}", what)
     _write(path, changed)
 

@@ -11,19 +11,19 @@ Value: TypeAlias = "str | int | float | bool | list[str]"
 _VALUE = r"(\[[^\]]*\]|\"[^\"\n]*\"|'[^'\n]*'|[A-Za-z0-9+.:_-]+)"
 
 
-def toml_of(value: Value) -> str:
+def format_toml(value: Value) -> str:
     """Return a value as TOML: a list with an item on each line."""
     if isinstance(value, list):
         items = "".join(f"\n  {json.dumps(item, ensure_ascii=False)}," for item in value)
         return f"[{items}\n]" if value else "[]"
-    return json.dumps(value, ensure_ascii=False)  # strings, numbers and booleans are written alike in JSON
+    return json.dumps(value, ensure_ascii=False)  # strings, numbers and booleans are the same in JSON
 
 
 def set_line(text: str, name: str, value: Value) -> str:
-    """Return the text with another value of a setting; a new one becomes the first line, before any table."""
-    shown = toml_of(value)
-    replaced, count = _line(name, "").subn(lambda _: f"{name} = {shown}", text, count=1)
-    return replaced if count else f"{name} = {shown}\n{text}"
+    """Return the text with a setting changed, or added as the first line: after a table it would be part of it."""
+    line = f"{name} = {format_toml(value)}"
+    edited, count = _line(name, "").subn(lambda _: line, text, count=1)
+    return edited if count else f"{line}\n{text}"
 
 
 def remove_line(text: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Creates the source of a model, program or file: the only place that distinguishes their kinds."""
+"""Sources of models, programs and files. ``resolve`` alone decides which kind of source a model is."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def resolve(
             return ScriptSource(load_script(path), args, kwargs, dynamic_shapes, name=name or path.stem)
         from trtcache.frontends.pt2 import ProgramFile
 
-        # It is opened before the examples are checked: if the file is of another kind, that error helps more.
+        # Open it before the examples are checked: that a file is of another kind is the more helpful error.
         program = ProgramFile(path, name)
         try:
             refuse_examples(path.name, args, kwargs, dynamic_shapes)
@@ -84,7 +84,7 @@ def resolve(
         from trtcache.frontends.torchscript import ScriptSource
 
         return ScriptSource(model, args, kwargs, dynamic_shapes, name=name)
-    attempt = None
+    attempt = None  # of direct mode, to find the program of the module without an export
     if direct not in {None, "off"} and cache is not None:
         from trtcache.frontends.direct.mode import Attempt  # its import takes 60 ms
 
@@ -92,7 +92,7 @@ def resolve(
             examples = (args, kwargs, dynamic_shapes)
             attempt = Attempt(model, examples, cache, mode=direct, name=name or type(model).__name__)
     source = ModuleSource(model, args, kwargs, dynamic_shapes, name=name, attempt=attempt)
-    source.direct = "off: TRTCACHE_DIRECT=off" if direct == "off" else ""
+    source.direct = "off: direct=off" if direct == "off" else ""
     return source
 
 

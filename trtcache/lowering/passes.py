@@ -3,8 +3,8 @@
 A pass takes a lowered graph and returns one that computes the same. The graph is a flat ``torch.fx`` graph of ATen
 operators without mutation, as exported by ``torch.export``, in which
 
-* a ``placeholder`` whose ``meta["input"]`` is a number is that leaf of the call's arguments;
-* a ``placeholder`` whose ``meta["weight"]`` is a name is a weight, with a fake value: passes cannot read weights;
+* a ``placeholder`` with ``meta["input"] = n`` is leaf number n of the call's flattened arguments;
+* a ``placeholder`` with ``meta["weight"] = name`` is a weight, with a fake value: passes cannot read weights;
 * a ``get_attr`` is a constant tensor, stored on the graph module, and its value may be read;
 * the ``output`` lists every result, and its ``meta["roles"]`` has the role of each (see ``capture.Role``).
 
@@ -55,11 +55,11 @@ class Pass(Protocol):
         """Rewrite the graph, possibly in place."""
         ...
 
-    def requires(self, graph_module: fx.GraphModule) -> str | None:  # noqa: ARG002  # a default for all graphs
+    def requires(self, graph_module: fx.GraphModule) -> str | None:  # noqa: ARG002  # by default it handles every graph
         """Return why the pass cannot handle this graph, or None."""
         return None
 
-    def ensures(self, graph_module: fx.GraphModule) -> str | None:  # noqa: ARG002  # a default for no promise
+    def ensures(self, graph_module: fx.GraphModule) -> str | None:  # noqa: ARG002  # by default there is no postcondition
         """Return how the pass's result violates its postcondition, or None."""
         return None
 
@@ -75,10 +75,10 @@ _GROUP = "trtcache.passes"
 
 @cache
 def installed_passes() -> tuple[EntryPoint, ...]:
-    """Return the entry points of this environment, looked up once.
+    """Return the entry points of passes in this environment, looked up once.
 
-    There are almost never any, and parsing those of every distribution takes 3 ms of a hit of 60; so files are first
-    searched for the group's name.
+    There are almost never any. Parsing the entry points of every distribution takes 3 ms of a hit's 60, so the files
+    are first searched for the group's name.
     """
     if not any(map(_mentions, sys.path)):
         return ()
@@ -86,6 +86,7 @@ def installed_passes() -> tuple[EntryPoint, ...]:
 
 
 def _mentions(folder: str) -> bool:
+    """Return whether a distribution in a folder of ``sys.path`` may have an entry point of the group."""
     try:
         names = os.listdir(folder or ".")  # noqa: PTH208  # only names are needed
     except NotADirectoryError:
@@ -103,12 +104,12 @@ def _mentions(folder: str) -> bool:
     return False
 
 
-def third_party(points: Collection[EntryPoint], ours: Collection[str]) -> tuple[Pass, ...]:
-    """Return the passes of entry points, sorted by name; ``ours`` are names that are taken.
+def load_third_party(points: Collection[EntryPoint], ours: Collection[str]) -> tuple[Pass, ...]:
+    """Return the passes of entry points, sorted by name; ``ours`` are the names of built-in passes.
 
     Raises:
-        PassError: two distributions provide a pass of one name, or of one of ours (the message names both owners), or
-            a pass cannot be imported or instantiated, or its name differs from its entry point's.
+        PassError: two distributions provide a pass of one name, or one has the name of a built-in pass (the message
+            names both owners); or a pass cannot be imported or instantiated, or has another name than its entry point.
     """
     owners = dict.fromkeys(ours, "trtcache")
     for point in points:
@@ -119,11 +120,11 @@ def third_party(points: Collection[EntryPoint], ours: Collection[str]) -> tuple[
     passes: list[Pass] = []
     for point in sorted(points, key=lambda point: point.name):
         try:
-            made: Pass = getattr(import_module(point.module), point.attr)()
+            instance: Pass = getattr(import_module(point.module), point.attr)()
         except Exception as error:
             why = f"{point.value} of {owners[point.name]} cannot be loaded: {error}"
             raise PassError(point.name, (), why) from error
-        if made.name != point.name:
-            raise PassError(point.name, (), f"{point.value} of {owners[point.name]} has the name {made.name!r}")
-        passes.append(made)
+        if instance.name != point.name:
+            raise PassError(point.name, (), f"{point.value} of {owners[point.name]} has the name {instance.name!r}")
+        passes.append(instance)
     return tuple(passes)

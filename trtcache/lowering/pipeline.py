@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import PassError, PostconditionError, PreconditionError
-from trtcache.lowering.passes import Pass, PassResult, spec, third_party
+from trtcache.lowering.passes import Pass, PassResult, load_third_party, spec
 from trtcache.lowering.program import listing
 from trtcache.lowering.rewrites.arithmetic import Arithmetic, Casts, Commutative
 from trtcache.lowering.rewrites.cleanup import CommonSubexpressions, DeadCode, DeadStores, NoOps
@@ -189,5 +189,5 @@ def last_pipeline(
     ours: tuple[Pass, ...] = (autocast, Casts()) if autocast else ()
     ours += (Unpack(tuple(sorted(unpack))),) if unpack else ()
     taken = {one.name for one in (*default_pipeline().passes, Unpack(), Autocast())}
-    passes_ = (*ours, *third_party(points, taken))
+    passes_ = (*ours, *load_third_party(points, taken))
     return Pipeline((*passes_, CommonSubexpressions(), DeadCode()) if passes_ else ())

@@ -21,8 +21,8 @@ _IGNORED = (
     "WORKER_",
     "WRITE_",
 )
-_OTHER_VARIABLES = ("ATEN_CPU_CAPABILITY",)  # torch/_inductor/cpu_vec_isa.py selects vector code from it
-_OF_TORCH = ("TORCH_", "PYTORCH_", "ATEN_")
+_OTHER_NAMES = ("ATEN_CPU_CAPABILITY",)  # torch/_inductor/cpu_vec_isa.py selects vector instructions by it
+_TORCH_PREFIXES = ("TORCH_", "PYTORCH_", "ATEN_")
 
 
 INITIAL_AMBIENT: Final[Mapping[str, object]] = {
@@ -32,17 +32,17 @@ INITIAL_AMBIENT: Final[Mapping[str, object]] = {
     "attention": {"cudnn": True, "flash": True, "math": True, "mem_efficient": True},
     "inductor": {},
 }
-"""``backends.aot_inductor.backend.ambient`` without the environment, as torch begins."""
+"""What ``aot_inductor.backend.ambient`` returns right after torch was imported, without the environment."""
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that affect Inductor's builds."""
     ignored = tuple(_PREFIX + name for name in _IGNORED)
     names = [name for name in environ if name.startswith(_PREFIX) and not name.startswith(ignored)]
-    return {name: environ[name] for name in sorted({*names, *(set(_OTHER_VARIABLES) & set(environ))})}
+    return {name: environ[name] for name in sorted({*names, *(set(_OTHER_NAMES) & set(environ))})}
 
 
 def torch_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables that affect torch's state or Inductor's builds, and perhaps some more."""
-    others = {name: value for name, value in environ.items() if name.startswith(_OF_TORCH)}
+    """Return all variables that may affect torch's state or Inductor's builds: a superset of ``environment``."""
+    others = {name: value for name, value in environ.items() if name.startswith(_TORCH_PREFIXES)}
     return others | environment(environ)
