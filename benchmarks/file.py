@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from benchmarks.report import Figures
 
 PROCESS = "benchmarks.file_process"
-WAYS = ("memo", "program", "torch")
+WAYS = ("alias", "program", "torch")
 
 
 def measure(folder: Path, effort: Effort) -> Samples:
     """Return the seconds of each way, as ``way.part_s``."""
     shared = {"TRTCACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
     child(PROCESS, "save", str(folder), environment=shared)
-    child(PROCESS, "memo", str(folder), environment=shared)
+    child(PROCESS, "alias", str(folder), environment=shared)
     figures = []
     for turn in effort.turns():
         for way in WAYS:
@@ -36,14 +36,14 @@ def measure(folder: Path, effort: Effort) -> Samples:
 
 
 FILE_WAYS = {
-    "memo": "`trtcache.compile(path)`, a file that has not changed",
+    "alias": "`trtcache.compile(path)`, a file that has not changed",
     "program": "`torch.export.load`, then `trtcache.compile(program)`: a hit",
     "torch": "`torch.export.load`, then eager",
 }
 
 FILE_PARTS = {
     "file_s": "file: open, map, digest of the program",
-    "memo_s": "key alias: find, read, verify",
+    "alias_s": "key alias: find, read, verify",
     "fetch_s": "fetch: find, read, verify",
     "load_s": "load, weights put in",
     "rest_s": "everything else in `compile`",
@@ -60,13 +60,13 @@ builds forbidden; torch and trtcache are imported before the clock runs.
 
 def section(figures: Figures) -> str:
     """Return what the page says of it."""
-    total_s = median(figures, "memo.total_s")
+    total_s = median(figures, "alias.total_s")
     ways = [(label, span(figures[f"{way}.total_s"])) for way, label in FILE_WAYS.items()]
-    parts = [(label, span(figures[f"memo.{part}"])) for part, label in FILE_PARTS.items()]
-    by_memo = all(figures["memo.is_memo_count"]["values"])
+    parts = [(label, span(figures[f"alias.{part}"])) for part, label in FILE_PARTS.items()]
+    by_alias = all(figures["alias.is_alias_count"]["values"])
     kept = [
         Promise("a file to its first output, by a key alias", seconds(total_s), "at most 60 ms", total_s <= 0.060),
-        Promise("neither exported nor lowered", "every time" if by_memo else "not always", "every time", by_memo),
+        Promise("neither exported nor lowered", "every time" if by_alias else "not always", "every time", by_alias),
     ]
     return "\n".join(
         [

@@ -32,7 +32,7 @@ def save_process(path: Path, inputs: Inputs) -> Figures:
     return {}
 
 
-def memo_process(path: Path, inputs: Inputs) -> Figures:
+def alias_process(path: Path, inputs: Inputs) -> Figures:
     """Compile the file and call."""
     compile_ = trtcache.compile  # imports what is behind it
     before = set(sys.modules)
@@ -41,12 +41,12 @@ def memo_process(path: Path, inputs: Inputs) -> Figures:
     _check(inputs, output)
     report = compiled.report
     (partition,) = report.partitions
-    if report.route == "memo" and {"sympy", "sqlalchemy"} & (set(sys.modules) - before):
-        raise SystemExit("a memo imported what only lowering or a database needs")
+    if report.route == "alias" and {"sympy", "sqlalchemy"} & (set(sys.modules) - before):
+        raise SystemExit("an alias imported what only lowering or a database needs")
     return {
-        "is_memo_count": float(report.route == "memo"),
+        "is_alias_count": float(report.route == "alias"),
         "file_s": report.file_s,
-        "memo_s": report.memo_s,
+        "alias_s": report.alias_s,
         "fetch_s": partition.fetch_s,
         "load_s": partition.load_s,
         "rest_s": report.rest_s,
@@ -77,7 +77,7 @@ def torch_process(path: Path, inputs: Inputs) -> Figures:
 
 WAYS: dict[str, Callable[[Path, Inputs], Figures]] = {
     "save": save_process,
-    "memo": memo_process,
+    "alias": alias_process,
     "program": program_process,
     "torch": torch_process,
 }

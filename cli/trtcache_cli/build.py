@@ -226,7 +226,7 @@ def _pairs(report: Report, output: Path | None) -> list[tuple[str, str]]:
 
 def _engine_pairs(partition: PartitionReport, route: str) -> list[tuple[str, str]]:
     outcome = f"{partition.outcome} ({partition.reason})" if partition.reason else partition.outcome
-    found = "key alias" if route == "memo" else route
+    found = "key alias" if route == "alias" else route
     return [
         ("key", partition.key.digest if partition.key else "none"),
         ("outcome", f"{outcome}, {found}"),

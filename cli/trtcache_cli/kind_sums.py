@@ -42,7 +42,7 @@ def as_json(sums: Sums) -> dict[str, dict[str, int]]:
 
 
 def counts_in_words(records: Iterable[Record]) -> str:
-    """Return ``3 memo, 1 direct``."""
+    """Return ``3 alias, 1 direct``."""
     return ", ".join(f"{count:,} {kind}" for kind, (count, _) in sums_of(records).items())
 
 

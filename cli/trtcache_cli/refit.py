@@ -104,11 +104,11 @@ def _aliases(store: DiskStore, cache: Cache, digest: str) -> Iterator[KeyAlias]:
             continue
         entry = cache.peek(store.header(alias_digest).key, counted=False)
         try:
-            memo = KeyAlias.read(bytes(entry.read(MEMBER))) if entry else None
+            alias = KeyAlias.read(bytes(entry.read(MEMBER))) if entry else None
         except (ValueError, KeyError):
             continue
-        if memo is not None and memo.key.digest == digest:
-            yield memo
+        if alias is not None and alias.key.digest == digest:
+            yield alias
 
 
 def _pairs(document: dict[str, Any]) -> list[tuple[str, str]]:

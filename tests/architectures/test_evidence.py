@@ -51,7 +51,7 @@ def test_an_architecture_is_compiled_compared_refitted_and_hit(interpreter: str,
     row = steps.compile_first(trial)
     assert (row["outcome"], row["left"], row["dynamic"], row["refit"]) == ("compiled", 0, "yes", "yes")
     hit = steps.hit_second(trial, is_dynamic=row["is_dynamic"])
-    assert (hit["hit_on"], hit["direct"], hit["hit_off"], hit["route_off"]) == ("yes", "hit", "yes", "memo")
+    assert (hit["hit_on"], hit["direct"], hit["hit_off"], hit["route_off"]) == ("yes", "hit", "yes", "alias")
 
 
 @pytest.mark.usefixtures("_listed")

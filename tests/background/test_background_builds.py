@@ -85,7 +85,7 @@ def test_an_engine_takes_over(
     assert called == [module]
     (part,) = module.report.partitions
     assert part.key == trtcache.key(live, (X,), backend=portable)
-    assert (module.report.outcome, module.report.route, module.report.why) == ("hit", "memo", "")
+    assert (module.report.outcome, module.report.route, module.report.why) == ("hit", "alias", "")
     assert module.report.background.startswith("built by a worker in ")
     ((pid, threads, niceness),) = builds()
     assert (pid != os.getpid(), threads, niceness) == (True, 1, os.nice(0) + 10)

@@ -44,7 +44,7 @@ program = trtcache.compile(f"{folder}/{name}.pt2", settings=settings, cache=cach
 made = program(np.load(f"{folder}/x.npy"))
 assert type(program).__name__ == "Program" and program.report.torch == "not used", program.report
 assert not [one for one in ("torch", "sympy", "trtcache.api") if one in sys.modules]
-assert (program.report.route, program.report.partitions[0].outcome) == ("memo", "hit"), program.report
+assert (program.report.route, program.report.partitions[0].outcome) == ("alias", "hit"), program.report
 np.save(f"{folder}/{name}.npy", made)
 """
 

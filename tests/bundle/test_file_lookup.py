@@ -59,7 +59,7 @@ def follow(change):
     document = {"key": {"format": 1, "kind": "aot_inductor", "parts": parts}, "device": "cpu", **change(parts)}
     cache.store.remove(alias.digest)
     assert lookup.follow(replace(alias, digest="0" * 64)) is None
-    cache.keep(alias, {"memo.json": json.dumps(document).encode()}, build_s=1.0)
+    cache.keep(alias, {"alias.json": json.dumps(document).encode()}, build_s=1.0)
     try:
         return lookup.follow(alias) == CacheKey.of_document(document["key"])
     except TorchNeeded as error:

@@ -27,12 +27,12 @@ X = torch.randn(3, 4)
 def test_an_engine_is_built_once_and_then_found(
     run: Callable[..., Result], file: Path, root: Path, interpreter: str
 ) -> None:
-    """The first command builds, the second finds it by the file's memo, and compile finds it too."""
+    """The first command builds, the second finds it by the file's alias, and compile finds it too."""
     first = run("build", file, "--backend", interpreter)
     assert (first.code, first.err) == (0, "building affine.pt2, unless it is cached\n")
     assert ["outcome", "built (absent), lowered"] in first.rows
     second = run("build", file, "--backend", interpreter, "--json").json
-    assert (second["outcome"], second["route"], second["reason"], second["output"]) == ("hit", "memo", "", None)
+    assert (second["outcome"], second["route"], second["reason"], second["output"]) == ("hit", "alias", "", None)
     assert second["name"] == "affine"
     assert dict(map(tuple, first.rows))["key"] == second["key"]
     assert second["path"] == str(DiskStore.open(root).path(second["key"]))

@@ -79,7 +79,7 @@ def _label(line: str) -> str:
 
 def test_stats_prints_what_the_overview_shows(terminal: Callable[..., Result], store: DiskStore) -> None:
     """After a build and two hits, with what direct mode keeps beside the engine."""
-    for kind, size_bytes in (("direct", 34_000), ("memo", 6_000), ("direct-why", 4_000)):
+    for kind, size_bytes in (("direct", 34_000), ("alias", 6_000), ("direct-why", 4_000)):
         store.put(CacheKey.of(kind, {}), {"artifact": os.urandom(size_bytes)}, kind=kind)
     for _ in range(3):
         Cache(store.root).get_or_build({"n": 1}, lambda: os.urandom(100_000), kind="aot_inductor")

@@ -56,13 +56,13 @@ def test_filters_narrow(run: Callable[..., Result], put: Callable[..., str]) -> 
 
 def test_companions_are_listed_on_demand(run: Callable[..., Result], put: Callable[..., str]) -> None:
     """Engines, programs and unknown kinds are listed; memos and the like with --all, or by their kind or key."""
-    engine, program, memo = put(1), put(2, kind="program"), put(3, kind="memo")
+    engine, program, alias = put(1), put(2, kind="program"), put(3, kind="alias")
     for kind in sorted(COMPANIONS):
         put(4, kind=kind)
     assert set(run("ls", "-q").out.split()) == {engine, program}
     assert len(run("ls", "-q", "--all").rows) == len(run("ls", "-a").rows) == 3 + len(COMPANIONS)
-    assert run("ls", "-q", "-f", f"key={memo}").out.split() == [memo]
-    assert {row[1] for row in run("ls", "-f", "kind~mem").rows} == {"memo"}
+    assert run("ls", "-q", "-f", f"key={alias}").out.split() == [alias]
+    assert {row[1] for row in run("ls", "-f", "kind~ali").rows} == {"alias"}
     assert set(run("ls", "-q", "-f", "kind!=direct").out.split()) == {engine, program}
 
 
@@ -73,18 +73,18 @@ def test_what_is_not_listed_is_counted(
     put(1)
     assert run("ls", "--json").json["hidden"] == {}
     assert "--all" not in terminal("ls").out
-    put(2, kind="memo"), put(3, kind="memo"), put(4, kind="direct")
+    put(2, kind="alias"), put(3, kind="alias"), put(4, kind="direct")
     found = run("ls", "--json").json
-    assert (found["total"], found["hidden"]["memo"]["entries"], len(found["hidden"])) == (1, 2, 2)
-    assert "1 entry of 4.12 kB; --all shows 3 more of 12.4 kB (2 memo, 1 direct)" in terminal("ls").out
+    assert (found["total"], found["hidden"]["alias"]["entries"], len(found["hidden"])) == (1, 2, 2)
+    assert "1 entry of 4.12 kB; --all shows 3 more of 12.4 kB (2 alias, 1 direct)" in terminal("ls").out
     assert run("ls", "--json", "-a").json["hidden"] == {}
 
 
 def test_a_companion_is_found_by_its_key(run: Callable[..., Result], put: Callable[..., str], store: DiskStore) -> None:
     """Commands that take keys take those of every kind."""
-    memo = put(1, kind="memo")
-    assert run("show", memo[:8]).code == run("pin", memo[:8]).code == run("unpin", memo[:8]).code == 0
-    assert run("rm", memo[:8]).code == 0
+    alias = put(1, kind="alias")
+    assert run("show", alias[:8]).code == run("pin", alias[:8]).code == run("unpin", alias[:8]).code == 0
+    assert run("rm", alias[:8]).code == 0
     assert not list(store.scan())
 
 
@@ -93,9 +93,9 @@ def test_kinds_of_companions_are_those_that_are_written() -> None:
     from trtcache.backends.tensorrt.tuning import RUNTIME_CACHE, TIMING_CACHE
     from trtcache.compiler.kept_program import KIND
     from trtcache.frontends.direct import explain, manifest
-    from trtcache.keys.key import KIND as MEMO
+    from trtcache.keys.key import KIND as ALIAS
 
-    assert {MEMO, manifest.KIND, explain.REASONS, RUNTIME_CACHE, TIMING_CACHE} == COMPANIONS
+    assert {ALIAS, "memo", manifest.KIND, explain.REASONS, RUNTIME_CACHE, TIMING_CACHE} == COMPANIONS
     assert not is_companion(KIND)
 
 

@@ -27,7 +27,7 @@ def test_a_plan_of_an_onnx_file_is_built_once_and_written(run: Callable[..., Res
     assert ["outcome", "built (absent), read"] in first.rows
     assert (tmp_path / "small.plan").stat().st_size > 1000
     second = run("build", path, *FOR, "--shape", "x=1:4:8x4", "--json").json
-    assert (second["outcome"], second["route"], second["name"]) == ("hit", "memo", "small")
+    assert (second["outcome"], second["route"], second["name"]) == ("hit", "alias", "small")
     assert run("why", path, *FOR, "--shape", "x=1:4:8x4", "--json").json["outcome"] == "hit"
     other = saved(tmp_path / "new.onnx", small(1), external=True)
     other.rename(tmp_path / "small.onnx")
@@ -35,7 +35,7 @@ def test_a_plan_of_an_onnx_file_is_built_once_and_written(run: Callable[..., Res
     assert (why["outcome"], why["nearest"]) == ("miss", second["key"])
     assert {one["where"] for one in why["differences"]} == {"frozen[0][1]", "frozen[1][1]"}
     kinds = {one["kind"] for one in run("ls", "--all", "--json").json["entries"]}
-    assert kinds == {"memo", "tensorrt_rtx"}
+    assert kinds == {"alias", "tensorrt_rtx"}
     assert ["part opsets", '{"ai.onnx": 17}'] in run("show", second["key"]).rows
 
 

@@ -32,10 +32,10 @@ def test_a_dry_run_prints_the_plan_and_removes_nothing(
 
 def test_evicted_kinds_are_printed(run: Callable[..., Result], put: Callable[..., str]) -> None:
     """In the plan's last line and in JSON."""
-    put(1), put(2, kind="memo"), put(3, kind="memo")
-    assert "3 entries of 12.4 kB to remove (2 memo, 1 test); " in run("prune", "--max-size", 0, "--dry-run").err
+    put(1), put(2, kind="alias"), put(3, kind="alias")
+    assert "3 entries of 12.4 kB to remove (2 alias, 1 test); " in run("prune", "--max-size", 0, "--dry-run").err
     kinds = run("prune", "--max-size", 0, "--dry-run", "--json").json["kinds"]
-    assert {kind: share["entries"] for kind, share in kinds.items()} == {"memo": 2, "test": 1}
+    assert {kind: share["entries"] for kind, share in kinds.items()} == {"alias": 2, "test": 1}
 
 
 def test_without_a_terminal_it_needs_a_yes(

@@ -69,7 +69,7 @@ def filled(store: DiskStore, put: Callable[..., str]) -> DiskStore:
     target = resolve_target("native", device="cpu").document()
     key = CacheKey.of("aot_inductor", {"target": target})
     store.put(key, {"artifact": b"x" * 50_000}, kind="aot_inductor", name="bert", build_s=100.0)
-    put(1, kind="tensorrt", name="bert"), put(2, kind="tensorrt", name=HOSTILE), put(3, kind="memo", name="bert")
+    put(1, kind="tensorrt", name="bert"), put(2, kind="tensorrt", name=HOSTILE), put(3, kind="alias", name="bert")
     _log(store, 0).append("hit", kind="tensorrt", saved_s=90.0)
     for reason in ("absent", "absent", HOSTILE):
         _log(store, 3 * 86400).append("miss", reason=reason, kind="tensorrt")

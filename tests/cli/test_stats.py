@@ -54,11 +54,11 @@ def test_kinds_are_printed(run: Callable[..., Result], root: Path) -> None:
     """Each kind has its entries and bytes: always in JSON, in text if there are several."""
     use(root)
     assert [row[0] for row in run("stats").rows][:4] == ["cache directory", "since", "entries", "size"]
-    Cache(root).get_or_build({"n": 2}, lambda: b"12", kind="memo")
+    Cache(root).get_or_build({"n": 2}, lambda: b"12", kind="alias")
     found = run("stats", "--json").json
-    assert {kind: share["entries"] for kind, share in found["kinds"].items()} == {"test": 1, "memo": 1}
+    assert {kind: share["entries"] for kind, share in found["kinds"].items()} == {"test": 1, "alias": 1}
     assert sum(share["file_bytes"] for share in found["kinds"].values()) == found["file_bytes"]
-    assert dict(run("stats").rows)["  memo"].startswith("1, ")
+    assert dict(run("stats").rows)["  alias"].startswith("1, ")
 
 
 def test_people_get_lines(run: Callable[..., Result], root: Path) -> None:
@@ -139,7 +139,7 @@ def test_what_happened_since_a_time_is_shown(
 def test_the_number_of_entries_is_that_of_ls(run: Callable[..., Result], root: Path, tmp_path: Path) -> None:
     """Key aliases are in a row of their own, and lower layers are included."""
     use(root)
-    Cache(root).get_or_build({"n": 2}, lambda: b"12", kind="memo")
+    Cache(root).get_or_build({"n": 2}, lambda: b"12", kind="alias")
     Cache(tmp_path / "lower").get_or_build({"n": 3}, lambda: b"123", kind="test")
     found = run("stats", "--json").json
     assert found["entries"] == run("ls", "--json").json["total"] == 1

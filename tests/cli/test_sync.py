@@ -164,7 +164,7 @@ def test_a_directory_that_others_may_write_to_is_no_source(
 def test_what_was_built_there_is_a_hit_here(
     run: Callable[..., Result], root: Path, tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its memo too, which came along, without lowering and without a build."""
+    """By its alias too, which came along, without lowering and without a build."""
     model = tmp_path / "model.pt2"
     torch.export.save(torch.export.export(Affine(), (torch.ones(3, 4),)), model)
     build = ("build", model, "--backend", interpreter, "--json")
@@ -174,4 +174,4 @@ def test_what_was_built_there_is_a_hit_here(
     monkeypatch.setenv("TRTCACHE_DIR", str(root))
     monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
     done = run(*build).json
-    assert (done["outcome"], done["route"], done["key"]) == ("hit", "memo", key)
+    assert (done["outcome"], done["route"], done["key"]) == ("hit", "alias", key)

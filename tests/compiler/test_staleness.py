@@ -32,10 +32,10 @@ def store(tmp_path: Path) -> DiskStore:
         ("old", "aot_inductor", {**parts, "toolchain": old}),
         ("cuda", "aot_inductor", {**parts, "toolchain": old, "target": {**parts["target"], "device": "cuda"}}),
         ("other", "mine", {"n": 1}),
-        ("old memo", "memo", {**alias_parts, "toolchain": old}),
+        ("old alias", "alias", {**alias_parts, "toolchain": old}),
         ("plan of an ONNX file", "aot_inductor", {**parts, "toolchain": dict([*toolchain.items()][:1])}),
         ("a caller's own", "mine", {"toolchain": "gcc 13", "target": "x86"}),
-        ("memo of other code", "memo", {**alias_parts, "code": {"$digest": "b3:00", "$size": 1}}),
+        ("alias of other code", "alias", {**alias_parts, "code": {"$digest": "b3:00", "$size": 1}}),
     ):
         key = CacheKey.of_document({**document, "kind": kind, "parts": given})
         made.put(key, {"artifact": name.encode()}, kind=kind, name=name)
@@ -48,7 +48,7 @@ def test_entries_of_other_versions_are_stale(store: DiskStore) -> None:
     records = load_records(store)
     found = Staleness.of(store, records)
     names = {record.digest: record.name for record in records}
-    assert sorted(str(names[digest]) for digest in found.stale) == ["memo of other code", "old", "old memo"]
+    assert sorted(str(names[digest]) for digest in found.stale) == ["alias of other code", "old", "old alias"]
     assert list(found.unjudged) == ["aot_inductor for cuda"]
 
 

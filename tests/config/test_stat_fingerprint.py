@@ -17,7 +17,7 @@ from trtcache.config.paths import StatFingerprint
 from trtcache.errors import ExportError
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.frontends.torch_archive import Hashing
-from trtcache.keys import key as memo
+from trtcache.keys import key as alias
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_an_unchanged_file_is_not_hashed(compiled: Callable[[], trtcache.CompiledModule], hashed: list[int]) -> None:
     """The key alias recognizes it by its stat fingerprint."""
     module = compiled()
-    assert (module.report.route, hashed) == ("memo", [])
+    assert (module.report.route, hashed) == ("alias", [])
     assert difference(Affine()(X), module(X)) is None
 
 
@@ -74,7 +74,7 @@ def test_a_file_that_was_touched_is_hashed_and_found_whole(
 ) -> None:
     """Another time of writing is reason enough to look, and nothing is wrong."""
     os.utime(path)
-    assert compiled().report.route == "memo"
+    assert compiled().report.route == "alias"
     assert hashed
 
 
@@ -98,11 +98,11 @@ def test_an_invalid_fingerprint_is_rejected(
 ) -> None:
     """An alias with an invalid fingerprint is rejected and rewritten."""
     store = DiskStore.open(tmp_path / "cache")
-    (digest,) = (one.digest for one in store.scan() if store.header(one.digest).kind == memo.KIND)
+    (digest,) = (one.digest for one in store.scan() if store.header(one.digest).kind == alias.KIND)
     key = store.header(digest).key
-    document = json.loads(bytes(store.get(key).read("memo.json")))  # type: ignore[union-attr]  # it is there
-    store.put(key, {"memo.json": json.dumps({**document, "seen": seen}).encode()}, kind=memo.KIND)
-    assert [compiled().report.route for _ in range(2)] == ["lowered", "memo"]
+    document = json.loads(bytes(store.get(key).read("alias.json")))  # type: ignore[union-attr]  # it is there
+    store.put(key, {"alias.json": json.dumps({**document, "seen": seen}).encode()}, kind=alias.KIND)
+    assert [compiled().report.route for _ in range(2)] == ["lowered", "alias"]
 
 
 @pytest.mark.parametrize(

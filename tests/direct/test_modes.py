@@ -212,7 +212,7 @@ def test_verify_exports_and_compares(compiled: Compile) -> None:
     """It says so, and goes the slow way."""
     compiled(Affine(), (X,))
     module = compiled(Affine(), (X,), direct="verify")
-    assert (module.report.direct, module.report.route) == ("verified", "memo")
+    assert (module.report.direct, module.report.route) == ("verified", "alias")
 
 
 def test_a_wrong_manifest_is_rejected_by_verify(

@@ -48,7 +48,7 @@ def test_a_model_that_is_compiled_again_is_not_lowered(
     monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
     monkeypatch.setattr(lowering, "lower", None)
     second = compiled(case.model, case.args, case.kwargs)
-    assert (first.report.route, second.report.route) == ("lowered", "memo")
+    assert (first.report.route, second.report.route) == ("lowered", "alias")
     assert differ(first, second, case) is None
 
 
@@ -56,7 +56,7 @@ def test_a_retrained_model_uses_the_same_alias(compiled: Callable[..., trtcache.
     """No weight is read, and results are those of the retrained model; a model with other names is lowered."""
     compiled(Affine(), (X,))
     other = compiled(Affine(2.0), (X,))
-    assert other.report.route == "memo"
+    assert other.report.route == "alias"
     assert difference(Affine(2.0)(X), other(X)) is None
     renamed = compiled(nn.Sequential(Affine(3.0)), (X,))
     assert (renamed.report.route, renamed.report.partitions[0].outcome) == ("lowered", "hit")
@@ -66,7 +66,7 @@ def test_a_retrained_model_uses_the_same_alias(compiled: Callable[..., trtcache.
 def test_dynamic_sizes_work_through_an_alias(compiled: Callable[..., trtcache.CompiledModule]) -> None:
     """Dynamic sizes stay dynamic; other ranges or other examples have another alias."""
     model, given = nn.Linear(4, 4), {"dynamic_shapes": ({0: torch.export.Dim("batch", min=2, max=9)},)}
-    assert routes(compiled, model, (X,), **given) == ["lowered", "memo"]
+    assert routes(compiled, model, (X,), **given) == ["lowered", "alias"]
     module = compiled(model, (X,), **given)
     for batch in (2, 9):
         assert difference(model(X[:1].expand(batch, 4)), module(X[:1].expand(batch, 4))) is None
@@ -90,7 +90,7 @@ def test_an_exported_program_and_its_model_share_an_alias(compiled: Callable[...
     model = models.Keywords()
     compiled(model, (X,))
     program = compiled(exported(model))
-    assert program.report.route == "memo"
+    assert program.report.route == "alias"
     again = compiled(model, (X,))
     assert difference(model(x=X), again(x=X)) is None
     with pytest.raises(trtcache.errors.InputError):
@@ -194,7 +194,7 @@ def test_custom_operators_need_versions_for_an_alias(
     """A custom operator is code of this process, which no key covers without its version."""
     assert routes(compiled, Scaled(), (X,)) == ["lowered", "lowered"]
     settings = {"operator_versions": {"livelib::composite": "1"}}
-    assert routes(compiled, Scaled(), (X,), settings=settings) == ["lowered", "memo"]
+    assert routes(compiled, Scaled(), (X,), settings=settings) == ["lowered", "alias"]
 
 
 @pytest.mark.parametrize("settings", [None, {"freezer": {"refit": False}}])
@@ -216,16 +216,16 @@ def test_an_alias_of_another_program_is_rejected_and_counted(
     compiled(nn.Linear(4, 4), (X,))
     store = DiskStore.open(tmp_path / "cache")
     (other,) = _alias_digests(store)
-    content = bytes(store.get(store.header(other).key).read("memo.json"))  # type: ignore[union-attr]  # it is there
+    content = bytes(store.get(store.header(other).key).read("alias.json"))  # type: ignore[union-attr]  # it is there
     store.remove(other)
     compiled(Affine(), (X,))
     (mine,) = _alias_digests(store)
-    store.put(store.header(mine).key, {"memo.json": content}, kind=key_alias.KIND)
+    store.put(store.header(mine).key, {"alias.json": content}, kind=key_alias.KIND)
     module = compiled(Affine(), (X,))
     assert module.report.route == "lowered"
     assert difference(Affine()(X), module(X)) is None
-    assert compiled(Affine(), (X,)).report.route == "memo"
-    assert [event.reason for event in store.events.read() if event.event == "reject"] == ["memo"]
+    assert compiled(Affine(), (X,)).report.route == "alias"
+    assert [event.reason for event in store.events.read() if event.event == "reject"] == ["alias"]
 
 
 def _alias_digests(store: DiskStore) -> list[str]:

@@ -236,10 +236,10 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(file: Path, tmp_path: Path)
     assert refused > 20
 
 
-@pytest.mark.parametrize("route", ["lowered", "memo"])
+@pytest.mark.parametrize("route", ["lowered", "alias"])
 def test_a_damaged_weight_is_named_and_never_run(interpreter: str, file: Path, tmp_path: Path, route: str) -> None:
     """Torch would load it, and a key alias of the undamaged file does not bypass the checksum."""
-    if route == "memo":
+    if route == "alias":
         trtcache.compile(file, backend=interpreter, cache=tmp_path / "cache")
     content, path = bytearray(file.read_bytes()), tmp_path / "damaged.pt2"
     with ProgramFile(file) as opened:
@@ -382,7 +382,7 @@ def test_a_retrained_file_uses_the_alias(interpreter: str, file: Path, tmp_path:
         assert torch.allclose(module(X)[0], Affine(scale)(X)[0])
         routes.append((module.report.route, module.report.partitions[0].outcome))
         del module
-    assert routes == [("lowered", "built"), ("memo", "hit"), ("memo", "hit")]
+    assert routes == [("lowered", "built"), ("alias", "hit"), ("alias", "hit")]
 
 
 def test_another_program_in_a_file_has_another_digest(tmp_path: Path) -> None:

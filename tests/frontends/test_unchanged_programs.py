@@ -64,7 +64,7 @@ def test_compiles_in_other_processes_add_no_entry(run_python: RunPython, tmp_pat
         assert done.returncode == 0, done.stderr[-2000:]
         runs.append(json.loads(done.stdout.splitlines()[-1]))
     assert sum(len(routes) for one in runs for routes, _ in one.values()) == PROCESSES * (COMPILES + 2)
-    for direct, known in (("off", {"memo"}), ("on", {"memo", "direct"})):  # direct mode may refuse a configuration
+    for direct, known in (("off", {"alias"}), ("on", {"alias", "direct"})):  # direct mode may refuse a configuration
         first, *others = [route for one in runs for route in one[direct][0]]
         assert first == "lowered"
         assert set(others) <= known

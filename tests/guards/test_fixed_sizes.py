@@ -47,7 +47,7 @@ FORMS: dict[str, Any] = {
 def test_sizes_that_torch_fixed_are_reported(compiled: Callable[..., trtcache.CompiledModule], form: str) -> None:
     """With the place in the model or in torch, on a build and on a hit, and in ``--json``."""
     model, y = Fixing().eval(), {"a": torch.ones(5, 1)}
-    for route in ("lowered", "memo"):
+    for route in ("lowered", "alias"):
         module = compiled(model, (X,), {"y": y, "n": 3}, dynamic_shapes=FORMS[form])
         report = module.report
         assert report.route == route

@@ -65,7 +65,7 @@ def test_a_file_that_is_compiled_again_is_neither_exported_nor_lowered(
     monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
     monkeypatch.setattr(ProgramFile, "program", None)
     second = compiled(str(path))
-    assert (first.report.route, second.report.route) == ("lowered", "memo")
+    assert (first.report.route, second.report.route) == ("lowered", "alias")
     assert differ(first, second, case) is None
 
 
@@ -77,7 +77,7 @@ def test_a_file_with_a_dynamic_size_uses_an_alias(
     path = saved(tmp_path / "model.pt2", model, dynamic_shapes=({0: torch.export.Dim("batch", min=2, max=9)},))
     compiled(path)
     module = compiled(path)
-    assert module.report.route == "memo"
+    assert module.report.route == "alias"
     for batch in (2, 9):
         assert difference(model(X[:1].expand(batch, 4)), module(X[:1].expand(batch, 4))) is None
     with pytest.raises(trtcache.errors.InputError, match="size 2 to 9"):
@@ -93,7 +93,7 @@ def test_the_report_has_the_route_to_the_key(compiled: Callable[..., trtcache.Co
     assert (second.export_s, second.decompose_s, second.lower_s, second.key_s) == (0, 0, 0, 0)
     assert second.spared_s > 0
     assert "of export and lowering" in str(second)
-    assert "memo" not in str(first)
+    assert "alias" not in str(first)
 
 
 def test_an_alias_is_not_counted_as_hit_or_miss(
@@ -106,7 +106,7 @@ def test_an_alias_is_not_counted_as_hit_or_miss(
     store = DiskStore.open(tmp_path / "cache")
     (digest,) = alias_digests(store.root)
     header = store.check(digest)
-    assert (header.name, [member.name for member in header.members]) == ("affine", ["memo.json"])
+    assert (header.name, [member.name for member in header.members]) == ("affine", ["alias.json"])
     assert header.build_s > 0
     counted = {(event, kind): tally.count for (_, event, _, kind), tally in counters(store).items()}
     assert counted == {("miss", "interpreter"): 1, ("put", "interpreter"): 1, ("hit", "interpreter"): 1}
@@ -128,7 +128,7 @@ def test_an_alias_of_an_evicted_entry_takes_the_slow_path_once(
     again = compiled(path).report
     assert (again.route, again.partitions[0].outcome) == ("lowered", "built")
     assert alias_digests(store.root) == [before]
-    assert compiled(path).report.route == "memo"
+    assert compiled(path).report.route == "alias"
 
 
 def astray(root: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -137,9 +137,9 @@ def astray(root: Path, change: Callable[[dict[str, Any]], None]) -> None:
     (digest,) = alias_digests(store.root)
     key = store.header(digest).key
     entry = store.get(key)
-    document = json.loads(bytes(entry.read("memo.json")))  # type: ignore[union-attr]  # it is there
+    document = json.loads(bytes(entry.read("alias.json")))  # type: ignore[union-attr]  # it is there
     change(document)
-    store.put(key, {"memo.json": json.dumps(document).encode()}, kind=key_alias.KIND)
+    store.put(key, {"alias.json": json.dumps(document).encode()}, kind=key_alias.KIND)
 
 
 def _set(*path: str, value: object) -> Callable[[dict[str, Any]], None]:
@@ -183,9 +183,9 @@ def test_a_wrong_alias_is_not_used(
     module = compiled(path)
     assert difference(Affine()(X), module(X)) is None
     assert (module.report.route, module.report.partitions[0].outcome) == ("lowered", "hit")
-    assert compiled(path).report.route == "memo"
+    assert compiled(path).report.route == "alias"
     events = DiskStore.open(tmp_path / "cache").events.read()
-    assert [event.reason for event in events if event.event == "reject"] == ["memo"]
+    assert [event.reason for event in events if event.event == "reject"] == ["alias"]
 
 
 def test_an_alias_of_another_program_is_rejected_and_counted(
@@ -199,10 +199,10 @@ def test_an_alias_of_another_program_is_rejected_and_counted(
     store.remove(alias_digests(store.root)[0])
     compiled(paths[0])
     (mine,) = alias_digests(store.root)
-    store.put(store.header(mine).key, {"memo.json": bytes(other.read("memo.json"))}, kind=key_alias.KIND)  # type: ignore[union-attr]  # it is there
+    store.put(store.header(mine).key, {"alias.json": bytes(other.read("alias.json"))}, kind=key_alias.KIND)  # type: ignore[union-attr]  # it is there
     module = compiled(paths[0])
     assert difference(Affine()(X), module(X)) is None
-    assert compiled(paths[0]).report.route == "memo"
+    assert compiled(paths[0]).report.route == "alias"
 
 
 def test_a_damaged_alias_is_stored_again(compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_a_damaged_alias_is_stored_again(compiled: Callable[..., trtcache.Compil
     store.path(digest).write_bytes(content)
     module = compiled(path)
     assert (module.report.route, module.report.partitions[0].outcome) == ("lowered", "hit")
-    assert compiled(path).report.route == "memo"
+    assert compiled(path).report.route == "alias"
     assert len(list((store.root / "quarantine").iterdir())) == 1
 
 
@@ -267,7 +267,7 @@ def test_environment_variables_apply_to_aliases(
         with monkeypatch.context() as patched:
             patched.setenv(variable, "1")
             routes.append((compiled(path, cache=None).report.route, len(alias_digests(root)) if root.exists() else 0))
-    assert routes == [("lowered", 0), ("lowered", 0), ("lowered", 1), ("memo", 1), ("lowered", 1)]
+    assert routes == [("lowered", 0), ("lowered", 0), ("lowered", 1), ("alias", 1), ("lowered", 1)]
 
 
 def test_a_failure_to_store_an_alias_is_a_warning(
@@ -462,7 +462,7 @@ def test_custom_operators_need_versions_for_an_alias(
     path = saved(tmp_path / "scaled.pt2", Scaled(torch.ops.memolib.composite))
     assert [compiled(path).report.route for _ in range(2)] == ["lowered", "lowered"]
     settings = {"operator_versions": {"memolib::composite": "1"}}
-    assert [compiled(path, settings=settings).report.route for _ in range(2)] == ["lowered", "memo"]
+    assert [compiled(path, settings=settings).report.route for _ in range(2)] == ["lowered", "alias"]
 
 
 def test_a_program_without_a_key_has_no_alias(
@@ -520,5 +520,5 @@ def test_strides_of_a_single_element_are_preserved(
     path = saved(tmp_path / "model.pt2", model)
     compiled(path)
     module = compiled(path)
-    assert module.report.route == "memo"
+    assert module.report.route == "alias"
     assert difference(model(X), module(X), tolerance=0.0) is None

@@ -285,14 +285,14 @@ def test_an_upgrade_is_a_miss_in_the_next_process(run_python: RunPython, tmp_pat
 
     kernels = install(site, "trtcache_sold")
     assert compile_(1)[:4] == [["lowered", "built"], ["lowered", "hit"], ["lowered", "built"], ["lowered", "built"]]
-    assert compile_(2)[:4] == [["memo", "hit"], ["memo", "hit"], ["memo", "hit"], ["lowered", "hit"]]
+    assert compile_(2)[:4] == [["alias", "hit"], ["alias", "hit"], ["alias", "hit"], ["lowered", "hit"]]
     install(site, "trtcache_sold", version="1.1")
     *upgraded, why = compile_(3)
-    assert upgraded == [["lowered", "built"], ["lowered", "hit"], ["memo", "hit"], ["lowered", "hit"]]
+    assert upgraded == [["lowered", "built"], ["lowered", "hit"], ["alias", "hit"], ["lowered", "hit"]]
     assert "operators['trtcache_sold::scale'].distributions.trtcache_sold: 1.0 -> 1.1" in why
     kernels.write_text(kernels.read_text().replace("+ 1", "+ 5"))
     *edited, why = compile_(4)
-    assert edited == [["lowered", "built"], ["lowered", "hit"], ["memo", "hit"], ["lowered", "built"]]
+    assert edited == [["lowered", "built"], ["lowered", "hit"], ["alias", "hit"], ["lowered", "built"]]
     assert "operators['trtcache_sold::scale'].files['trtcache_sold/kernels.py']" in why
     assert len(keys) == 3
 
@@ -316,4 +316,4 @@ def test_a_mixture_of_experts_is_one_engine(run_python: RunPython, tmp_path: Pat
         done = run_python(code, PYTHONHASHSEED=seed, TRTCACHE_FORBID_BUILD=forbid, PYTHONPATH=f"{site}:.")
         assert done.returncode == 0, done.stderr[-2000:]
         runs.append(json.loads(done.stdout.splitlines()[-1]))
-    assert runs == [[0, ["built"], "lowered"], [0, ["hit"], "memo"]]
+    assert runs == [[0, ["built"], "lowered"], [0, ["hit"], "alias"]]

@@ -226,7 +226,7 @@ def test_tracers_see_one_operator(interpreter: str, tmp_path: Path) -> None:
 
 
 def test_a_file_is_compiled_in_parts(interpreter: str, tmp_path: Path) -> None:
-    """There is no memo of it, and its engines are hits all the same."""
+    """There is no alias of it, and its engines are hits all the same."""
     model = Attention()
     path = tmp_path / "model.pt2"
     torch.export.save(torch.export.export(model, inputs(3)), path)

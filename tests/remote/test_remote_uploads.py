@@ -81,11 +81,11 @@ def test_a_quick_build_is_not_uploaded(hosts: Hosts, proxy: FaultProxy) -> None:
     """A second of build time is the default from which it pays; aliases go with their engine only."""
     cache = hosts.writer(TRTCACHE_REMOTE_MIN_BUILD="")
     fetch(cache)
-    cache.keep(cache.key({"n": 1}, kind="memo"), b"alias", build_s=0.5)
+    cache.keep(cache.key({"n": 1}, kind="alias"), b"alias", build_s=0.5)
     assert uploads.flush(5) == 0
     assert proxy.count("PUT") == 0
     cache.keep(cache.key({"n": 2}, kind="test"), b"engine", build_s=2.0)
-    cache.keep(cache.key({"n": 3}, kind="memo"), b"alias", build_s=0.5)
+    cache.keep(cache.key({"n": 3}, kind="alias"), b"alias", build_s=0.5)
     assert uploads.flush(5) == 0
     assert proxy.count("PUT") == 2
 

@@ -84,7 +84,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("way", "route"), [("module", "direct"), ("file", "memo")])
+@pytest.mark.parametrize(("way", "route"), [("module", "direct"), ("file", "alias")])
 def test_a_hit_imports_what_a_hit_needs(prepared: Path, way: str, route: str) -> None:
     """Nothing that exports, lowers or builds is imported, and the report has the seconds of what is."""
     found = _run(prepared, way)

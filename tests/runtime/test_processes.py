@@ -97,7 +97,7 @@ def test_the_key_does_not_change_by_inductors_import_but_by_its_configuration(
 def test_a_file_is_answered_for_in_a_new_process_without_export_lowering_or_a_database(
     start_python: Callable[..., Any], root: Path, tmp_path: Path
 ) -> None:
-    """By a memo, with its own weights, and without importing what only the long way or a database needs."""
+    """By an alias, with its own weights, and without importing what only the long way or a database needs."""
     code = f"""
     import json, sys, torch, trtcache
 
@@ -115,4 +115,4 @@ def test_a_file_is_answered_for_in_a_new_process_without_export_lowering_or_a_da
     first = _answer(start_python(code.replace("MAKE", "True"), TRTCACHE_DIR=str(root)))
     assert (first[0], first[2]) == ("lowered", EXPECTED)
     second = _answer(start_python(code.replace("MAKE", "False"), TRTCACHE_DIR=str(root), TRTCACHE_FORBID_BUILD="1"))
-    assert second == ["memo", "hit", EXPECTED, []]
+    assert second == ["alias", "hit", EXPECTED, []]

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KIND: Final = "memo"
+KIND: Final = "alias"
 _MEMBER = "file.json"
 _FORMAT = 1
 _BACKENDS = ("auto", host.NAME)
@@ -270,9 +270,9 @@ def find_program(
         host.NAME,
         target.label,
         [report_engine(entry, "store", weights=len(interface.weights), load_s=program.load_s, path=str(path))],
-        route="memo",
+        route="alias",
         file_s=opened_s,
-        memo_s=alias_s,
+        alias_s=alias_s,
         spared_s=kept.build_s,
         guards=program.guards,
         torch="not used",

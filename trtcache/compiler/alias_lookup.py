@@ -238,8 +238,8 @@ class AliasLookup:
             target=self._target.label,
             partitions=[partition],
             export_s=self._source.export_s,
-            route="memo",
-            memo_s=found.alias_s,
+            route="alias",
+            alias_s=found.alias_s,
             spared_s=found.spared_s,
         )
 

@@ -289,7 +289,7 @@ class ModuleSource(Source):
             self.attempt.outcome = "hit"
             report.route, report.direct_s = "direct", self.attempt.took_s
             report.spared_s += self.attempt.manifest.took_s
-            report.memo_s -= self._find_s
+            report.alias_s -= self._find_s
         report.direct = self.attempt.outcome
 
     def program(self) -> ExportedProgram:

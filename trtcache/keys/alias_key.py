@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from trtcache.backends.protocol import Backend
 
-KIND: Final = "memo"
-MEMBER: Final = "memo.json"
+KIND: Final = "alias"
+MEMBER: Final = "alias.json"
 
 _FORMAT = 4
 

@@ -1,6 +1,6 @@
 """Cache keys of compiled programs, and key aliases: from an unchanged program's fingerprint to its engine's cache key.
 
-Bazel calls an alias an action-cache entry and ccache a manifest. It is stored as an ordinary entry, of kind ``memo``.
+Bazel calls an alias an action-cache entry and ccache a manifest. It is stored as an ordinary entry, of kind ``alias``.
 Its own key covers everything that the cache key depends on and that is known without lowering: the program's
 fingerprint (with the values of weights only where they may be embedded in the engine), settings, target, backend and
 toolchain, torch, the code of our lowering, the passes of other distributions, and the state of torch in this process.

@@ -151,11 +151,11 @@ class Report:
         backend: the backend of the engines.
         target: the target that they run on.
         partitions: one for each engine.
-        route: ``program`` for a program file with its engines, ``lowered``, ``read`` for an ONNX file, ``memo`` where
+        route: ``program`` for a program file with its engines, ``lowered``, ``read`` for an ONNX file, ``alias`` where
             a key alias led to the key, so that nothing was lowered or parsed, and of a file nothing exported, or
             ``direct`` where a module was not exported either.
         file_s: seconds to open, map and hash the file.
-        memo_s: seconds to find, read and verify the key alias, and for a program in memory to compute its digest.
+        alias_s: seconds to find, read and verify the key alias, and for a program in memory to compute its digest.
         spared_s: seconds of lowering, and for a file of export, that the key alias saved, as measured when it was
             stored.
         export_s, decompose_s, lower_s, key_s: seconds of ``torch.export``, of its decompositions, of the passes, and of
@@ -187,7 +187,7 @@ class Report:
     overlapped_s: float = 0.0
     route: str = "lowered"
     file_s: float = 0.0
-    memo_s: float = 0.0
+    alias_s: float = 0.0
     spared_s: float = 0.0
     left: tuple[LeftInTorch, ...] = ()
     direct: str = ""
@@ -232,7 +232,7 @@ class Report:
         parts_s = (
             self.file_s
             + self.direct_s
-            + self.memo_s
+            + self.alias_s
             + self.lower_s
             + self.key_s
             + sum(one.fetch_s + one.load_s for one in self.partitions)
@@ -269,13 +269,13 @@ class Report:
         file = f"file {format_duration(self.file_s)}  " if self.file_s else ""
         if self.route == "direct":
             spared = f"instead of {format_duration(self.spared_s)} of export, decompositions and lowering"
-            return f"direct {format_duration(self.direct_s)}  key alias {format_duration(self.memo_s)} {spared}"
-        if self.route == "memo":
+            return f"direct {format_duration(self.direct_s)}  key alias {format_duration(self.alias_s)} {spared}"
+        if self.route == "alias":
             spared = format_duration(self.spared_s)
             if self.export_s:
-                way = f"export {format_duration(self.export_s)}  key alias {format_duration(self.memo_s)}"
+                way = f"export {format_duration(self.export_s)}  key alias {format_duration(self.alias_s)}"
                 return f"{way} instead of {spared} of decompositions and lowering"
-            return f"{file}key alias {format_duration(self.memo_s)} instead of {spared} of export and lowering"
+            return f"{file}key alias {format_duration(self.alias_s)} instead of {spared} of export and lowering"
         if self.route == "program":
             return f"{file}loaded with its engines"
         if self.route == "read":

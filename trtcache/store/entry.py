@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from trtcache.store.format import Built
     from trtcache.store.reader import ArtifactFile, Buffer
 
-COMPANIONS = frozenset({"direct", "direct-why", "memo", "runtime_cache", "timing_cache"})
-"""Key aliases, manifests and miss reasons of direct mode, and TensorRT's timing and runtime caches."""
+COMPANIONS = frozenset({"alias", "memo", "direct", "direct-why", "runtime_cache", "timing_cache"})
+"""Key aliases (``memo`` before they were renamed), manifests and miss reasons of direct mode, and TensorRT's caches."""
 
 REMOTE = "remote"
 """Origin of an entry that this look-up fetched from a remote."""

@@ -86,7 +86,7 @@ def test_a_file_is_built_once_and_then_not_even_parsed(
     monkeypatch.setattr(OnnxFile, "model", None)
     monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
     second = compiled(path, engines)
-    assert (second.report.route, second.report.partitions[0].outcome) == ("memo", "hit")
+    assert (second.report.route, second.report.partitions[0].outcome) == ("alias", "hit")
     assert second.report.partitions[0].key == first.report.partitions[0].key
     assert second.report.partitions[0].frozen == 2
 
@@ -102,7 +102,7 @@ def test_the_same_graph_in_another_file_is_a_hit(engines: Path, tmp_path: Path) 
     module = compiled(saved(tmp_path / "mine.onnx", renamed, external=True), engines)
     assert (module.report.route, module.report.partitions[0].outcome) == ("read", "hit")
     again = compiled(tmp_path / "mine.onnx", engines)
-    assert again.report.route == "memo"
+    assert again.report.route == "alias"
 
 
 def test_a_call_is_by_position_or_by_name_and_is_checked(engines: Path, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_call_is_by_position_or_by_name_and_is_checked(engines: Path, tmp_path
         with pytest.raises(InputError, match="2 by position"):
             module(torch.ones(3, 4), torch.ones(3, 4))
         module = compiled(tmp_path / "small.onnx", engines)
-        assert module.report.route == "memo", route
+        assert module.report.route == "alias", route
 
 
 def test_the_parts_of_the_key(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_changed_file_has_another_alias(engines: Path, tmp_path: Path) -> None
     assert second.report.partitions[0].key != first.report.partitions[0].key
     saved(path, small(), external=True)
     again = compiled(path, engines)
-    assert (again.report.route, again.report.partitions[0].key) == ("memo", first.report.partitions[0].key)
+    assert (again.report.route, again.report.partitions[0].key) == ("alias", first.report.partitions[0].key)
 
 
 def test_aliases_are_not_counted_as_hits_or_misses(tmp_path: Path) -> None:
@@ -179,10 +179,10 @@ def test_aliases_are_not_counted_as_hits_or_misses(tmp_path: Path) -> None:
     store = DiskStore.open(root)
     for content in (b'{"key": {}}', b"[]"):
         header = store.header(alias)
-        store.put(header.key, {"memo.json": content}, kind=KIND, name="small")
+        store.put(header.key, {"alias.json": content}, kind=KIND, name="small")
         module = compiled(path, root)
         assert (module.report.route, module.report.partitions[0].outcome) == ("read", "hit")
-        assert compiled(path, root).report.route == "memo"
+        assert compiled(path, root).report.route == "alias"
     assert counted(root)["reject", KIND] == 2
 
 

@@ -105,13 +105,13 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def digests(program: Program, inputs: tuple[Input, ...]) -> tuple[str, str]:
-    """Return the key that ``trtcache.compile`` would use, and the digest by which a memo leads to it."""
+    """Return the key that ``trtcache.compile`` would use, and the digest by which an alias leads to it."""
     args = drawn(inputs if program.inputs is None else program.inputs)
     exported = resolve(made(program), args, None, program.dynamic).export(CompileOptions())
-    memo = str(exported_digest(exported.program()))
+    alias = str(exported_digest(exported.program()))
     made_key = exported.request(CompileOptions()).key
     assert isinstance(made_key, CacheKey), made_key
-    return made_key.digest, memo
+    return made_key.digest, alias
 
 
 def key(program: Program, inputs: tuple[Input, ...]) -> str:
