@@ -257,7 +257,7 @@ def _declare() -> torch.library.Library:
             raise
     library.impl("execute_engine", _execute, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]  # torch's
     # torch notes the module of the caller, for which inspect first resolves the file of each loaded module, unless this
-    # file is in its table: that took 17 ms, a quarter of all imports of a hit.
+    # file is in its table: that took 17 of the 106 ms of imports of a hit.
     if (known := getattr(inspect, "modulesbyfile", None)) is not None:
         known.setdefault(os.path.normcase(os.path.abspath(_declare.__code__.co_filename)), __name__)  # noqa: PTH100
     torch.library.register_fake(NAME, _fake, lib=library)

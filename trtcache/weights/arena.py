@@ -1,7 +1,7 @@
 """One block of memory for the weights that are computed when an engine is loaded, in huge pages.
 
 The kernel clears each page when it is first written to. In small pages that was most of the time to fold a ResNet-18's
-BatchNorms (43 MB: 24 ms; in huge pages 8 ms).
+BatchNorms (43 MB: 24 ms; in huge pages 8 ms, but about 100 ms where a virtual machine's host had not backed them yet).
 """
 
 from __future__ import annotations
