@@ -82,8 +82,8 @@ def ls(
 ) -> None:
     """List the engines and kept programs, most recently used first.
 
-    Key aliases (kind alias), manifests of direct mode and builder caches are listed with --all, or by a filter for their
-    kind or key.
+    Key aliases (kind alias), manifests of direct mode and builder caches are listed with --all, or by a filter for
+    their kind or key.
 
     A condition is FIELD OPERATOR VALUE; commas join several. Fields: age, build, key, kind, members, name, pinned,
     size, target, unused. Operators: = != < <= > >=, and ~ and !~ for substrings.

@@ -50,4 +50,4 @@ def padded_bytes(weight: EngineWeight) -> int:
 def _extent(weight: EngineWeight) -> int:
     if 0 in weight.shape:
         return 0
-    return 1 + sum((size - 1) * step for size, step in zip(weight.shape, weight.stride, strict=True))
+    return 1 + int(sum((size - 1) * step for size, step in zip(weight.shape, weight.stride, strict=True)))
