@@ -43,11 +43,11 @@ class Arena:
 
 def padded_bytes(weight: EngineWeight) -> int:
     """Return the bytes that an engine weight takes in an arena; 0 for one without elements, which takes no memory."""
-    size_bytes = _extent(weight) * getattr(torch, weight.dtype).itemsize
+    size_bytes: int = _extent(weight) * getattr(torch, weight.dtype).itemsize
     return -(-size_bytes // _ALIGNED_BYTES) * _ALIGNED_BYTES
 
 
 def _extent(weight: EngineWeight) -> int:
     if 0 in weight.shape:
         return 0
-    return 1 + int(sum((size - 1) * step for size, step in zip(weight.shape, weight.stride, strict=True)))
+    return 1 + sum((size - 1) * step for size, step in zip(weight.shape, weight.stride, strict=True))
