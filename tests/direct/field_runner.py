@@ -127,7 +127,7 @@ def _child(scenario: Scenario, folder: Path, step: str, answer: Path) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     signal.alarm(120)
-    os.environ.update({"TRTCACHE_DIRECT_SAMPLE": "0", **scenario.environ, **(scenario.env if step == "second" else {})})
+    os.environ.update({**scenario.environ, **(scenario.env if step == "second" else {})})
     os.chdir(folder)
     sys.path.insert(0, str(folder))
     sys.argv = ["script.py"]

@@ -142,7 +142,6 @@ def run_state(folder: Path, scenario: Scenario, phase: str) -> dict[str, Any]:
     environ = {
         "TRTCACHE_DIR": str(folder / "cache"),
         "SCENARIO_RESULT": str(result),
-        "TRTCACHE_DIRECT_SAMPLE": "0",
         **scenario.env,
     }
     if phase == "after":

@@ -401,17 +401,20 @@ def _read_by_builds(label: str, space: Mapping[str, Any], looked_up: Iterable[st
     Names with dots are those of functions that ran. Names that are absent count as soon as somebody sets them. The
     names are looked up in the classes that are found, too.
     """
-    names = {name for name in looked_up if "." not in name}
-    yield from scan({name: space[name] for name in sorted(names & space.keys())}, walk, is_read=True)
-    classes = {name.rpartition(".")[0] for name in looked_up if "." in name and "<" not in name}
-    classes |= {name for name in names & space.keys() if isinstance(space[name], type)}
+    owners: dict[str, set[str]] = {}
+    for name in looked_up:
+        owner, _, last = name.rpartition(".")
+        owners.setdefault(owner, set()).add(last)
+    names = owners.pop("", set())
+    found = {name: space[name] for name in sorted(names & space.keys())}
+    yield from scan(found, walk, is_read=True)
+    classes = owners.keys() | {name for name, value in found.items() if isinstance(value, type)}
     for qualname in sorted(classes):
         cls = lookup(label, qualname)
         if isinstance(cls, type) and cls.__module__ == label:
             own = vars(cls)
-            more = {*names, *(name.rpartition(".")[2] for name in looked_up if name.startswith(f"{qualname}."))}
-            found = {name: own[name] for name in sorted(more & own.keys())}
-            yield [qualname, *scan(found, walk, qualname, is_read=True)]
+            more = sorted((names | owners.get(qualname, set())) & own.keys())
+            yield [qualname, *scan({name: own[name] for name in more}, walk, qualname, is_read=True)]
 
 
 def attributes_of(module: ModuleType) -> Mapping[str, Any]:
