@@ -22,7 +22,7 @@ from trtcache.errors import BuildError, CorruptBlobError, FormatVersionError, He
 from trtcache.store import compression, reader, writer
 from trtcache.store import format as artifact
 from trtcache.store.compression import zstd
-from trtcache.store.format import Draft, EntryHeader, contents_of, pays
+from trtcache.store.format import Draft, EntryHeader, contents_of, is_compression_worthwhile
 from trtcache.store.reader import ArtifactFile
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def forge(path: Path, change: Callable[[dict[str, Any]], object], **numbers: int
     document = json.loads(whole[64 : 64 + prelude.header_bytes])
     changed = change(document)
     body = json.dumps(document if changed is None else changed).encode().ljust(prelude.header_bytes)
-    first = artifact._FIELDS.pack(
+    first = artifact._PRELUDE.pack(
         artifact.MAGIC,
         numbers.get("version", 1),
         numbers.get("header_bytes", len(body)),
@@ -375,7 +375,7 @@ def test_signatures_are_covered_and_otherwise_ignored(path: Path) -> None:
     """Bytes in the block of signatures are part of what the digest covers."""
     whole = path.read_bytes()
     size = artifact.parse_prelude(whole[:64], len(whole), "a").header_bytes
-    first = artifact._FIELDS.pack(artifact.MAGIC, 1, size, 9, 0, len(whole))
+    first = artifact._PRELUDE.pack(artifact.MAGIC, 1, size, 9, 0, len(whole))
     front = whole[64 : 64 + size] + b"signature"
     path.write_bytes(first + hash_bytes(first + front) + front + whole[64 + size + 9 :])
     assert load(path) == CONTENTS
@@ -514,8 +514,8 @@ def test_other_than_regular_files_are_refused(tmp_path: Path, path: Path) -> Non
 @pytest.mark.parametrize(("size_bytes", "stays"), [(63 << 20, False), (64 << 20, True)])
 def test_a_large_member_is_compressed_for_a_large_gain_only(size_bytes: int, stays: bool) -> None:
     """From 64 MiB on 8 % are not worth a copy in memory at every hit; 30 % are."""
-    assert pays(size_bytes, size_bytes * 92 // 100) is not stays
-    assert pays(size_bytes, size_bytes * 70 // 100)
+    assert is_compression_worthwhile(size_bytes, size_bytes * 92 // 100) is not stays
+    assert is_compression_worthwhile(size_bytes, size_bytes * 70 // 100)
 
 
 def test_a_file_that_others_can_write_is_refused(path: Path) -> None:

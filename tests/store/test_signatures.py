@@ -20,7 +20,7 @@ from trtcache.errors import BuildForbiddenError, SettingsError, UntrustedWriterE
 from trtcache.store.contract import Miss
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
-from trtcache.store.format import _FIELDS, PRELUDE_BYTES, parse_prelude
+from trtcache.store.format import _PRELUDE, PRELUDE_BYTES, parse_prelude
 from trtcache.store.layers import Layers
 from trtcache.store.root import share
 from trtcache.store.signatures import LINE_BYTES, sign
@@ -57,7 +57,7 @@ class Front:
     def bytes(self) -> bytes:
         """Put it together, with the digest that fits."""
         total = self.members_from + len(self.members)
-        first = _FIELDS.pack(b"\x89TRTC\r\n\x1a", self.version, len(self.header), len(self.block), 0, total)
+        first = _PRELUDE.pack(b"\x89TRTC\r\n\x1a", self.version, len(self.header), len(self.block), 0, total)
         front = first + hash_bytes(first + self.header + self.block) + self.header + self.block
         return front.ljust(self.members_from, b"\0") + self.members
 

@@ -44,13 +44,14 @@ Sign: TypeAlias = "Callable[[int, bytes], bytes]"
 Admit: TypeAlias = "Callable[[int, bytes, bytes], None]"
 """Check a header, given the version, the header's bytes and its signatures; raises if they are not trusted."""
 
-_FIELDS = struct.Struct("<8sIIIIQ")
+_PRELUDE = struct.Struct("<8sIIIIQ")
 _MEMBER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
 _LARGEST = (1 << 63) - 1
 _LONGEST_BUILD_S = 1e9
 
 LARGE_BYTES: Final = 64 << 20
+"""Size from which a member counts as large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +152,14 @@ def align(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
-def pays(size_bytes: int, compressed_bytes: int) -> bool:
+def is_compression_worthwhile(size_bytes: int, compressed_bytes: int) -> bool:
     """Return whether compression is worthwhile: it saves enough, and the ratio stays within the limit.
 
-    Enough is 5 %, or 25 % for large members, which could otherwise be mapped: the weights in a plan of 400 MB saved 8 %
-    and cost a second copy in memory at every hit.
+    Enough is 5 %, or 25 % for large members: uncompressed, they are mapped. Compressing the weights in a plan of 400 MB
+    saved 8 %, and cost a second copy in memory at every hit.
     """
-    most = 75 if size_bytes >= LARGE_BYTES else 95
-    return compressed_bytes * 100 <= size_bytes * most and size_bytes <= compressed_bytes * MAX_RATIO
+    limit_percent = 75 if size_bytes >= LARGE_BYTES else 95
+    return compressed_bytes * 100 <= size_bytes * limit_percent and size_bytes <= compressed_bytes * MAX_RATIO
 
 
 def encode_header(header: EntryHeader) -> bytes:
@@ -176,7 +177,7 @@ def encode_header(header: EntryHeader) -> bytes:
 
 
 def reserved_bytes(draft: Draft) -> int:
-    """Return an upper bound for the header size of ``draft``, whatever its members turn out to be.
+    """Return an upper bound for the header size of ``draft``, for any sizes and digests of its members.
 
     Members can then be streamed before their sizes are known, and the header written last.
     """
@@ -186,15 +187,15 @@ def reserved_bytes(draft: Draft) -> int:
 
 def header_of(draft: Draft, members: tuple[Member, ...], file_bytes: int) -> EntryHeader:
     """Return the header of ``draft`` with its written ``members``."""
-    start = (draft.key, draft.kind, draft.name, draft.created_ns, draft.build_s, draft.provenance)
-    return EntryHeader(*start, members, file_bytes)
+    metadata = (draft.key, draft.kind, draft.name, draft.created_ns, draft.build_s, draft.provenance)
+    return EntryHeader(*metadata, members, file_bytes)
 
 
 def encode_front(header: EntryHeader, header_bytes: int, sign: Sign | None = None) -> bytes:
     """Encode the prelude, the header, padded with spaces to ``header_bytes``, and its signatures."""
     body = encode_header(header).ljust(header_bytes)
     signatures = sign(FORMAT, body) if sign else b""
-    first = _FIELDS.pack(MAGIC, FORMAT, len(body), len(signatures), 0, header.file_bytes)
+    first = _PRELUDE.pack(MAGIC, FORMAT, len(body), len(signatures), 0, header.file_bytes)
     return first + hash_bytes(first, body, signatures) + body + signatures
 
 
@@ -206,10 +207,10 @@ def parse_prelude(raw: bytes, file_bytes: int, path: str) -> Prelude:
     """
     if len(raw) < PRELUDE_BYTES or raw[:8] != MAGIC:
         raise CorruptBlobError(path, "magic", "it does not start with the signature of an artifact file")
-    _, version, header_bytes, signatures_bytes, reserved, declared_bytes = _FIELDS.unpack_from(raw)
+    _, version, header_bytes, signatures_bytes, reserved, declared_bytes = _PRELUDE.unpack_from(raw)
     if declared_bytes != file_bytes:
         raise CorruptBlobError(path, "size", f"it is {file_bytes} bytes long but declares {declared_bytes}")
-    prelude = Prelude(version, header_bytes, signatures_bytes, file_bytes, raw[_FIELDS.size : PRELUDE_BYTES])
+    prelude = Prelude(version, header_bytes, signatures_bytes, file_bytes, raw[_PRELUDE.size : PRELUDE_BYTES])
     if header_bytes > MAX_HEADER_BYTES or signatures_bytes > MAX_SIGNATURES_BYTES or reserved != 0:
         raise CorruptBlobError(path, "header", "its lengths are out of bounds")
     if prelude.members_from > file_bytes:
@@ -224,11 +225,11 @@ def parse_header(raw: bytes, prelude: Prelude, path: str, admit: Admit | None = 
 
     Raises:
         CorruptBlobError: the digest does not match, or the header breaks the grammar.
-        FormatVersionError: it is intact and of another format.
+        FormatVersionError: the file is intact, and of another format version.
         UntrustedEntryError: ``admit`` rejects it.
     """
     whole = memoryview(raw)
-    if hash_bytes(whole[: _FIELDS.size], whole[PRELUDE_BYTES:]) != prelude.digest:
+    if hash_bytes(whole[: _PRELUDE.size], whole[PRELUDE_BYTES:]) != prelude.digest:
         raise CorruptBlobError(path, "header", "its digest does not match")
     if prelude.version != FORMAT:
         raise FormatVersionError(path, prelude.version, FORMAT)
@@ -239,7 +240,7 @@ def parse_header(raw: bytes, prelude: Prelude, path: str, admit: Admit | None = 
         header = _decode_header(body, prelude.file_bytes)
         _check_layout(header, prelude.members_from)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        # What is wrong may quote the header, which may be 16 MiB without a signature.
+        # Cut the error off: it may quote the header, and anybody can write one of 16 MiB without a signature.
         raise CorruptBlobError(path, "header", f"it breaks the grammar: {error!s:.300}") from error
     return header
 
@@ -252,7 +253,7 @@ def check_document(header: EntryHeader, path: str) -> None:
     """
     try:
         actual = CacheKey.of_document(header.key.document).digest
-    except (TypeError, ValueError, RecursionError) as error:  # such as a float, or a thousand levels
+    except (TypeError, ValueError, RecursionError) as error:  # e.g. a float in it, or a thousand levels of nesting
         raise CorruptBlobError(path, "key", f"its key document has no digest: {error}") from error
     if actual != header.key.digest:
         raise CorruptBlobError(path, "key", "its key document does not have this digest")
@@ -329,6 +330,6 @@ def _check_layout(header: EntryHeader, members_from: int) -> None:
 
 
 def gaps(header: EntryHeader, prelude: Prelude) -> list[tuple[int, int]]:
-    """Return the padding ranges of a file, which must be zero: before the first member, and between members."""
+    """Return the (start, end) of a file's padding, which must be zero: before the first member, and between members."""
     starts = [prelude.members_from, *(member.end for member in header.members[:-1])]
     return [(start, member.offset) for start, member in zip(starts, header.members, strict=True)]

@@ -24,7 +24,7 @@ from trtcache.store.format import (
     align,
     encode_front,
     header_of,
-    pays,
+    is_compression_worthwhile,
     reserved_bytes,
 )
 from trtcache.store.signatures import LINE_BYTES, sign
@@ -138,7 +138,7 @@ def _write_member(fd: int, name: str, source: _MemberContent, offset: int) -> Me
             hasher.update(chunk)
             out.write(frame.compress(chunk))
         out.write(frame.flush())
-        if pays(source.size_bytes, out.size_bytes):
+        if is_compression_worthwhile(source.size_bytes, out.size_bytes):
             digest = f"b3:{hasher.hexdigest()}"
             return Member(name, "zstd", offset, source.size_bytes, digest, out.size_bytes, out.digest)
         os.ftruncate(fd, offset)  # discard the compressed attempt
@@ -150,4 +150,4 @@ def _write_member(fd: int, name: str, source: _MemberContent, offset: int) -> Me
 
 def pays_to_compress(sample: bytes, size_bytes: int) -> bool:
     """Return whether a member of this size with this ``sample`` should be compressed."""
-    return bool(sample) and pays(size_bytes, compressed_size(sample) * size_bytes // len(sample))
+    return bool(sample) and is_compression_worthwhile(size_bytes, compressed_size(sample) * size_bytes // len(sample))
