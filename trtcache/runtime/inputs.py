@@ -1,4 +1,4 @@
-"""Input checks of a compiled module: tensors are compared with its interface, and copied to the engine's layout.
+"""Input checks of a compiled module, which copy a tensor with another layout than the engine's.
 
 torch checks none of this: a package for shape (1, 128) returned wrong results for (2, 128) and aborted on (1, 64), and
 an input of the right shape in another layout gave wrong sums. So every call is checked here, in a few microseconds.
@@ -40,21 +40,23 @@ class InputCheck(CallCheck):
         """
         super().__init__(interface, label)
         self._numbers = tuple(
-            (one.leaf, device if one.device == device.type else torch.device(one.device))
-            for one in interface.inputs
-            if one.number
+            (spec.leaf, device if spec.device == device.type else torch.device(spec.device))
+            for spec in interface.inputs
+            if spec.number
         )
-        self._holds = compile_guards(interface.conditions)
-        self._devices = tuple(device if one.device == device.type else torch.device(one.device) for one in self._inputs)
+        self._guards_hold = compile_guards(interface.conditions)
+        self._devices = tuple(
+            device if spec.device == device.type else torch.device(spec.device) for spec in self._inputs
+        )
         self._fast = tuple(
-            (one.leaf, getattr(torch, one.dtype), _fixed_size(one) if self._fixed else None, one.stride, where)
-            for one, where in zip(self._inputs, self._devices, strict=True)
+            (spec.leaf, getattr(torch, spec.dtype), _fixed_size(spec) if self._fixed else None, spec.stride, where)
+            for spec, where in zip(self._inputs, self._devices, strict=True)
         )
-        self._varying = None if self._fixed else _varying_plan(self._inputs, self._devices)
+        self._plan = None if self._fixed else _make_plan(self._inputs, self._devices)
         self._bounds = tuple(
-            (number, -1 if least is None else least, math.inf if most is None else most)
-            for number, (least, most) in enumerate(self._ranges)
-            if (least or 0) > 0 or most is not None
+            (number, -1 if smallest is None else smallest, math.inf if largest is None else largest)
+            for number, (smallest, largest) in enumerate(self._ranges)
+            if (smallest or 0) > 0 or largest is not None
         )
         self._conjugates = any(fast[1].is_complex for fast in self._fast)
 
@@ -71,7 +73,7 @@ class InputCheck(CallCheck):
             leaves = self._with_carriers(leaves)
         tensors = self._tensors(leaves)
         if self._mutated:
-            self._check_apart(leaves)
+            self._check_overlap(leaves)
         return tensors
 
     def is_symbol(self, given: object) -> bool:
@@ -85,7 +87,7 @@ class InputCheck(CallCheck):
         return describe_value(given)
 
     def _with_carriers(self, leaves: Sequence[Any]) -> list[Any]:
-        """Return the leaves with a tensor in place of each dynamic int."""
+        """Return the leaves with an empty tensor of shape (int, 0), its carrier, in place of each dynamic int."""
         self.check_numbers(leaves)
         carried = list(leaves)
         for leaf, device in self._numbers:
@@ -93,6 +95,7 @@ class InputCheck(CallCheck):
         return carried
 
     def _tensors(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
+        """Return the engine's inputs; the fast checks come first, for fixed or for dynamic sizes."""
         if self._fixed and not self._conjugates:
             tensors = []
             for leaf, dtype, shape, stride, device in self._fast:
@@ -111,13 +114,13 @@ class InputCheck(CallCheck):
                 tensors.append(tensor)
             else:
                 return tensors
-        elif self._varying is not None and not self._conjugates:
-            found = self._varying_tensors(leaves, self._varying)
-            if found is not None:
-                return found
+        elif self._plan is not None and not self._conjugates:
+            checked = self._dynamic_tensors(leaves, self._plan)
+            if checked is not None:
+                return checked
         return self._check_slowly(leaves)
 
-    def _varying_tensors(  # noqa: C901  # one loop: a function call per tensor costs as much as the checks
+    def _dynamic_tensors(  # noqa: C901  # one loop: a function call per tensor costs as much as the checks
         self, leaves: Sequence[Any], plan: _Plan
     ) -> list[torch.Tensor] | None:
         """Return the tensors of a program with dynamic sizes; None if the slow path must check."""
@@ -147,12 +150,12 @@ class InputCheck(CallCheck):
                 if shape[dim] != size:
                     return None
             tensors.append(tensor)
-        for number, least, most in self._bounds:
-            if not least <= sizes[number] <= most:
+        for number, smallest, largest in self._bounds:
+            if not smallest <= sizes[number] <= largest:
                 return None
-        if self._holds is not None:
+        if self._guards_hold is not None:
             try:
-                if not self._holds(sizes):
+                if not self._guards_hold(sizes):
                     return None
             except (ArithmeticError, ValueError):  # a guard divides by a size of 0
                 return None
@@ -160,14 +163,14 @@ class InputCheck(CallCheck):
 
     def _check_slowly(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
         sizes: dict[int, int] = {}
-        for one, device in zip(self._inputs, self._devices, strict=True):
-            self._check(one, leaves[one.leaf], device)
-            bind(one, leaves[one.leaf], sizes)
-        for one in self._inputs:
-            self.compare(one, leaves[one.leaf], sizes)
+        for spec, device in zip(self._inputs, self._devices, strict=True):
+            self._check(spec, leaves[spec.leaf], device)
+            bind(spec, leaves[spec.leaf], sizes)
+        for spec in self._inputs:
+            self.compare(spec, leaves[spec.leaf], sizes)
         self.check_ranges(leaves, sizes)
         self.check_guards(sizes)
-        return [_apply_layout(one, leaves[one.leaf], sizes) for one in self._inputs]
+        return [_apply_layout(spec, leaves[spec.leaf], sizes) for spec in self._inputs]
 
     def _check(self, spec: TensorInput, given: Any, device: torch.device) -> None:
         if not isinstance(given, torch.Tensor):
@@ -183,14 +186,14 @@ class InputCheck(CallCheck):
         if given.dim() != len(spec.shape):
             raise self.wrong_rank(spec, given.shape)
 
-    def _check_apart(self, leaves: Sequence[Any]) -> None:
-        """Reject modified inputs that overlap others: the engine reads before it writes."""
+    def _check_overlap(self, leaves: Sequence[Any]) -> None:
+        """Reject a modified input that overlaps another: the engine reads all inputs before it changes any."""
         for leaf in self._mutated:
             if torch._debug_has_internal_overlap(leaves[leaf]) == 1:  # such as a result of expand
                 raise self.wrong(leaf, "a tensor that a call can change", "one whose elements share memory")
-        given = {one.leaf: leaves[one.leaf] for one in self._inputs}
-        if found := find_overlap(self._mutated, given):
-            changed, other = found
+        tensors = {spec.leaf: leaves[spec.leaf] for spec in self._inputs}
+        if overlap := find_overlap(self._mutated, tensors):
+            changed, other = overlap
             expected = f"memory of its own: a call changes {self._label(changed)}"
             raise self.wrong(other, expected, "a tensor that shares it")
 
@@ -198,13 +201,13 @@ class InputCheck(CallCheck):
 _Plan: TypeAlias = "tuple[tuple[Any, ...], ...]"
 
 
-def _varying_plan(inputs: Sequence[TensorInput], devices: Sequence[torch.device]) -> _Plan | None:
-    """Return how to compare contiguous tensors whose sizes are numbers or symbols; None if there are others.
+def _make_plan(inputs: Sequence[TensorInput], devices: Sequence[torch.device]) -> _Plan | None:
+    """Return how to check the inputs fast; None if one is not contiguous, or a size is not a number or a symbol.
 
-    For each input: leaf, dtype, rank, device, whether that is the CPU, and three lists of dimensions: the first of a
-    symbol, later ones of a symbol, and those of a fixed size.
+    For each input: leaf, dtype, rank, device, whether that is the CPU, and three lists of (dimension, symbol or size):
+    where a symbol occurs first, where it occurs again, and where the size is fixed.
     """
-    plan, known = [], set[int]()
+    plan, bound = [], set[int]()
     for spec, device in zip(inputs, devices, strict=True):
         first: list[tuple[int, int]] = []
         again: list[tuple[int, int]] = []
@@ -214,8 +217,8 @@ def _varying_plan(inputs: Sequence[TensorInput], devices: Sequence[torch.device]
                 fixed.append((dim, size))
             elif isinstance(size, dict):
                 number = int(str(size["sym"]))
-                (again if number in known else first).append((dim, number))
-                known.add(number)
+                (again if number in bound else first).append((dim, number))
+                bound.add(number)
             else:
                 return None
         if not _is_contiguous(spec):
@@ -242,14 +245,14 @@ def _fixed_size(spec: TensorInput) -> torch.Size:
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor has its own memory: one that intercepts operators (fake, distributed) has not."""
+    """Return whether a tensor has its own memory; classes that intercept operators (fake, distributed) have none."""
     return type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
 
 
 def _apply_layout(spec: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> torch.Tensor:
-    written = [evaluate(step, sizes) for step in spec.stride]
-    stride = tuple(step for step in written if step is not None)
-    if len(stride) != len(written):
+    evaluated = [evaluate(step, sizes) for step in spec.stride]
+    stride = tuple(step for step in evaluated if step is not None)
+    if len(stride) != len(evaluated):  # a stride that does not follow from the sizes
         stride = contiguous(tuple(given.shape))
     if given.stride() == stride and is_aligned(given) and not (given.is_neg() or given.is_conj()):
         return given.detach()

@@ -127,7 +127,7 @@ class ArrayCheck(CallCheck):
         self.check_ranges(given, sizes)  # type: ignore[arg-type]  # it only looks leaves up
         self.check_guards(sizes)
         if self._mutated:
-            self._check_apart(given)
+            self._check_overlap(given)
         return [self._lay_out(spec, given[spec.leaf], sizes) for spec in self._inputs], given
 
     def _array(self, spec: TensorInput, value: Any) -> HostArray:
@@ -165,7 +165,7 @@ class ArrayCheck(CallCheck):
             return HostArray(array.dtype, array.shape, stride, array.pointer, array, array.library)
         return self._kernels.copy(array, stride)
 
-    def _check_apart(self, given: Mapping[int, HostArray]) -> None:
+    def _check_overlap(self, given: Mapping[int, HostArray]) -> None:
         """Reject modified inputs that are read-only or overlap others: the engine reads before it writes."""
         for leaf in sorted(self._mutated):
             array = given[leaf]
