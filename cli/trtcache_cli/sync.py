@@ -134,7 +134,7 @@ def _report(session: Session, plan: SyncPlan, result: SyncResult | None) -> None
                 "destination": plan.target.location,
                 "copied": [record.as_json() for record in arrived],
                 "copied_bytes": sum(record.file_bytes for record in arrived),
-                "there": plan.there,
+                "there": plan.present,
                 "refused": [
                     {"key": rejected.digest, "source": rejected.root, "reason": rejected.reason, "why": rejected.why}
                     for rejected in refused
@@ -170,7 +170,7 @@ def _remark(
     count = "1 entry" if len(arrived) == 1 else f"{len(arrived):,} entries"
     parts = [
         f"{count} of {format_size(sum(one.file_bytes for one in arrived))} {what}",
-        f"{plan.there:,} already present",
+        f"{plan.present:,} already present",
     ]
     if refused:
         parts.append(f"{refused:,} refused")

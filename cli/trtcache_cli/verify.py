@@ -132,10 +132,12 @@ def verify_remote(session: Session, url: RemoteUrl, keys: Sequence[str], *, repa
 def _check_many(remote: RemoteEntries, files: Sequence[EntryStat]) -> Iterator[tuple[EntryStat, Finding | None]]:
     """Check many entries at once, and large ones after each other: each is in the temporary directory meanwhile."""
     from trtcache.store.parallel import map_in_threads
-    from trtcache.store.sync import AT_ONCE
+    from trtcache.store.sync import REMOTE_THREADS
 
     check_one = partial(_check_remote, remote)
-    yield from map_in_threads(check_one, [stored for stored in files if stored.file_bytes < LARGE_BYTES], AT_ONCE)
+    yield from map_in_threads(
+        check_one, [stored for stored in files if stored.file_bytes < LARGE_BYTES], REMOTE_THREADS
+    )
     yield from map_in_threads(check_one, [stored for stored in files if stored.file_bytes >= LARGE_BYTES], 1)
 
 

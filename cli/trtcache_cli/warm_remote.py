@@ -92,7 +92,7 @@ def objections(remote: RemoteEntries, digests: Iterable[str]) -> dict[str, str]:
     """
     from trtcache.remote.bucket import ARCHIVED
     from trtcache.store.parallel import map_in_threads
-    from trtcache.store.sync import AT_ONCE
+    from trtcache.store.sync import REMOTE_THREADS
 
     def judge(digest: str) -> str:
         try:
@@ -109,7 +109,7 @@ def objections(remote: RemoteEntries, digests: Iterable[str]) -> dict[str, str]:
             return ARCHIVED
         return f"untrusted:{reason}" if reason and remote.admission.required else ""
 
-    return dict(map_in_threads(judge, list(digests), AT_ONCE))
+    return dict(map_in_threads(judge, list(digests), REMOTE_THREADS))
 
 
 def upload(cache: Cache, digests: Collection[str], *, replace: bool = False) -> None:

@@ -83,7 +83,7 @@ def test_a_second_time_nothing_is_copied(source: DiskStore, target: DiskStore) -
     synced(source, target)
     before = state(target.root)
     plan = plan_sync([source], target)
-    assert (plan.items, plan.there) == ((), 5)
+    assert (plan.items, plan.present) == ((), 5)
     assert plan.execute().arrived == ()
     assert state(target.root) == before
 
@@ -108,7 +108,7 @@ def test_a_filter_selects_entries(source: DiskStore, target: DiskStore) -> None:
     plan = plan_sync([source], target, where=where)
     assert [item.record.name for item in plan.items] == ["model 2"]
     plan.execute()
-    assert plan_sync([source], target, where=where).there == 1
+    assert plan_sync([source], target, where=where).present == 1
     assert len(plan_sync([source], target).items) == 4
 
 

@@ -24,7 +24,7 @@ from trtcache.store.reading import EntryStat
 from trtcache.store.receiving import IncomingFile
 from trtcache.store.record import Record
 from trtcache.store.signatures import Admission, Verdict
-from trtcache.store.sync import AT_ONCE
+from trtcache.store.sync import REMOTE_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator
@@ -163,7 +163,7 @@ class RemoteEntries:
         # A name that is no path, such as "entries/v1/../x", fails the whole listing. In a folder, names that begin
         # with a dot or a slash are before "0".
         folders = [f"{folder}/{name}" for name in below]
-        return [found for _, listed in map_in_threads(self._list, folders, AT_ONCE) for found in listed]
+        return [found for _, listed in map_in_threads(self._list, folders, REMOTE_THREADS) for found in listed]
 
     def pin(self, digest: str) -> None:
         """Pin an entry: ``prune`` keeps it."""
@@ -293,7 +293,7 @@ class RemoteEntries:
             return list(records.values()), {}, {}
         verdicts: dict[str, Verdict] = {}
         unreadable: dict[str, str] = {}
-        for stored, found in map_in_threads(self._try_header, stats, AT_ONCE):
+        for stored, found in map_in_threads(self._try_header, stats, REMOTE_THREADS):
             if isinstance(found, str):
                 del records[stored.digest]
                 unreadable |= {stored.digest: found} if found else {}
@@ -325,5 +325,5 @@ class RemoteEntries:
             RemoteError: a request failed; some are deleted.
         """
         unpinned = set(digests) - self.pins()
-        removed = map_in_threads(lambda digest: self._bucket.delete(object_name(digest)), unpinned, AT_ONCE)
+        removed = map_in_threads(lambda digest: self._bucket.delete(object_name(digest)), unpinned, REMOTE_THREADS)
         return frozenset(digest for digest, _ in removed)

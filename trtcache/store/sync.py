@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("trtcache.store")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
-BATCH: Final = 256
-"""Entries after which rows are written and the limits are enforced. A listing adds rows that a kill left out."""
+BATCH_ENTRIES: Final = 256
+"""Copies after which index rows are written and limits enforced. After a kill, a listing adds the missing rows."""
 
-AT_ONCE: Final = 32
-"""Transfers at the same time from or to a remote. Between directories there is one."""
+REMOTE_THREADS: Final = 32
+"""Concurrent transfers from or to a remote. Between directories it is one at a time."""
 
 Advance: TypeAlias = "Callable[[int], None]"
 
@@ -110,12 +110,12 @@ class SyncResult:
 class SyncPlan:
     """A planned transfer. Nothing has been copied yet.
 
-    ``there`` is the number of entries that the target already has, ``pins`` are the keys to pin in it.
+    ``present`` is the number of entries that the target already has, ``pins`` are the keys to pin in it.
     """
 
     target: SyncStore
     items: tuple[TransferItem, ...]
-    there: int
+    present: int
     refused: tuple[RejectedEntry, ...]
     pins: frozenset[str]
 
@@ -141,22 +141,22 @@ class SyncPlan:
             StoreError: its entries cannot be listed.
         """
         disk = self.target if isinstance(self.target, DiskStore) else None
-        jobs = 1 if all(isinstance(store, DiskStore) for store in (self.target, *self._sources())) else AT_ONCE
+        jobs = 1 if all(isinstance(store, DiskStore) for store in (self.target, *self._sources())) else REMOTE_THREADS
         arrived: list[Record] = []
         refused, freed_bytes = list(self.refused), 0
         batch: list[Record] = []
         try:
-            for item, found in map_in_threads(self._transfer, self.items, jobs):
-                refused += found if isinstance(found, list) else []
-                batch += [found] if isinstance(found, Record) else []
+            for item, result in map_in_threads(self._transfer, self.items, jobs):
+                refused += result if isinstance(result, list) else []
+                batch += [result] if isinstance(result, Record) else []
                 advance(item.record.file_bytes)
-                if len(batch) == BATCH:
-                    arrived, finished, batch = [*arrived, *batch], batch, []
-                    freed_bytes += _add_rows(disk, finished, max_size_bytes, max_entries)
+                if len(batch) == BATCH_ENTRIES:
+                    arrived, full_batch, batch = [*arrived, *batch], batch, []
+                    freed_bytes += _add_rows(disk, full_batch, max_size_bytes, max_entries)
         finally:
             freed_bytes += _add_rows(disk, batch, max_size_bytes, max_entries)
         arrived = sorted([*arrived, *batch], key=lambda record: record.digest)
-        # Pin what the target had before, too.
+        # Pin the entries that the target had before as well.
         missing = sorted(self.pins - {item.record.digest for item in self.items} - self.target.pins())
         for digest in missing:
             self.target.pin(digest)
@@ -169,6 +169,7 @@ class SyncPlan:
         return (source for item in self.items for source in item.sources)
 
     def _transfer(self, item: TransferItem) -> Record | list[RejectedEntry]:
+        """Copy an entry from the first source that has an intact one; return its record, or why each source failed."""
         digest, refused = item.record.digest, list[RejectedEntry]()
         for source in item.sources:
             try:
@@ -209,7 +210,7 @@ def _add_rows(
 def _ends_transfer(error: OSError | StoreError) -> bool:
     """Return whether the other entries would fail in the same way: a full disk, a remote that does not answer."""
     if isinstance(error, RemoteError):
-        return error.reason not in ("cut", "archived")  # those are of one entry
+        return error.reason not in ("cut", "archived")  # these concern one entry only
     return isinstance(error, OSError) and error.errno in _FULL
 
 
@@ -223,10 +224,10 @@ def plan_sync(
 ) -> SyncPlan:
     """Plan to copy the entries that ``target`` lacks, each from the first of ``sources`` that has an intact one.
 
-    Entries of the target are kept, unless they could not be served: with a damaged header or untrusted signatures; in a
-    remote, what is there is kept. ``where`` limits the entries, and ``pins`` pins those that are pinned in their
-    source. Without ``headers``, those of a remote source are not read for the plan, and its records have no kind and no
-    name; ``where`` needs them.
+    An entry that the target has is not copied, unless the target is a directory that would not serve it: because its
+    header is damaged, or its signature untrusted. ``where`` limits the entries, and ``pins`` pins those that
+    are pinned in their source. Without ``headers``, headers of a remote source are not read for the plan, and its
+    records have no kind and no name; ``where`` needs headers.
 
     Raises:
         OSError: a directory of entries cannot be read.
@@ -234,34 +235,34 @@ def plan_sync(
         SettingsError: signatures have to be verified and ``cryptography`` is not installed.
     """
     stores = tuple(sources)
-    found: dict[str, list[tuple[SyncStore, EntryStat]]] = {}
+    places_of: dict[str, list[tuple[SyncStore, EntryStat]]] = {}
     for source in stores:
         for stored in source.scan():
-            found.setdefault(stored.digest, []).append((source, stored))
+            places_of.setdefault(stored.digest, []).append((source, stored))
     listed = {stored.digest for stored in target.scan()}
     pinned = {source.location: source.pins() for source in stores}
 
     def read(digest: str) -> tuple[bool, list[tuple[SyncStore, Record]], list[RejectedEntry]]:
-        is_there, places = digest in listed and _has(target, digest), found[digest]
-        if is_there and where is None:  # then only pins matter
+        is_present, places = digest in listed and _is_kept(target, digest), places_of[digest]
+        if is_present and where is None:  # then only pins matter
             places = [(source, stored) for source, stored in places if digest in pinned[source.location]]
-        return is_there, *_read_headers(digest, places, target, pinned, headers=headers or where is not None)
+        return is_present, *_read_headers(digest, places, target, pinned, headers=headers or where is not None)
 
-    jobs = 1 if all(isinstance(store, DiskStore) for store in stores) else AT_ONCE
+    jobs = 1 if all(isinstance(store, DiskStore) for store in stores) else REMOTE_THREADS
     items: list[TransferItem] = []
     rejected: list[RejectedEntry] = []
-    to_pin, there = set[str](), 0
-    for digest, (is_there, records, refused) in sorted(map_in_threads(read, found, jobs)):
-        meant = [(source, record) for source, record in records if where is None or where(record)]
-        if pins and any(record.pinned for _, record in meant):
+    to_pin, present = set[str](), 0
+    for digest, (is_present, records, refused) in sorted(map_in_threads(read, places_of, jobs)):
+        selected = [(source, record) for source, record in records if where is None or where(record)]
+        if pins and any(record.pinned for _, record in selected):
             to_pin.add(digest)
-        if is_there:
-            there += bool(meant) or where is None
-        elif meant:
-            items.append(TransferItem(meant[0][1], tuple(source for source, _ in meant)))
+        if is_present:
+            present += bool(selected) or where is None
+        elif selected:
+            items.append(TransferItem(selected[0][1], tuple(source for source, _ in selected)))
         elif not records:
             rejected += refused
-    return SyncPlan(target, tuple(items), there, tuple(rejected), frozenset(to_pin))
+    return SyncPlan(target, tuple(items), present, tuple(rejected), frozenset(to_pin))
 
 
 def _read_headers(
@@ -291,8 +292,8 @@ def _read_headers(
     return records, refused
 
 
-def _has(target: SyncStore, digest: str) -> bool:
-    """Return whether a listed entry counts: in a remote it does, in a directory only if it could be served."""
+def _is_kept(target: SyncStore, digest: str) -> bool:
+    """Return whether the target keeps an entry that it lists: a directory does not if it would not serve it."""
     if not isinstance(target, DiskStore):
         return True
     try:
@@ -316,13 +317,13 @@ def _open_entry(digest: str, source: SyncStore, target: SyncStore) -> Iterator[A
 def _admission(source: SyncStore, target: SyncStore, path: str) -> Admit:
     """Return a check that rejects an entry that one of the two stores would not use.
 
-    Entries written by members of a group need a trusted signature unless the target is such a shared store too: a
-    private store would trust them from then on.
+    In a shared store any member of a group can write entries. To be copied they need a trusted signature, unless the
+    target is also a shared store that requires none: a private store would trust them from then on.
     """
-    theirs, ours = source.admission, target.admission
-    if source.shared and not theirs.required and not (target.shared and not ours.required):
-        theirs = replace(theirs, required=True)
-    rules = [rule for rule in (theirs.admit(path), ours.admit(path)) if rule is not None]
+    of_source, of_target = source.admission, target.admission
+    if source.shared and not of_source.required and not (target.shared and not of_target.required):
+        of_source = replace(of_source, required=True)
+    rules = [rule for rule in (of_source.admit(path), of_target.admit(path)) if rule is not None]
 
     def admit(version: int, header: bytes, block: bytes) -> None:
         for rule in rules:
