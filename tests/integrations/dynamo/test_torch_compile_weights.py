@@ -197,7 +197,7 @@ def test_no_more_sets_of_weights_are_kept_than_the_limit(
     compile_model: CompileModel, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond the limit the set that was used longest ago makes place, and comes back without a build."""
-    monkeypatch.setattr(engines, "MOST_INSTANCES", 2)
+    monkeypatch.setattr(engines, "MAX_INSTANCES", 2)
     models, x = [nn.Linear(4, 4) for _ in range(3)], torch.randn(3, 4)
     compiled = [compile_model(model) for model in models]
     for place in (0, 1, 0, 2, 0, 1):

@@ -268,7 +268,7 @@ class Results:
         return self.makers == tuple(map(Computed, range(len(self.makers))))
 
     @property
-    def lent(self) -> tuple[tuple[int, tuple[Json, ...]], ...]:
+    def shared(self) -> tuple[tuple[int, tuple[Json, ...]], ...]:
         """The indices of arguments whose memory results share, with their required strides."""
         views = (maker for maker in self.makers if isinstance(maker, View))
         return tuple((view.base.place, view.base_stride) for view in views if isinstance(view.base, Argument))
@@ -283,7 +283,7 @@ class Results:
             InputError: an argument has other strides.
         """
         sizes = self._sizes(args)
-        for place, stride in self.lent:
+        for place, stride in self.shared:
             if args[place].stride() != (expected := _evaluate(stride, sizes)):
                 raise InputError(f"argument {place}", f"strides {expected}", f"{args[place].stride()}")
 

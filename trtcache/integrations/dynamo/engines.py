@@ -52,40 +52,42 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_INSTANCES = 256
-"""Maximum sets of weights per graph. A model with more identical blocks than this loads an engine on each call."""
+MAX_INSTANCES = 256
+"""Maximum number of instances per graph. With more identical blocks than this, each call of one loads an engine."""
 
 
 class Instance:
     """A compiled module and the identity of its weights."""
 
-    __slots__ = ("copied", "facts", "memories", "module", "owners", "used", "versions")
+    __slots__ = ("copied", "last_used", "module", "owners", "placements", "storages", "versions")
 
     def __init__(self, module: CompiledModule, weights: Sequence[torch.Tensor], names: Sequence[str]) -> None:
         """Record the identity of the weights, which are in the order of the graph's arguments."""
         self.module = module
-        self.facts = facts_of(weights)
+        self.placements = placements_of(weights)
         copied = module.find_copied(dict(zip(names, weights, strict=True)))
-        self.copied = [place for place, name in enumerate(names) if name in copied]
+        self.copied = [index for index, name in enumerate(names) if name in copied]
         # Keep the storages alive: new weights could reuse the address and the version of freed ones, as those of a
         # folded convolution did.
-        self.memories = [weights[place].untyped_storage() for place in self.copied]
+        self.storages = [weights[index].untyped_storage() for index in self.copied]
         self.versions = self._versions(weights)
         self.owners: list[weakref.ref[torch.Tensor]] = []
-        self.used = 0
+        self.last_used = 0
 
     def holds(self, weights: Sequence[torch.Tensor]) -> bool:
         """Return whether the engine has the current values of these weights; the caller compares object identity."""
-        return facts_of(weights) == self.facts and (not self.copied or self._versions(weights) == self.versions)
+        return placements_of(weights) == self.placements and (
+            not self.copied or self._versions(weights) == self.versions
+        )
 
     def _versions(self, weights: Sequence[torch.Tensor]) -> list[object]:
-        chosen = [weights[place] for place in self.copied]
-        # Inference tensors have no counter: treat them as changed, by an object that equals no other.
-        return [object() if one.is_inference() else one._version for one in chosen]
+        copied = [weights[index] for index in self.copied]
+        # Inference tensors have no counter. A new object equals no other, so they count as changed.
+        return [object() if tensor.is_inference() else tensor._version for tensor in copied]
 
 
-def facts_of(weights: Sequence[torch.Tensor]) -> tuple[object, ...]:
-    """Return addresses and strides; ``map`` keeps the loops of each call in C."""
+def placements_of(weights: Sequence[torch.Tensor]) -> tuple[object, ...]:
+    """Return addresses and strides. Every call does this, so ``map`` keeps the loops in C."""
     return (*map(torch.Tensor.data_ptr, weights), *map(torch.Tensor.stride, weights))
 
 
@@ -111,7 +113,7 @@ class Instances:
         self._clock = itertools.count(1)
 
     def start_from(self, module: CompiledModule) -> None:
-        """Derive the next module from this one, whatever weights it has."""
+        """Derive the next instance from this module: the weights of a call replace its own."""
         with self._lock:
             self._last = module
 
@@ -122,22 +124,22 @@ class Instances:
         instance = self._instances.get(key)
         if instance is None or not instance.holds(weights):
             instance = self._add(args, weights, key)
-        instance.used = next(self._clock)
+        instance.last_used = next(self._clock)
         return instance.module
 
     def _add(self, args: Sequence[Any], weights: list[torch.Tensor], key: tuple[int, ...]) -> Instance:
         with self._lock:
-            found = self._instances.get(key)
-            if found is not None and found.holds(weights):
-                return found
+            previous = self._instances.get(key)
+            if previous is not None and previous.holds(weights):  # another thread has added it
+                return previous
             module = None
             if self._last is not None:
                 with suppress(RefitError):
                     module = self._last.with_weights(dict(zip(self._names, weights, strict=True)))
             instance = Instance(self._make(args) if module is None else module, weights, self._names)
             instance.owners = [weakref.ref(weight, self._forget(key)) for weight in weights]
-            if found is None and len(self._instances) >= MOST_INSTANCES:
-                self._instances.pop(min(list(self._instances.items()), key=lambda item: item[1].used)[0], None)
+            if previous is None and len(self._instances) >= MAX_INSTANCES:
+                self._instances.pop(min(list(self._instances.items()), key=lambda item: item[1].last_used)[0], None)
             self._instances[key] = instance
             # Keep an engine to derive others from when its weights die, as after load_state_dict(assign=True).
             self._last = instance.module
@@ -206,7 +208,7 @@ class GraphEngine:
         self._arguments, compilation = _prepare(compiler, call)
         self.numbers = self._arguments.numbers
         self._results = read_results(compiler.graph_module, self._arguments)
-        self._lends = bool(self._results.lent)
+        self._shares_memory = bool(self._results.shared)
         interface = compilation.prepare()
         fixed = []
         for spec in interface.inputs:
@@ -219,9 +221,9 @@ class GraphEngine:
             ]
         self.fixed = tuple(fixed)
         self._changed = frozenset(
-            self._arguments.inputs[one.target]
-            for one in interface.results
-            if one.kind == "input" and one.target is not None
+            self._arguments.inputs[result.target]
+            for result in interface.results
+            if result.kind == "input" and result.target is not None
         )
         self._first: Compilation | None = compilation
         self._instances = Instances(self._arguments.weights, self._compile_instance, compiler.report)
@@ -261,13 +263,14 @@ class GraphEngine:
             results: tuple[Any, ...] = self._compiler.graph_module(*args)
             return results
         if self._changed:
-            # Reject a call that modifies an argument sharing a weight's memory, which the engine reads before.
-            apart = {place: args[place] for place in (*self._changed, *self._arguments.weights)}
-            if found := find_overlap(self._changed, apart):
-                changed, other = (self._compiler.placeholders[place].name for place in found)
+            # Reject a modified argument that overlaps a weight or another modified argument: the engine reads all of
+            # them before it changes any.
+            tensors = {place: args[place] for place in (*self._changed, *self._arguments.weights)}
+            if overlap := find_overlap(self._changed, tensors):
+                changed, other = (self._compiler.placeholders[place].name for place in overlap)
                 expected = f"memory of its own: a call changes argument {changed}"
                 raise InputError(f"argument {other}", expected, "a tensor that shares it")
-        if self._lends:
+        if self._shares_memory:
             self._results.check_strides(args)
         module = self._instances.find(args)
         computed = module(*[args[place] for place in self._arguments.inputs])
@@ -300,7 +303,7 @@ def _prepare(compiler: GraphCompiler, call: Sequence[Any]) -> tuple[Arguments, C
             log.debug("%s: fractions cannot be inputs", compiler.name, exc_info=True)
             arguments = read_arguments(compiler.placeholders, call, fixed=arguments.fractions)
             compilation = compiler.prepare(arguments, call)
-        # Start again if calls modify weights: these, and those that share their memory, are inputs.
+        # If calls modify weights, start again: those and all weights that share their memory become inputs.
         names = {name for slot in compilation.prepare().slots if slot.mutated for name in slot.names}
         memories = {memory_of(call[place]) for place, name in arguments.weights.items() if name in names}
         if changed := [place for place in arguments.weights if memory_of(call[place]) in memories]:
