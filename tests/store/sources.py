@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.store.disk import DiskStore
-from trtcache.store.format import _FIELDS, MAGIC, PRELUDE_BYTES, Draft, parse_prelude
+from trtcache.store.format import _PRELUDE, MAGIC, PRELUDE_BYTES, Draft, parse_prelude
 from trtcache.store.writer import write_artifact
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def reheaded(raw: bytes, document: Any) -> bytes:
     body = json.dumps(document, sort_keys=True, separators=(",", ":")).encode().ljust(prelude.header_bytes)
     members = raw[4096:] if prelude.members_from <= 4096 else raw[prelude.members_from :]
     front_bytes = -(-(PRELUDE_BYTES + len(body)) // 4096) * 4096
-    first = _FIELDS.pack(MAGIC, prelude.version, len(body), 0, 0, front_bytes + len(members))
+    first = _PRELUDE.pack(MAGIC, prelude.version, len(body), 0, 0, front_bytes + len(members))
     return (first + hash_bytes(first + body) + body).ljust(front_bytes, b"\0") + members
 
 
