@@ -2917,9 +2917,9 @@ for _doc, _forward, _init, _top, _change, _files_ in (
 ):
     _add(f"under one name: {_doc}", _model(_forward, _init, _top) + _files_, _change)
 for _where, _import in (("os.path", "os"), ("collections.abc", "collections.abc"), ("importlib.metadata", "importlib.metadata"), ("numpy.linalg", "numpy"), ("numpy.random", "numpy"), ("yaml", "yaml"), ("yaml.nodes", "yaml"),
-                        ("transformers.utils", "transformers.utils"), ("transformers.activations", "transformers.activations"), ("torch._C", "torch"), ("torch._C._nn", "torch"), ("torch.ops", "torch"), ("torch.ops.aten", "torch"),
+                        ("transformers.utils", "transformers.utils"), ("transformers.activations", "transformers.activations"), ("torch._C", "torch"), ("torch._C._nn", "torch"), ("torch.ops.aten", "torch"),
                         ("math", "math"), ("json", "json"), ("json.decoder", "json"), ("xml.etree", "xml.etree"), ("logging.handlers", "logging.handlers"), ("enum.Enum", "enum"), ("collections.OrderedDict.__class__", "collections"),
-                        ("pathlib.Path", "pathlib"), ("dataclasses.Field", "dataclasses"), ("numbers.Number", "numbers"), ("torch.distributions.Normal", "torch.distributions"), ("torch.nn.Linear.forward", "torch"), ("torch.nn.functional.gelu", "torch"),
+                        ("pathlib.Path", "pathlib"), ("dataclasses.Field", "dataclasses"), ("numbers.Number", "numbers"), ("torch.distributions.Normal", "torch.distributions"), ("torch.nn.Linear.forward", "torch"),
                         ("torch.nn.functional.relu", "torch"), ("statistics.mean", "statistics"), ("torch.optim.Adam", "torch"), ("torch.utils.data.Dataset", "torch.utils.data"), ("numpy.mean", "numpy")):
     _add(f"an attribute appears on {_where}", _model(f"x * getattr({_where}, 'own_gain', 2.0)", "pass", f"import {_import}\n"),
          f"import {_import}\n" + (f"{_where}.own_gain = 3.0" if "__class__" not in _where else "pass"))
