@@ -12,6 +12,7 @@ import click
 
 from trtcache.config.units import format_duration
 from trtcache.errors import SettingsError
+from trtcache_cli.kind_sums import count_of
 from trtcache_cli.matrix import read_matrix
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -182,7 +183,8 @@ def _run_here(session: Session, planned: Sequence[PlannedCell], image: str, jobs
     left = [each.cell for each in planned if each.is_left]
     others = [cell for cell in left if cell.image not in ("", image)]
     if others:
-        note(f"{len(others)} cells belong to other images and are not built here: --emit, or --image IMAGE there")
+        count = count_of(len(others), "cell", "cells")
+        note(f"not built here, {count} of other images: --emit, or --image IMAGE there")
     cells = [cell for cell in left if cell.image in ("", image)]
     environ = claiming_environ(os.environ)
     outcomes = [Outcome(each.cell, FAILED, each.reason) for each in planned if each.state == IMPOSSIBLE]

@@ -123,7 +123,7 @@ def upload(cache: Cache, digests: Collection[str], *, replace: bool = False) -> 
     uploader = uploader_of(store, RemoteTier(remotes.target, remotes, cache.config.trust))
     for digest in digests:
         uploader.offer(digest, renew=not replace, replace_=replace)
-    with working(f"uploading {len(digests)} entries that were here already"):
+    with working(f"uploading {entries(len(digests))} from the cache directory"):
         flush()
 
 

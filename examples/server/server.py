@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import torch
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from safetensors.torch import load_file, save_file
 
 import trtcache
@@ -66,7 +66,10 @@ app = FastAPI(lifespan=lifespan)
 
 @app.post("/classify")
 def classify(rows: list[list[float]]) -> list[list[float]]:
-    answer: list[list[float]] = app.state.fast(torch.tensor(rows)).tolist()
+    try:
+        answer: list[list[float]] = app.state.fast(torch.tensor(rows)).tolist()
+    except trtcache.errors.InputError as error:
+        raise HTTPException(422, str(error)) from None
     return answer
 
 
@@ -75,4 +78,6 @@ if __name__ == "__main__" and "--save" in sys.argv:
     save_file(Classifier().state_dict(), "weights.new")
     Path("weights.new").replace(WEIGHTS)
 if __name__ == "__main__" and "--warm" in sys.argv:
-    print(load().report)
+    fast = load()
+    fast.wait()  # with TRTCACHE_ON_MISS=background, the build would end with this process
+    print(fast.report)

@@ -175,7 +175,7 @@ def test_cells_of_another_image_are_left_to_it(run: Callable[..., Result], matri
     assert _states(run("warm", matrix, "--plan", "--json")) == ["unknown", "unknown"]
     done = run("warm", matrix)
     assert (done.code, done.out) == (0, "0 built, 0 hit, 0 failed\n")
-    assert "2 cells belong to other images" in done.err
+    assert "not built here, 2 cells of other images" in done.err
     wrong = run("warm", matrix, "--emit", "sbatch")
     assert (wrong.code, "--image" in wrong.err) == (2, True)
     script = run("warm", matrix, "--emit", "sbatch", "--image", "registry/torch:2.12").out

@@ -89,6 +89,15 @@ def test_continuous_integration(script: Callable[..., str], tmp_path: Path, moto
     )
     assert "hit" in printed
 
+    # A new key: the main branch trusts only this one, builds again, and replaces the remote's entries.
+    keygen = script("XDG_CONFIG_HOME=$PWD/main trtcache trust keygen ci-main-2").splitlines()
+    (variables["TRTCACHE_TRUSTED_KEYS"],) = (line for line in keygen if line.startswith("ci-main-2:"))
+    key = (home / "main" / "trtcache" / "keys" / "ci-main-2.secret").read_text()
+    second = {"TRTCACHE_DIR": str(home / "second")}
+    assert "1 built" in script(build, SIGNING_KEY=key, REMOTE=remote, **variables | second)
+    third = {"TRTCACHE_DIR": str(home / "third"), "TRTCACHE_REMOTE": remote}
+    assert "1 hit" in script(test, **variables | third, TRTCACHE_FORBID_BUILD="1")
+
 
 _SIGNED = (
     "Authorization: AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, "

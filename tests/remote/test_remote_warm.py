@@ -73,6 +73,7 @@ def test_what_is_only_here_is_uploaded(
     assert [len(cell["to_upload"]) for cell in planned["cells"]] == [2, 2]
     done = command("warm", matrix, "--only", "0-1", "--require-remote", **writer)
     assert (done.code, done.out) == (0, "0 built, 2 hit, 0 failed\n")
+    assert "uploading 2 entries from the cache directory" in done.err
     assert _states(command("warm", matrix, "--plan", "--json", **_on(hosts, "server"))) == ["hit", "hit", "unknown"]
     proxy.requests.clear()
     command("warm", matrix, "--only", "0-1", **writer)
@@ -89,6 +90,7 @@ def test_what_was_uploaded_long_ago_is_uploaded_again(
     planned = command("warm", matrix, "--only", "0", "--plan", "--json", **_on(hosts, "b", "&mode=write&lifetime=2s"))
     (cell,) = planned.json["cells"]
     assert (cell["state"], cell["is_renewed"]) == ("hit", True)
+    time.sleep(2.1)  # the plan fetched the alias, and renews it in the background
     proxy.requests.clear()
     assert command("warm", matrix, "--only", "0", **writer).out == "0 built, 1 hit, 0 failed\n"
     assert len({path for method, path in proxy.requests if method == "PUT"}) == 2

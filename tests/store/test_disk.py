@@ -183,6 +183,7 @@ def test_damage_is_warned_of_with_its_reason(store: DiskStore, key: CacheKey, ca
     os.truncate(path, 100)
     assert store.get(key) == Miss("corrupt:size")
     assert f"{path}: damaged (size)" in caplog.text
+    assert caplog.messages[-1].endswith("; it is a miss")  # a build may be forbidden
     assert store.get(key) == Miss("absent")
 
 

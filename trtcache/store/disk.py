@@ -307,7 +307,7 @@ class DiskStore(StoredEntries, Store):
         self.events.append("quarantine", reason=reason, key=digest)
 
     def _quarantine_damage(self, digest: str, error: CorruptBlobError, inode: int) -> None:
-        _logger.warning("%s; it will be built again", error)
+        _logger.warning("%s; it is a miss", error)
         # Another process may have found the same damage and already replaced the file.
         if self.writable and _inode(self.path(digest)) == inode:
             with suppress(OSError):
