@@ -376,7 +376,7 @@ class Cache:
         lack = f"{cause} requires a build of" if cause else "no entry for"
         lack = "no trusted entry for" if reason.startswith("untrusted:") else lack
         reasons = tuple(filter(None, [describe_miss(reason)]))
-        if self._remotes is not None:
+        if self._remotes is not None and not cause:
             reasons += self._remotes.reasons(key.digest)
         return BuildForbiddenError(key.kind, key.digest, str(self.config.root), lack=lack, reasons=reasons)
 

@@ -137,13 +137,13 @@ def test_a_forbidden_build_asks_the_remote_before_it_fails(hosts: Hosts, proxy: 
     """What may not be built may still be fetched; the error says what each remote answered."""
     cache = hosts.host("a", TRTCACHE_FORBID_BUILD="1")
     for _ in range(2):  # the second is remembered
-        with pytest.raises(BuildForbiddenError, match=re.escape(f"a and {hosts.name} (absent)")):
+        with pytest.raises(BuildForbiddenError, match=re.escape(f"a ({hosts.name}: absent)")):
             fetch(cache)
     assert proxy.count() == 1
     proxy.fault = "reset"
-    with pytest.raises(BuildForbiddenError, match=re.escape(f"a and {hosts.name} (unreachable)")):
+    with pytest.raises(BuildForbiddenError, match=re.escape(f"a ({hosts.name}: unreachable)")):
         fetch(cache, n=1)
-    with pytest.raises(BuildForbiddenError, match=re.escape(f"a and {hosts.name} (breaker open)")):
+    with pytest.raises(BuildForbiddenError, match=re.escape(f"a ({hosts.name}: breaker open)")):
         fetch(cache, n=2)
     with pytest.raises(
         BuildForbiddenError, match=r"TRTCACHE_RECACHE=1 requires a build of test key [0-9a-f]+ in [^ ]*$"

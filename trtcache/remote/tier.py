@@ -254,7 +254,7 @@ class RemoteTiers:
     def reasons(self, digest: str) -> tuple[str, ...]:
         """Return the reasons of the last misses of an entry, each with its remote's URL."""
         found = ((tier.url.text, tier.reason(digest)) for tier in self._tiers)
-        return tuple(f"{url}: {reason}" for url, reason in found if reason)
+        return tuple(f"{url}: {'breaker open' if reason == 'open' else reason}" for url, reason in found if reason)
 
     def claim(
         self,

@@ -27,7 +27,8 @@ def format_key_differences(before: Mapping[str, Any], after: Mapping[str, Any]) 
     For example ``attribute encoder.layer.3.dropout.p: 0.1 -> 0.2``.
     """
     found: list[str] = []
-    for name in sorted({*before, *after}, key=["surroundings", "inputs", "dynamic_shapes", "layers", "model"].index):
+    # In the order of the walk: a difference shifts the numbers of all later objects, which are no differences.
+    for name in sorted({*before, *after}, key=["model", "layers", "inputs", "dynamic_shapes", "surroundings"].index):
         found += _label_parts(name, before.get(name), after.get(name))
     more = f", and {len(found) - _MOST} more" if len(found) > _MOST else ""
     return "; ".join(found[:_MOST]) + more

@@ -54,7 +54,11 @@ _ = isinstance(None, torch.Generator)
 # At the first of these checks torch sets a global of ``torch._opaque_base``. Its value is in manifests, so it has to be
 # the same before the first export of a process as after it.
 
-_LEFT_OUT = ("trtcache.", "logging", "warnings", "linecache", "traceback", "tokenize")
+_LEFT_OUT = (
+    *("trtcache.", "logging", "warnings", "linecache", "traceback", "tokenize"),
+    # torch's arithmetic of symbolic sizes: contexts and counters that change while it runs, and classes of sympy
+    *("torch._guards", "torch.fx.experimental.sym", "torch.utils._sympy"),
+)
 
 
 @dataclass(frozen=True, slots=True)
