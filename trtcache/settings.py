@@ -35,8 +35,8 @@ AUTOCASTS = ("fp16", "bf16")
 
 ON_BUILD_FAILURE = ("raise", "torch")
 
-REFITTABLE, PACKED, FROZEN = WEIGHTS = ("refittable", "packed", "frozen")
-"""Weights of an engine: it takes them at load and at a refit, shared or packed, or has them in it."""
+REFITTABLE, PACKED, FROZEN, AUTO = WEIGHTS = ("refittable", "packed", "frozen", "auto")
+"""Weights of an engine: taken at load and at a refit, shared or packed; or in the engine; or as the backend chooses."""
 
 PACKING_VERSION = 2
 """The version of the code that decides which weights are packed; only keys of engines that take packed ones have it."""
@@ -199,7 +199,7 @@ class Settings:
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
         if self.weights == REFITTABLE:
             del values["weights"]
-        if self.weights == PACKED:
+        if self.weights in (PACKED, AUTO):
             values["packing"] = PACKING_VERSION
         values |= {"inductor": {}, "autocast_exclude": sorted(self.autocast_exclude)}
         values |= {name: section.document() for name, section in self.sections.items()}

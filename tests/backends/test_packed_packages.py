@@ -316,6 +316,19 @@ def test_small_linear_layers_are_not_packed(monkeypatch: pytest.MonkeyPatch, dyn
     assert replaced(dynamic)[1] == {}
 
 
+@pytest.mark.slow
+def test_auto_packs_on_a_cpu(tmp_path: Path, interpreter: str) -> None:
+    """The engine takes packed weights, is refitted, and the report says so; a backend without a choice takes it too."""
+    module = compiled(net(), tmp_path, settings={"weights": "auto"})
+    assert module._swap.engine._loaded.packed is not None
+    assert "packed: it takes packed copies of weights" in str(module.report)
+    module.refit(net(1))
+    assert_answers(module, net(1))
+    other = compiled(net(), tmp_path, settings={"weights": "auto"}, backend=interpreter)
+    assert not other.report.partitions[0].packed
+    assert_answers(other, net())
+
+
 def test_tuned_products_are_not_packed() -> None:
     """Code that Inductor generates for a matrix product could not read a packed weight."""
     assert not generates_products({})
@@ -331,6 +344,7 @@ def test_the_key_has_the_setting(tmp_path: Path, interpreter: str) -> None:
         None,
         PACKING_VERSION,
         None,
+        PACKING_VERSION,
     ]
     with pytest.raises(SettingsError, match="takes 'refittable' only"):
         compiled(net(), tmp_path, backend=interpreter)

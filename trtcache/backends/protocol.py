@@ -104,7 +104,7 @@ class Capabilities:
         torch_threads: whether its engines run with torch's intra-op threads, so that ``trtcache.threads`` applies.
         same_versions: the names in ``Backend.versions`` that MUST be equal where an exported artifact runs; None for
             all of them.
-        weights: the values of ``settings.weights`` that it takes.
+        weights: the values of ``settings.weights`` that it takes, besides ``auto``.
     """
 
     devices: frozenset[str]
@@ -234,6 +234,15 @@ class Backend(ABC):
     def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:  # noqa: ARG002  # a default
         """Return the slots whose values an artifact contains. Their fingerprints are part of the key."""
         return ()
+
+    def choose_weights(self, weights: str, device_type: str) -> str:
+        """Return how engines take their weights: ``weights``, or for ``auto`` packed on a CPU and else refittable.
+
+        Packed engines are as fast as frozen ones (``docs/performance.md``), and are refitted.
+        """
+        if weights != "auto":
+            return weights
+        return "packed" if device_type == "cpu" and "packed" in self.capabilities.weights else "refittable"
 
     def bakes_weights(self, settings: Settings) -> bool:  # noqa: ARG002  # a default
         """Return whether an artifact with these settings may contain values of weights (``frozen_slots``)."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trtcache.config.units import format_duration
 from trtcache.digests import CacheKey
-from trtcache.settings import PACKED
+from trtcache.settings import AUTO, PACKED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,8 +115,15 @@ class PartitionReport:
     def packed(self) -> bool:
         """Whether the engine takes packed copies of weights."""
         parts = self.key.document["parts"] if self.key else None
-        settings = parts.get("settings") if isinstance(parts, dict) else None
-        return isinstance(settings, dict) and settings.get("weights") == PACKED
+        settings, target = (parts.get("settings"), parts.get("target")) if isinstance(parts, dict) else (None, None)
+        if self.key is None or not isinstance(settings, dict) or not isinstance(target, dict):
+            return False
+        weights = settings.get("weights")
+        if weights == AUTO:
+            from trtcache.backends.registry import load_backend  # only where the backend chose
+
+            weights = load_backend(self.key.kind).choose_weights(AUTO, str(target.get("device")))
+        return bool(weights == PACKED)
 
     def rows(self) -> list[str]:
         """Return what a printed report says of this engine, one text for each line."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trtcache.backends.aot_inductor.libtorch import SAME_VERSIONS, torch_folder, torch_versions
@@ -19,7 +20,7 @@ from trtcache.backends.aot_inductor.variables import environment as environment
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.config.inductor_settings import InductorSettings
 from trtcache.keys.torch_config import overrides
-from trtcache.settings import FROZEN, WEIGHTS
+from trtcache.settings import FROZEN, PACKED, REFITTABLE
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class AotInductor(Backend):
         torch_threads=True,
         without_torch=True,
         same_versions=SAME_VERSIONS,
-        weights=frozenset(WEIGHTS),
+        weights=frozenset({REFITTABLE, PACKED, FROZEN}),
     )
 
     def unavailable(self, device: str) -> str | None:
@@ -123,7 +124,8 @@ class AotInductor(Backend):
         """Build a package; it has weights in it if they are frozen."""
         from trtcache.backends.aot_inductor.build import build_package  # a hit does not need it
 
-        return build_package(program, settings, target, folder)
+        chosen = replace(settings, weights=self.choose_weights(settings.weights, program.device.type))
+        return build_package(program, chosen, target, folder)
 
     def load(
         self,
