@@ -27,6 +27,7 @@ from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, js
 from trtcache.errors import IncompatibleEngineError, ModelFileError, ProgramFileError, WeightMapError
 from trtcache.keys.alias_key import INITIAL_STATE
 from trtcache.keys.code import code_digest
+from trtcache.lowering.passes import installed_passes
 from trtcache.runtime.executable import parse_interface
 from trtcache.runtime.report import Report
 from trtcache.runtime.structure import UnknownContainerError
@@ -181,9 +182,7 @@ def why_not(options: CompileOptions) -> str:
         return "the settings leave parts to it"
     if settings.threads != Settings().threads:
         return "settings.threads needs it"
-    from importlib.metadata import entry_points  # 20 ms
-
-    return "passes of other distributions need it" if entry_points(group="trtcache.passes") else ""
+    return "passes of other distributions need it" if installed_passes() else ""
 
 
 def remember(source: ProgramFile, module: CompiledModule, options: CompileOptions, cache: Cache) -> None:
