@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import torch
 
     from trtcache.digests import Json
-    from trtcache.weights.arena import Arena
 
     _Tensors = dict[str, torch.Tensor]
 else:  # programs without torch have slots and weight maps, too
@@ -162,8 +161,8 @@ class SlotWeights:
         tensor = self.given[slot.index].detach()
         return tensor if _has_layout(weight, tensor) else None
 
-    def make(self, weight: EngineWeight, arena: Arena | None = None) -> torch.Tensor:
-        """Compute an engine weight: the model's own tensor if possible, else a new one, in ``arena`` if there is one.
+    def make(self, weight: EngineWeight) -> torch.Tensor:
+        """Compute an engine weight: the model's own tensor if possible, else a new one.
 
         While a new one is computed, some rows of intermediate results exist as well.
         """
@@ -172,8 +171,6 @@ class SlotWeights:
         import torch
 
         def allocate(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-            if arena is not None:
-                return arena.empty(weight)
             return torch.empty_strided(weight.shape, weight.stride, dtype=dtype, device=device)
 
         with torch.no_grad():
@@ -239,36 +236,16 @@ def fit(
     """
     weights = tuple(weights)
     sources = check(weights, state, known=known, device=device, keep=current is not None)
-    arena, inside = _arena_for(weights, sources)
     tensors: dict[str, torch.Tensor] = {}
     own: set[str] = set()
     for weight in weights:
         kept = current[weight.name] if current and weight.name in sources.kept else None
-        made_in = arena if weight.name in inside else None
-        tensors[weight.name] = sources.make(weight, made_in) if kept is None else kept.clone()
+        tensors[weight.name] = sources.make(weight) if kept is None else kept.clone()
         if kept is not None or sources.is_own(weight, tensors[weight.name]):
             own.add(weight.name)
     if own:
         finish(device)
     return EngineWeights(tensors, own, sources.source_weights(weights))
-
-
-def _arena_for(weights: Iterable[EngineWeight], sources: SlotWeights) -> tuple[Arena | None, frozenset[str]]:
-    """Return an arena and the names of the weights that are computed in it; None if they are too small to need one."""
-    computed = [weight for weight in weights if weight.slot is None and weight.device == "cpu"]
-    if not computed:
-        return None, frozenset()
-    from trtcache.weights.arena import HUGE_BYTES, Arena, padded_bytes  # it imports torch
-
-    sizes = {
-        weight.name: padded_bytes(weight)
-        for weight in computed
-        if all(sources.places[slot.index].type == "cpu" for slot in weight.slots)
-    }
-    sizes = {name: size for name, size in sizes.items() if size}
-    if sum(sizes.values()) < HUGE_BYTES:
-        return None, frozenset()
-    return Arena(sum(sizes.values())), frozenset(sizes)
 
 
 def finish(device: torch.device) -> None:

@@ -1,12 +1,9 @@
-"""Weights that are computed into one block of memory."""
+"""Weights that are computed by recipes, some rows at a time, straight into their own memory."""
 
 from __future__ import annotations
 
-import gc
-
 import torch
 
-from trtcache.weights.arena import Arena, padded_bytes
 from trtcache.weights.recipes import WeightRef as Ref
 from trtcache.weights.recipes import evaluate, step
 from trtcache.weights.slots import EngineWeight, Slot, fit
@@ -34,7 +31,7 @@ def state_of(weights: list[EngineWeight]) -> dict[str, torch.Tensor]:
     }
 
 
-def test_computed_weights_in_an_arena_are_those_of_a_whole_evaluation() -> None:
+def test_computed_weights_are_those_of_a_whole_evaluation() -> None:
     """Each is bit-identical to its recipe's value, in the engine's layout, with memory of its own."""
     channels_last = torch.empty(SHAPE, memory_format=torch.channels_last).stride()
     forms = [(SHAPE, torch.empty(SHAPE).stride()), (SHAPE, channels_last), ((5,), (1,)), ((0, 4), (4, 1))]
@@ -50,16 +47,3 @@ def test_computed_weights_in_an_arena_are_those_of_a_whole_evaluation() -> None:
         assert torch.equal(tensor, evaluate(weight.recipe, given))
         assert tensor.untyped_storage().nbytes() == tensor.nbytes
     assert made.own == {"w0", "w1", "w2", "w4"}  # all that have memory
-
-
-def test_a_tensor_keeps_the_memory_of_its_arena() -> None:
-    """A tensor has its values after the arena and its other tensors are gone."""
-    weight = weight_of(0, (1000, 300), (300, 1))
-    arena = Arena(2 * padded_bytes(weight))
-    first, second = arena.empty(weight), arena.empty(weight)
-    first.fill_(1.0)
-    second.fill_(2.0)
-    assert first.data_ptr() % 64 == 0
-    del arena, first
-    gc.collect()
-    assert bool((second == 2.0).all())
