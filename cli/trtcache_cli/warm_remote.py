@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, UnknownKeyError
+from trtcache.errors import RemoteError
 from trtcache_cli.kind_sums import entries
 from trtcache_cli.output import note, working
 
@@ -90,26 +90,10 @@ def objections(remote: RemoteEntries, digests: Iterable[str]) -> dict[str, str]:
     Raises:
         RemoteError: a request failed.
     """
-    from trtcache.remote.bucket import ARCHIVED
     from trtcache.store.parallel import map_in_threads
     from trtcache.store.sync import REMOTE_THREADS
 
-    def judge(digest: str) -> str:
-        try:
-            reason = remote.read_header(digest)[1].reason
-        except UnknownKeyError:
-            return "absent"
-        except CorruptBlobError as error:
-            return f"corrupt:{error.reason}"
-        except FormatVersionError:
-            return "format"
-        except RemoteError as error:
-            if error.reason != ARCHIVED:
-                raise
-            return ARCHIVED
-        return f"untrusted:{reason}" if reason and remote.admission.required else ""
-
-    return dict(map_in_threads(judge, list(digests), REMOTE_THREADS))
+    return dict(map_in_threads(remote.objection, list(digests), REMOTE_THREADS))
 
 
 def upload(cache: Cache, digests: Collection[str], *, replace: bool = False) -> None:

@@ -10,6 +10,8 @@ import torch
 
 from tests.models import Affine
 from tests.remote.conftest import put_object
+from trtcache.remote import entries
+from trtcache_cli.warm_remote import objections, open_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,6 +152,24 @@ def test_an_entry_that_a_stranger_signed_is_no_hit(
     done = command("warm", matrix, "--only", "0", "--require-remote", **writer)
     assert (done.code, done.out) == (0, "0 built, 1 hit, 0 failed\n")
     assert _states(command("warm", matrix, "--only", "0", "--plan", "--json", **server)) == ["hit"]
+
+
+def test_a_long_header_of_a_stranger_is_no_hit(
+    hosts: Hosts, keys: dict[str, tuple[str, Path]], moto: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not parsed, and the reason is that of any entry that nobody trusted has signed."""
+    public, secret = keys["stranger"]
+    stranger = {"TRTCACHE_TRUSTED_KEYS": public, "TRTCACHE_SIGNING_KEY": str(secret), "TRTCACHE_REMOTE": ""}
+    parts = {"graph": "x" * (entries._MOST_UNTRUSTED_BYTES + 1)}
+    built = hosts.host("stranger", **stranger).get_or_build(parts, lambda: b"engine", kind="test")
+    assert built.path is not None
+    digest = built.key.digest
+    put_object(moto, f"{hosts.path}/entries/v1/{digest[:2]}/{digest}.trtc", built.path.read_bytes())
+    config = hosts.host("server").config
+    assert objections(open_entries(config, config.remotes.urls[0]), [digest, "0" * 64]) == {
+        digest: "untrusted:unknown-key",
+        "0" * 64: "absent",
+    }
 
 
 def test_what_a_forbidden_build_says_of_a_remote(command: Callable[..., Result], hosts: Hosts, matrix: Path) -> None:

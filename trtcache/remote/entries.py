@@ -18,6 +18,7 @@ from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, U
 from trtcache.remote.bucket import ARCHIVED, Bucket
 from trtcache.remote.connection import REMEDIES
 from trtcache.remote.tier import object_name
+from trtcache.store.contract import ABSENT, miss_reason
 from trtcache.store.format import check_document
 from trtcache.store.parallel import call_in_thread, map_in_threads
 from trtcache.store.reading import EntryStat
@@ -293,26 +294,35 @@ class RemoteEntries:
             return list(records.values()), {}, {}
         verdicts: dict[str, Verdict] = {}
         unreadable: dict[str, str] = {}
-        for stored, found in map_in_threads(self._try_header, stats, REMOTE_THREADS):
+        for stored, found in map_in_threads(lambda stored: self._try_header(stored.digest), stats, REMOTE_THREADS):
             if isinstance(found, str):
                 del records[stored.digest]
-                unreadable |= {stored.digest: found} if found else {}
+                unreadable |= {} if found == ABSENT else {stored.digest: found}  # removed since the listing
             else:
                 header, verdicts[stored.digest] = found
                 records[stored.digest] = Record.of(header, stored, pinned=stored.digest in pins)
         return list(records.values()), verdicts, unreadable
 
-    def _try_header(self, stored: EntryStat) -> tuple[EntryHeader, Verdict] | str:
+    def objection(self, digest: str) -> str:
+        """Return why a look-up would not use an entry, as ``Layers.objection`` does; empty if it would, by its header.
+
+        Raises:
+            RemoteError: a request failed.
+        """
+        found = self._try_header(digest)
+        if isinstance(found, str):
+            return found
+        reason = found[1].reason
+        return f"untrusted:{reason}" if reason and self.admission.required else ""
+
+    def _try_header(self, digest: str) -> tuple[EntryHeader, Verdict] | str:
+        """Return an entry's header and who signed it, or the reason that it cannot be read."""
         try:
-            return self.read_header(stored.digest)
+            return self.read_header(digest)
         except UnknownKeyError:
-            return ""  # removed since the listing
-        except CorruptBlobError as error:
-            return f"corrupt:{error.reason}"
-        except UntrustedEntryError as error:
-            return f"untrusted:{error.reason}"
-        except FormatVersionError:
-            return "format"
+            return ABSENT
+        except (CorruptBlobError, FormatVersionError, UntrustedEntryError) as error:
+            return miss_reason(error)
         except RemoteError as error:
             if error.reason != ARCHIVED:
                 raise

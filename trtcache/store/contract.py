@@ -11,17 +11,21 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from trtcache.errors import CorruptBlobError, FormatVersionError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from trtcache.digests import CacheKey
+    from trtcache.errors import UntrustedEntryError
     from trtcache.store.disk import DiskStore
     from trtcache.store.entry import Entry
     from trtcache.store.format import Content, EntryHeader
     from trtcache.store.reading import EntryStat
 
 
+ABSENT: Final = "absent"
 COLLISION: Final = "collision"
 
 
@@ -30,6 +34,13 @@ class Miss:
     """The reason for a miss: ``absent``, ``corrupt:<why>``, ``untrusted:<why>``, ``collision``, ``format``, ..."""
 
     reason: str
+
+
+def miss_reason(error: CorruptBlobError | FormatVersionError | UntrustedEntryError) -> str:
+    """Return the reason for a miss of an entry that cannot be used."""
+    if isinstance(error, FormatVersionError):
+        return "format"
+    return f"{'corrupt' if isinstance(error, CorruptBlobError) else 'untrusted'}:{error.reason}"
 
 
 _MEANINGS = {

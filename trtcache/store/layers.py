@@ -20,7 +20,7 @@ from trtcache.errors import (
     UnknownKeyError,
     UntrustedWriterError,
 )
-from trtcache.store.contract import Miss, Store
+from trtcache.store.contract import Miss, Store, miss_reason
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
 
@@ -112,10 +112,8 @@ class Layers:
                 continue
             try:
                 verdict = store.verdict(digest) if isinstance(store, DiskStore) and store.admission.required else None
-            except CorruptBlobError as error:
-                found = f"corrupt:{error.reason}"
-            except FormatVersionError:
-                found = "format"
+            except (CorruptBlobError, FormatVersionError) as error:
+                found = miss_reason(error)
             except (OSError, StoreError):  # gone meanwhile, or unreadable
                 continue
             else:
