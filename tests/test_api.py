@@ -202,7 +202,7 @@ def test_the_error_of_a_forbidden_build_names_the_damage(
     monkeypatch.setenv("TRTCACHE_DIR", str(tmp_path / "c"))
     damage(compiled(Affine(), (X,), cache=None).report.partitions[0].path)
     monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
-    with pytest.raises(trtcache.errors.BuildForbiddenError, match=r"\(the stored entry was damaged \(member\)"):
+    with pytest.raises(trtcache.errors.BuildForbiddenError, match=r"\(the stored entry was damaged \(member\)\)"):
         compiled(Affine(), (X,), cache=None)
     with pytest.raises(trtcache.errors.BuildForbiddenError, match=r"\(no similar interpreter entry\)"):  # quarantined
         compiled(Affine(), (X,), cache=None)

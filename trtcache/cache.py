@@ -371,14 +371,13 @@ class Cache:
         return entry
 
     def _forbidden(self, key: CacheKey, reason: str) -> BuildForbiddenError:
-        """Return the error of a build that is forbidden, with the reason of each store's and each remote's miss."""
+        """Return the error of a build that is forbidden, with the reason of the miss, and that of each remote's."""
         cause = {"recache": "TRTCACHE_RECACHE=1", "disabled": "TRTCACHE_DISABLE=1"}.get(reason)
         lack = f"{cause} requires a build of" if cause else "no entry for"
         lack = "no trusted entry for" if reason.startswith("untrusted:") else lack
-        reasons = tuple(filter(None, [describe_miss(reason)]))
-        if self._remotes is not None and not cause:
-            reasons += self._remotes.reasons(key.digest)
-        return BuildForbiddenError(key.kind, key.digest, str(self.config.root), lack=lack, reasons=reasons)
+        remotes = () if cause or self._remotes is None else self._remotes.reasons(key.digest)
+        why = describe_miss(reason)
+        return BuildForbiddenError(key.kind, key.digest, str(self.config.root), why, lack=lack, remotes=remotes)
 
     def build_uncached(self, build: Callable[[], Built], *, kind: str, why: str, name: str | None = None) -> Entry:
         """Build an artifact that has no cache key, and count a miss. The returned key is never stored.

@@ -193,9 +193,9 @@ class BuildCancelledError(BuildError):
 class BuildForbiddenError(BackendError):
     """The cache has no entry and ``TRTCACHE_FORBID_BUILD=1`` forbids building one.
 
-    ``key`` is empty if the program is not cacheable. ``why`` describes the difference to the nearest entry, or why the
-    program is not cacheable, and ``lack`` what the build was needed for. ``reasons`` are those of the misses, other
-    than that there is no entry: an untrusted or damaged entry, a remote that did not answer.
+    ``key`` is empty if the program is not cacheable. ``why`` describes what is wrong with the stored entry, or else the
+    difference to the nearest other one, or why the program is not cacheable, and ``lack`` what the build was needed
+    for. ``remotes`` has the URL of each remote with the reason of its miss.
     """
 
     kind: str
@@ -203,12 +203,12 @@ class BuildForbiddenError(BackendError):
     root: str
     why: str = ""
     lack: str = "no entry for"
-    reasons: tuple[str, ...] = ()
+    remotes: tuple[str, ...] = ()
     exit_code: ClassVar[int] = 7
 
     def __str__(self) -> str:
         what = f"{self.kind} key {self.key[:16]}" if self.key else f"a {self.kind} program"
-        why = "; ".join(filter(None, (*self.reasons, self.why)))
+        why = "; ".join(filter(None, (*self.remotes, self.why)))
         return f"TRTCACHE_FORBID_BUILD=1 and {self.lack} {what} in {self.root}{f' ({why})' if why else ''}"
 
 
