@@ -83,8 +83,9 @@ class Settings:
             default ``TRTCACHE_ON_MISS`` decides.
         detach: whether a background build goes on if the process ends.
         weights: ``refittable``: engines share the model's weights; ``packed``: they take copies of the weights of
-            convolutions and linear layers in the layout of oneDNN, made at load and at a refit; or ``frozen``: they are
-            compiled for these weights alone, which are part of the key, and refuse a refit (``docs/performance.md``).
+            convolutions and linear layers in the layout of oneDNN, made at load and at a refit; ``frozen``: they are
+            compiled for these weights alone, which are part of the key, and refuse a refit; or ``auto``: as ``packed``
+            on a CPU if the backend takes that, else as ``refittable`` (``docs/performance.md``).
     """
 
     inductor: InductorSettings = field(default_factory=InductorSettings)

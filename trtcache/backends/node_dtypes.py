@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch import fx
 
 
@@ -25,12 +24,4 @@ def node_dtypes(node: fx.Node) -> frozenset[torch.dtype]:
     if isinstance(result, (list, tuple)):
         result = [user.meta.get("val") for user in node.users if user.target is operator.getitem]
     values = [result, *(argument.meta.get("val") for argument in node.all_input_nodes)]
-    return frozenset(tensor.dtype for tensor in _tensors(values))
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
+    return frozenset(leaf.dtype for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from trtcache.digests import canonical, json_bytes
 from trtcache.errors import BackendUnavailableError, BuildError
+from trtcache.settings import AUTO, PACKED, REFITTABLE
 from trtcache.weights.slots import geometry, weight_map
 
 if TYPE_CHECKING:
@@ -240,9 +241,9 @@ class Backend(ABC):
 
         Packed engines are as fast as frozen ones (``docs/performance.md``), and are refitted.
         """
-        if weights != "auto":
+        if weights != AUTO:
             return weights
-        return "packed" if device_type == "cpu" and "packed" in self.capabilities.weights else "refittable"
+        return PACKED if device_type == "cpu" and PACKED in self.capabilities.weights else REFITTABLE
 
     def bakes_weights(self, settings: Settings) -> bool:  # noqa: ARG002  # a default
         """Return whether an artifact with these settings may contain values of weights (``frozen_slots``)."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.config import backend_names
 from trtcache.errors import BackendUnavailableError, SettingsError, TrtcacheError
+from trtcache.settings import AUTO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -145,7 +146,7 @@ def check_settings(backend: Backend, settings: Settings) -> None:
             names = ", ".join(f"settings.{name}[{option!r}]" for option in section.explicit)
             own = f"; its settings are settings.{kind.section}" if kind else ""
             raise SettingsError(names, f"backend {backend.name!r} has no such settings{own}")
-    if settings.weights not in {*backend.capabilities.weights, "auto"}:
+    if settings.weights not in {*backend.capabilities.weights, AUTO}:
         why = f"backend {backend.name!r} takes {' or '.join(map(repr, sorted(backend.capabilities.weights)))} only"
         raise SettingsError("settings.weights", f"{settings.weights!r}: {why}")
     backend.check(settings)

@@ -181,7 +181,8 @@ def generates_products(options: Mapping[str, Any]) -> bool:
 
     names = ("max_autotune", "max_autotune_gemm", "cpp.enable_grouped_gemm_template")
     with config.patch({name: value for name, value in options.items() if name in names}):
-        return any(config.get_config_copy().get(name) for name in names)
+        now = config.get_config_copy()
+    return any(now.get(name) for name in names)
 
 
 @contextmanager
