@@ -9,11 +9,8 @@ from __future__ import annotations
 import contextlib
 import html
 import json
-import logging
-import os
 import re
 import resource
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from attacks.hostile_remote import SECRETS
 from attacks.poisoning import EVIL, block_of, with_block
 from attacks.stage import MAIN, PULL, Stage, Succeeded, engine_of, file_of, key_of
+from attacks.victim import prepare_victim, run_victim
 from trtcache.cache import Cache
 from trtcache.config.environment import Config
 from trtcache.config.remotes import RemoteSettings, RemoteUrl
@@ -262,32 +259,15 @@ def _check_texts(texts: list[str]) -> None:
 
 
 def _try(folder: Path, name: str, attempt: Attempt) -> None:
-    """Make an attempt on a victim, in a child that is watched."""
+    """Make an attempt on a victim."""
     folder.mkdir()
     with _served(attempt) as url:
-        child = os.fork()
-        if not child:
-            code = 1
-            try:
-                code = _watch(folder, url, attempt)
-            finally:
-                sys.stderr.flush()
-                os._exit(code)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if code:
-        why = (folder / "why").read_text() if (folder / "why").exists() else f"the victim ended with {code}"
-        raise Succeeded(f"{name}: {why}")
+        run_victim(folder, name, lambda: _watch(folder, url, attempt))
 
 
 def _watch(folder: Path, url: str, attempt: Attempt) -> int:
     """Be the victim: return 0 if the attempt failed."""
-    os.environ.update(SECRETS, XDG_CACHE_HOME=str(folder / "user"))
-    texts: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: texts.append(record.getMessage())  # type: ignore[method-assign]
-    logging.disable(logging.NOTSET)
-    logging.getLogger("trtcache").addHandler(handler)
-    logging.getLogger("trtcache").setLevel(logging.DEBUG)
+    texts = prepare_victim(folder)
     before_kib, began_s = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
     try:
         attempt.victim(folder, url)

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import logging
-import os
 import resource
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from attacks.poisoning import EVIL, variants
-from attacks.stage import MAIN, PULL, Stage, Succeeded, engine_of, file_of, key_of
+from attacks.stage import MAIN, PULL, Stage, engine_of, file_of, key_of
+from attacks.victim import SECRETS, prepare_victim, run_victim
 from trtcache.cache import Cache
 from trtcache.config.environment import Config
 
 MOST_GROWTH_BYTES = 96 << 20
 MOST_S = 4.0
-SECRETS = {"AWS_ACCESS_KEY_ID": "AKIDATTACK", "AWS_SECRET_ACCESS_KEY": "c2VjcmV0", "AWS_SESSION_TOKEN": "dG9rZW4"}
 
 _ENDLESS_S = 8.0
 _CHUNK = b"x" * (1 << 20)
@@ -126,35 +123,18 @@ def _answers() -> dict[str, Callable[[socket.socket, bytes], None]]:
 
 
 def _try(folder: Path, name: str, scheme: str, answer: Callable[[socket.socket, bytes], None]) -> None:
-    """Have a victim ask for entry 1, in a child that is watched."""
+    """Have a victim ask for entry 1."""
     folder.mkdir()
     with _served(answer) as port:
-        child = os.fork()
-        if not child:
-            code = 1
-            try:
-                code = _ask(folder, scheme, port)
-            finally:
-                sys.stderr.flush()
-                os._exit(code)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if code:
-        why = (folder / "why").read_text() if (folder / "why").exists() else f"the victim ended with {code}"
-        raise Succeeded(f"{name} ({scheme}): {why}")
+        run_victim(folder, f"{name} ({scheme})", lambda: _ask(folder, scheme, port))
 
 
 def _ask(folder: Path, scheme: str, port: int) -> int:
     """Be the victim: return 0 if nothing of the attacker's got anywhere."""
-    os.environ.update(SECRETS, XDG_CACHE_HOME=str(folder / "user"))
+    texts = prepare_victim(folder)
     url = f"s3://engines/main?endpoint=http://127.0.0.1:{port}" if scheme == "s3" else f"http://127.0.0.1:{port}/main"
     environ = {"TRTCACHE_DIR": str(folder / "cache"), "TRTCACHE_TRUSTED_KEYS": str(MAIN.public), "TRTCACHE_REMOTE": url}
     cache = Cache(config=Config.from_environ({**environ, "XDG_CONFIG_HOME": str(folder / "config")}))
-    texts: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: texts.append(record.getMessage())  # type: ignore[method-assign]
-    logging.disable(logging.NOTSET)
-    logging.getLogger("trtcache").addHandler(handler)
-    logging.getLogger("trtcache").setLevel(logging.DEBUG)
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began_s = time.monotonic()
     entry = cache.fetch(key_of(1), lambda: engine_of(1))

@@ -88,7 +88,7 @@ def build(
         raise ModelFileError(str(file), "the file does not exist")  # before torch is imported
     from trtcache.cache import Cache
     from trtcache.compiler import build as building  # imports torch
-    from trtcache_cli.programs import open_program
+    from trtcache_cli.programs import open_program, program_name
 
     program, inputs = open_program(file, shapes)
     if inputs and file.suffix != ".onnx":
@@ -102,7 +102,7 @@ def build(
             settings=given,
             target=target,
             cache=Cache(config=config),
-            name=name or file.stem.rpartition(":")[2],
+            name=name or program_name(file),
             output=output,
             inputs=inputs,
             keep_program=keep_program,

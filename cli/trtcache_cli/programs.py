@@ -55,6 +55,11 @@ def is_function(path: Path) -> bool:
     )
 
 
+def program_name(path: Path) -> str:
+    """Return the name of a program: that of its file without the suffix, or of its function."""
+    return path.stem.rpartition(":")[2]
+
+
 def export_function(location: str) -> ExportedProgram:
     """Import and call ``MODULE:FUNCTION``, and export the model that it returns. The current folder is searched first.
 
@@ -145,7 +150,7 @@ def find_key(
     """
     try:
         program, inputs = open_program(path, shapes)
-        name = path.stem.rpartition(":")[2]
+        name = program_name(path)
         key, graph = looking.key_and_graph(program, backend=backend, target=target, inputs=inputs, name=name)
     except CanonicalizationError as error:
         return None, None, str(error)

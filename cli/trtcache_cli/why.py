@@ -96,7 +96,7 @@ def _of_entry(layers: Layers, key: str) -> dict[str, Any]:
 def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shapes: tuple[str, ...]) -> dict[str, Any]:
     if not (path.is_file() or ":" in path.name):
         raise ModelFileError(str(path), "the file does not exist")  # before torch is imported
-    from trtcache_cli.programs import find_key  # imports torch
+    from trtcache_cli.programs import find_key, program_name  # imports torch
 
     key, graph, reason = find_key(path, backend, target, shapes)
     if key is None or graph is None:
@@ -106,8 +106,7 @@ def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shape
         return {"key": key.digest, "outcome": "hit", "reason": "", "found": None}
     if objection != "absent":  # there is an entry, so that none is nearer
         return {"key": key.digest, "outcome": "miss", "reason": objection, "found": None}
-    name = path.stem.rpartition(":")[2]
-    each = (nearest(store, key.document, name=name, graph=graph) for store in layers.disks)
+    each = (nearest(store, key.document, name=program_name(path), graph=graph) for store in layers.disks)
     found = next(filter(None, each), None)
     return {"key": key.digest, "outcome": "miss", "reason": "", "found": found}
 

@@ -105,7 +105,7 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def digests(program: Program, inputs: tuple[Input, ...]) -> tuple[str, str]:
-    """Return the key that ``trtcache.compile`` would use, and the digest by which an alias leads to it."""
+    """Return the key that ``trtcache.compile`` would use, and the program's digest, which its key alias is found by."""
     args = drawn(inputs if program.inputs is None else program.inputs)
     exported = resolve(made(program), args, None, program.dynamic).export(CompileOptions())
     alias = str(exported_digest(exported.program()))
