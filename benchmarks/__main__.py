@@ -33,15 +33,18 @@ def main() -> None:
     chosen = _chosen("--only", arguments.only, SUBJECTS)
     _chosen("--models", arguments.models, MODELS)
     document: Document = {"machine": machine.describe(), "runs": {}, "subjects": {}}
+    kept: dict[str, str] = {}
     if arguments.renew:
         document = json.loads((DOCS / "benchmarks.json").read_text())
+        kept = report.sections_of((DOCS / "benchmarks.md").read_text())
+        kept = {name: text for name, text in kept.items() if name not in chosen}
     ends_s = time.monotonic() + _WHOLE_S
     for name in sorted(chosen, key=lambda name: name in TAKES_THE_REST):
         measure(name, document, arguments, ends_s)
     is_written = arguments.renew or not arguments.only
     if is_written:
         (DOCS / "benchmarks.json").write_text(json.dumps(document, indent=1) + "\n")
-    text = report.markdown(document)
+    text = report.markdown(document, kept)
     print(text)
     if is_written:
         from benchmarks import plot  # what it needs is not there on a machine that only prints

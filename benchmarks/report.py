@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -54,13 +55,24 @@ class Promise:
         return self.what, self.found, self.promised, "yes" if self.kept else "**no**"
 
 
-def markdown(document: Document) -> str:
-    """Return the page: the machine, the section of each subject, and what all of them took."""
+def markdown(document: Document, kept: Mapping[str, str] | None = None) -> str:
+    """Return the page: the machine, the section of each subject, and what all of them took.
+
+    Args:
+        document: the figures.
+        kept: sections of an earlier page that stay as they are: a later version may not read their figures.
+    """
+    kept = kept or {}
     machine = table(("machine", ""), document["machine"].items())
     runs = {name: document["runs"][name] for name in SUBJECTS if name in document["runs"]}
-    sections = [_section(name, run, document["subjects"].get(name)) for name, run in runs.items()]
+    sections = [kept.get(name) or _section(name, run, document["subjects"].get(name)) for name, run in runs.items()]
     total_s = sum(run["took_s"] for run in document["runs"].values())
     return "\n".join([_INTRODUCTION, machine, *sections, f"All of this page took {total_s / 60:.1f} minutes.\n"])
+
+
+def sections_of(page: str) -> dict[str, str]:
+    """Return the sections of a page by the names of their subjects, which are in their last lines."""
+    return {name: text for text, name in re.findall(r"(?ms)^(## .*?^`make bench ONLY=(\w+)`[^\n]*\n)", page)}
 
 
 def insert(text: str, name: str, content: str) -> str:

@@ -83,6 +83,15 @@ def test_the_readme_has_the_later_calls_of_the_page() -> None:
         report.insert("", "later calls", "")
 
 
+def test_a_renewed_section_leaves_the_others_as_they_are() -> None:
+    """Those whose stored figures this version cannot read are kept, and the page is that of the writer."""
+    docs = Path(__file__).parents[1] / "docs"
+    page, document = (docs / "benchmarks.md").read_text(), json.loads((docs / "benchmarks.json").read_text())
+    sections = report.sections_of(page)
+    assert sections.keys() == document["runs"].keys()
+    assert report.markdown(document, {name: text for name, text in sections.items() if name != "calls"}) == page
+
+
 _CACHE = """
 from torch_tensorrt._Input import Input
 from torch_tensorrt.dynamo._settings import CompilationSettings, _SETTINGS_TO_BE_ENGINE_INVARIANT
