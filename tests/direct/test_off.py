@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import logging
 import os
 import platform
 import random
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 COUNT = 0
+LOG = logging.getLogger(__name__)
 STATE: dict[str, int] = {"calls": 0}
 NAMES = {"a", "bb", "ccc"}
 NOWHERE: dict[str, Any] = {"__name__": "nowhere", "__file__": "/nowhere.py", "torch": torch}
@@ -50,6 +52,10 @@ class Calls(nn.Module):
         return self.does(self, x)
 
 
+class Item:
+    """An object of a class of its own."""
+
+
 class Hostile:
     """An object whose attributes raise."""
 
@@ -66,6 +72,13 @@ def _counted(_: Any, x: torch.Tensor) -> torch.Tensor:
 
 def _noted(_: Any, x: torch.Tensor) -> torch.Tensor:
     STATE["calls"] += 1
+    return x + 1
+
+
+def _logged(_: Any, x: torch.Tensor) -> torch.Tensor:
+    items: list[Any] = [Item()]
+    items.append(items)
+    LOG.info("%s", items)
     return x + 1
 
 
@@ -140,6 +153,7 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a closure that it changes": (lambda: Calls(_counter()), "the export changes attribute does"),
     "a default that it changes": (lambda: Calls(_remembered), "the export changes attribute does"),
     "a lock's owner": (lambda: Calls(lambda _, x: x, kept=threading.local()), "kept has no stable value"),
+    "an own object in a logged list, which contains itself": (lambda: Calls(_logged), "it logs an object of its own"),
     "an iterator": (lambda: Calls(lambda _, x: x, kept=iter([1])), "kept has no stable value"),
     "a stream": (lambda: Calls(lambda _, x: x, kept=io.BytesIO()), "kept has no stable value"),
     "a generator of random numbers": (lambda: Calls(lambda _, x: x, kept=torch.Generator()), "kept"),

@@ -337,8 +337,12 @@ class Recording:
         if logging.getLogger(logger.name) is not logger:
             self.refuse(f"it calls logger {logger.name}, which cannot be found by its name")
         pending = [value for name, value in values.items() if name != "self"]
+        seen: set[int] = set()  # a list can contain itself
         while pending:
             value = pending.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
             if isinstance(value, (list, tuple)):
                 pending += value
             elif isinstance(value, dict):
