@@ -257,7 +257,7 @@ def test_it_is_not_built_in_the_background(tmp_path: Path, monkeypatch: pytest.M
 
 def test_settings_that_do_not_exist(tmp_path: Path, interpreter: str) -> None:
     """Another word, and another backend, are errors; Inductor's own option names the setting."""
-    with pytest.raises(SettingsError, match="expected 'refittable', 'packed' or 'frozen', got 'baked'"):
+    with pytest.raises(SettingsError, match="expected 'refittable', 'packed', 'frozen' or 'auto', got 'baked'"):
         Settings.of({"weights": "baked"})
     with pytest.raises(SettingsError, match=r"settings=\{'weights': 'frozen'\} sets it"):
         Settings.of({"inductor": {"freezing": True}})
