@@ -77,11 +77,11 @@ def compile(  # noqa: A001  # named like torch.compile
             if isinstance(source.model, torch.nn.Module):
                 module.name_weights(source.model)
             if isinstance(model, (str, os.PathLike)):
-                from trtcache.bundle.file_alias import remember  # not imported for a module
+                from trtcache.bundle.file_alias import store_alias  # not imported for a module
                 from trtcache.frontends.pt2 import ProgramFile
 
                 if isinstance(source, ProgramFile):
-                    remember(source, module, options, cache)
+                    store_alias(source, module, options, cache)
             if keep_program:
                 from trtcache.compiler.kept_program import KeptOptions, keep  # rarely needed
 
@@ -99,14 +99,14 @@ def compile(  # noqa: A001  # named like torch.compile
                 )
                 module.on_guard = _on_guard(guard_policy, model, source, module, dynamic_shapes, compile_again)
 
-        in_background = (miss_policy or cache.config.on_miss) == "background" and source.is_torch
-        if in_background or cache.busy.policy == "eager":
-            # Calls may run in torch for a while: a worker process builds (``in_background``), or another process
+        use_worker = (miss_policy or cache.config.on_miss) == "background" and source.is_torch
+        if use_worker or cache.busy.policy == "eager":
+            # Calls may run in torch for a while: a worker process builds (``use_worker``), or another process
             # already builds the same engine (``on_busy="eager"``).
-            from trtcache.compiler.background import BackgroundBuild, compile_in_background
+            from trtcache.compiler.background import BackgroundBuild, compile_or_run_in_torch
 
             build = BackgroundBuild(source, options, cache, keep_program)
-            module = compile_in_background(source, build, complete, stack, in_background=in_background)
+            module = compile_or_run_in_torch(source, build, complete, stack, use_worker=use_worker)
         else:
             module = compile_source(source, options, cache)
             complete(module)

@@ -70,7 +70,7 @@ def try_fast_paths() -> dict[str, str]:
         again = AliasLookup.of(exported, options, cache)
         if not lookup.is_stored or again is None or again.key != lookup.key:
             return {"key aliases": messages.last or "it is not stored", "direct mode": "it needs key aliases"}
-        first.remember(exported, has_alias=True)
+        first.store_manifest(exported, has_alias=True)
         second = source()
         known = second.fingerprint()
         assert second.attempt is not None  # noqa: S101  # it is on

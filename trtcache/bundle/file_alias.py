@@ -185,7 +185,7 @@ def why_not(options: CompileOptions) -> str:
     return "passes of other distributions need it" if installed_passes() else ""
 
 
-def remember(source: ProgramFile, module: CompiledModule, options: CompileOptions, cache: Cache) -> None:
+def store_alias(source: ProgramFile, module: CompiledModule, options: CompileOptions, cache: Cache) -> None:
     """Store the alias of a compiled file for processes without torch, where it can have one."""
     from trtcache.bundle.defaults import write_signature
     from trtcache.bundle.signature import write_structure

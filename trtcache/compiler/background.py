@@ -28,7 +28,7 @@ import torch
 from trtcache.cache import Cache
 from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.compiler.background_worker import PROGRAM, REQUEST, layouts_of, remove
-from trtcache.compiler.compile import find_or_export, remember, try_fast_path
+from trtcache.compiler.compile import find_or_export, record_export, try_fast_path
 from trtcache.compiler.kept_program import KeptOptions
 from trtcache.config.contention import ContentionPolicy
 from trtcache.config.units import format_duration
@@ -301,22 +301,22 @@ def _placeholder(tensor: torch.Tensor) -> torch.Tensor:
     return torch.nn.Parameter(zeros, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else zeros
 
 
-def compile_in_background(
+def compile_or_run_in_torch(
     source: Source,
     build: BackgroundBuild,
     complete: Callable[[CompiledModule], None],
     closing: ExitStack,
     *,
-    in_background: bool,
+    use_worker: bool,
 ) -> CompiledModule:
-    """Compile a source without waiting for a build of this process, or only of others (``on_busy="eager"``).
+    """Compile a source, or return a module that runs in torch until a worker or another process has built its engine.
 
     Args:
         source: the source to compile.
         build: the options of the build; its source is not used.
         complete: completes a module after its engine was loaded.
         closing: what to close when the source is no longer needed; it is taken over if a build begins.
-        in_background: whether this process does not build either.
+        use_worker: whether a worker process builds what is missing; otherwise this process or another one does.
 
     Returns:
         The module of a hit or of a build; or one that runs in torch until its engine is built.
@@ -328,7 +328,7 @@ def compile_in_background(
     build = replace(build, source=compilation.source)
     why_not = "" if compilation.module is None else "it is a hit"
     why_not = why_not or build.why_not
-    if in_background and not why_not:
+    if use_worker and not why_not:
         backend = build.source.find_backend(build.options)
         report = Report(
             name=source.name,
@@ -339,18 +339,18 @@ def compile_in_background(
             background="its engine is being built; calls run in torch",
         )
         model = _model_of(source, build)
-        return _start(BackgroundModule(build.source.program(), model, report), source, build, complete, closing)
-    if in_background:
+        return _build_for(BackgroundModule(build.source.program(), model, report), source, build, complete, closing)
+    if use_worker:
         log.info("%s is not built in the background: %s", source.name, why_not)
     module = compilation.finish()
-    remember(source, compilation, module)
+    record_export(source, compilation, module)
     complete(module)
     busy = [part.key.digest for part in module.report.partitions if part.reason == "busy" and part.key is not None]
     if not busy or build.why_not:
         return module
     module.report.background = "another process builds its engine; calls run in torch"
     waiting = BackgroundModule(build.source.program(), _model_of(source, build), module.report, module)
-    return _start(waiting, source, build, complete, closing, busy)
+    return _build_for(waiting, source, build, complete, closing, busy)
 
 
 def _model_of(source: Source, build: BackgroundBuild) -> TorchCalls:
@@ -360,7 +360,7 @@ def _model_of(source: Source, build: BackgroundBuild) -> TorchCalls:
     return TorchCalls(lambda: model)
 
 
-def _start(
+def _build_for(
     module: BackgroundModule,
     source: Source,
     build: BackgroundBuild,
@@ -373,7 +373,7 @@ def _start(
     def load(how: str) -> None:
         found = try_fast_path(build.source, build.options, build.reading_cache())
         loaded = found.finish()
-        remember(source, found, loaded)
+        record_export(source, found, loaded)
         if any(slot.mutated for slot in loaded.interface.slots):  # which changes_weights has not found
             raise WorkerError(f"{_CHANGES_WEIGHTS}; use on_miss='build'")
         loaded.report.background = how
@@ -381,11 +381,11 @@ def _start(
         module.take_over(loaded)
         log.info("%s", module.report)
 
-    start_build(build, load, module.fail, closing.pop_all(), busy)
+    build_in_thread(build, load, module.fail, closing.pop_all(), busy)
     return module
 
 
-def start_build(
+def build_in_thread(
     build: BackgroundBuild,
     load: Callable[[str], None],
     fail: Callable[[str], None],

@@ -266,7 +266,7 @@ class ModuleSource(Source):
             device_type=self.device_type,
         )
 
-    def remember(self, program: Source, *, has_alias: bool) -> None:
+    def store_manifest(self, program: Source, *, has_alias: bool) -> None:
         """Store a manifest of direct mode for the next process, if the program has a key alias."""
         if self.attempt is not None and isinstance(program, ExportedSource):
             self.attempt.keep(program.program(), lambda: program.digest, program.export_s, has_alias=has_alias)

@@ -77,7 +77,7 @@ class Source(ABC):
     1. ``export``; the rest on the source that it returned, which is tried as above first;
     2. to build: ``request``, ``release``;
     3. to store the alias: ``stat_fingerprint``, ``custom_operators``, ``check_alias``;
-    4. on the source that was exported: ``remember``, ``annotate``.
+    4. on the source that was exported: ``store_manifest``, ``annotate``.
 
     Attributes:
         kind: the name of the fingerprint in an alias's key. Sources of one kind and digest share an alias: a module
@@ -276,8 +276,8 @@ class Source(ABC):
         del options
         return self
 
-    def remember(self, program: Source, *, has_alias: bool) -> None:
-        """Remember the exported program for the next process.
+    def store_manifest(self, program: Source, *, has_alias: bool) -> None:
+        """Store a manifest, through which the next process finds the exported program; only a module has one.
 
         Args:
             program: the source that ``export`` returned.

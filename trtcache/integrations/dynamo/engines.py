@@ -228,14 +228,14 @@ class GraphEngine:
         self._first: Compilation | None = compilation
         self._instances = Instances(self._arguments.weights, self._compile_instance, compiler.report)
         on_miss = compiler.options.settings.on_miss or compiler.cache.config.on_miss
-        self._is_built = on_miss != "background" or not self._build_in_background(compilation, fail)
+        self._is_built = on_miss != "background" or not self._start_worker(compilation, fail)
         if self._is_built:
             self._instances.find(call)
         self._first = None
 
-    def _build_in_background(self, compilation: Compilation, fail: Callable[[str], None]) -> bool:
+    def _start_worker(self, compilation: Compilation, fail: Callable[[str], None]) -> bool:
         """Start a background build; return whether one is needed and possible."""
-        from trtcache.compiler.background import BackgroundBuild, start_build  # a hit needs none of it
+        from trtcache.compiler.background import BackgroundBuild, build_in_thread  # a hit needs none of it
 
         build = BackgroundBuild(compilation.source, compilation.options, compilation.cache)
         if compilation.module is not None or build.why_not:
@@ -250,7 +250,7 @@ class GraphEngine:
             self._instances.start_from(module)
             self._is_built = True
 
-        start_build(build, load, fail, ExitStack())
+        build_in_thread(build, load, fail, ExitStack())
         return True
 
     def __call__(self, args: Sequence[Any]) -> tuple[Any, ...]:
