@@ -65,6 +65,9 @@ def prune(
     evicted first. A filter limits which entries may be evicted; alone, it evicts all matches. Without a terminal, -y is
     needed.
 
+    Hits of processes that only read the cache, such as with TRTCACHE_READONLY=1, are not recorded as uses: run
+    'trtcache warm' before, or pin the entries.
+
     URL: evict entries of a remote instead, by the time of their upload. At least one option is needed; entries that
     were uploaded in the last hour stay, too.
     """
