@@ -24,7 +24,17 @@ from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.code import identifiers, within
 from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed, lookup
 from trtcache.frontends.direct.surroundings import outputs
-from trtcache.frontends.direct.walk import ALL, CONTAINERS, NAMESPACES, PLAIN, UnstableError, Walk, cache_items, scan
+from trtcache.frontends.direct.walk import (
+    ALL,
+    CONTAINERS,
+    NAMESPACES,
+    PLAIN,
+    STATE_OF_LOGGERS,
+    UnstableError,
+    Walk,
+    cache_items,
+    scan,
+)
 from trtcache.keys.program_digest import devices
 
 if TYPE_CHECKING:
@@ -131,6 +141,12 @@ def digest_of(part: Json) -> str:
         return hash_bytes(json.dumps(part).encode()).hex()
 
 
+def _with_parents(logger: logging.Logger | None) -> Iterator[logging.Logger]:
+    while logger is not None:
+        yield logger
+        logger = logger.parent
+
+
 def _logger_state(logger: logging.Logger) -> Json:
     state = [(name, one) for name, one in vars(logger).items() if type(one) in PLAIN]
     return [*map(list, sorted(state)), *(type(one).__qualname__ for one in logger.handlers)]
@@ -220,8 +236,9 @@ class Globals:
                         fork.value(result)
                     self.walk.spaces.update(fork.spaces)
         self._look_in_modules(self.names | identifiers(self.walk.texts), is_last=True)
-        if ALL in self.names:
-            self.written["loggers"] = {name: _logger_state(one) for name, one in sorted(self.walk.loggers.items())}
+        if ALL in self.names or self.names & STATE_OF_LOGGERS:
+            found = {one.name: one for logger in self.walk.loggers.values() for one in _with_parents(logger)}
+            self.written["loggers"] = {name: _logger_state(one) for name, one in sorted(found.items())}
         if self.names & _ORDERS:
             for label, module in list(self.walk.spaces.items()):
                 if not is_build_module(label) and not is_installed(label):

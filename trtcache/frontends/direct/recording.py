@@ -23,7 +23,17 @@ from torch.utils._python_dispatch import _disable_current_modes
 from trtcache.frontends.direct import ownership
 from trtcache.frontends.direct.code import LOOK_UPS, UNSEEN, full_name, uses
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
-from trtcache.frontends.direct.walk import ALL, CONTAINERS, HEAP, OUTPUTS, SETS, TORCH_OPERATORS, WATCHED, UnstableError
+from trtcache.frontends.direct.walk import (
+    ALL,
+    CONTAINERS,
+    HEAP,
+    OUTPUTS,
+    SETS,
+    STATE_OF_LOGGERS,
+    TORCH_OPERATORS,
+    WATCHED,
+    UnstableError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,7 +66,6 @@ _OUTPUTS = frozenset({"print", "warn", "warn_explicit"})
 _OF_LOGGERS = frozenset(("isEnabledFor", "getEffectiveLevel", "hasHandlers", "get_verbosity", "getLevelName"))
 _LOGS = frozenset(("debug", "info", "warning", "error", "critical", "exception", "log", "warn", "getLogger", "()"))
 _LOGS |= {"debug_once", "info_once", "warning_once", "warning_advice", "NOTSET", "DEBUG", "INFO", "WARNING", "ERROR"}
-_STATE_OF_LOGGERS = frozenset({"level", "disabled", "handlers", "propagate", "manager", "root"})
 _WITH_STATE = frozenset(
     (
         *("numpy.random", "random", "locale", "gettext", "calendar", "tracemalloc", "faulthandler", "time", "gc"),
@@ -202,7 +211,7 @@ class Recording:
         is_own = f"{os.sep}site-packages{os.sep}" not in code.co_filename
         if is_own and use.address:
             refuse(f"it could read the address of an object ({use.address})")
-        if is_own and use.names & _STATE_OF_LOGGERS and self.globals.walk.loggers:
+        if is_own and use.names & STATE_OF_LOGGERS and self.globals.walk.loggers:
             refuse("it could read a logger's state")
         if is_own and use.merges:
             self._merges = self._merges or code.co_qualname

@@ -61,6 +61,8 @@ TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 ALL = "*"  # any name, for code that can compose names at run time
 NAMESPACES = (torch._ops._OpNamespace, torch._ops._Ops)
 TORCH_OPERATORS = frozenset({"aten", "prims", "prim", "higher_order"})
+STATE_OF_LOGGERS = frozenset({"level", "disabled", "handlers", "parent", "propagate", "manager", "root"})
+"""Names, in code or in its strings, that can lead to the state of a logger, which is compared then."""
 _LIMIT = 100_000  # objects in one walk
 HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a static C type has no attributes that can be set
 _COLLECTIONS = 3 << 5  # Py_TPFLAGS_SEQUENCE and Py_TPFLAGS_MAPPING, which ABC registration sets and match reads
@@ -864,14 +866,48 @@ def _context(self: Walk, value: contextvars.ContextVar[Any]) -> Json:
 
 
 def _namespace(self: Walk, value: Any) -> Json:
-    own = [pair for pair in vars(value).items() if type(pair[1]) in PLAIN | {float} or _is_own(pair[1])]
-    return ["torch", str(value.__name__), self.pairs([pair for pair in own if pair[0][:2] != "__"])]
+    """Describe a namespace of ``torch.ops`` by the attributes that torch has not put there itself."""
+    name, own = str(value.__name__), []
+    for key, one in list(vars(value).items()):
+        if type(one) is torch._ops.OpOverloadPacket:
+            if _is_replaced(one, f"{name.rpartition('.')[2]}.{key}"):
+                own.append((key, one))
+        elif key[:2] != "__" and (type(one) in PLAIN | {float} or _is_own(one)):
+            own.append((key, one))
+    return ["torch", name, self.pairs(own)]
 
 
-def _operator(_: Walk, value: Any) -> Json:
+def _is_replaced(packet: torch._ops.OpOverloadPacket, path: str) -> bool:
+    """Return whether an operator has another one's place or name, or attributes that torch does not set."""
+    return packet._qualified_op_name.replace("::", ".") != path or bool(_changes(packet))
+
+
+def _operator(self: Walk, value: Any) -> Json:
     if str(value).partition(".")[0] not in TORCH_OPERATORS:
         raise UnstableError(f"{value}, an operator that is not torch's own")
-    return ["torch", type(value).__name__, str(value)]
+    return ["torch", type(value).__name__, str(value), self.pairs(_changes(value))]
+
+
+_OF_OPERATOR = frozenset({*vars(torch.ops.aten.relu), *vars(torch.ops.aten.relu.default), *dir(torch._ops.OpOverload)})
+_OF_OPERATOR -= {"default", "out"}  # overloads
+_OF_PRIM = frozenset({"schema", "prim_impl", "prim_meta_impl", "return_type"})  # torch._prims sets them
+
+
+def _changes(value: Any) -> list[tuple[str, Any]]:
+    """Return the attributes of an operator or an overload that torch does not set, and a name that is not its own."""
+    space = vars(value)
+    full = space.get("_overloadpacket", value)._qualified_op_name
+    is_packet = "_overloadname" not in space
+    name = full.rpartition("::")[2]
+    own = name if is_packet else f"{name}.{space['_overloadname']}"
+    changed = [] if space["__name__"] == own else [("__name__", space["__name__"])]
+    for key, one in list(space.items()):
+        if type(one) is torch._ops.OpOverload:
+            if one._overloadpacket is not value or one._overloadname != key or _changes(one):
+                changed.append((key, one))
+        elif key not in _OF_OPERATOR and not (key in _OF_PRIM and full.startswith("prims::")):
+            changed.append((key, one))
+    return changed
 
 
 def _submodule(self: Walk, value: torch.nn.Module) -> Json:
