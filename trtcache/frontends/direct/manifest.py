@@ -33,6 +33,7 @@ from trtcache.frontends.direct.walk import (
     UnstableError,
     Walk,
     cache_items,
+    replaced_operators,
     scan,
 )
 from trtcache.keys.program_digest import devices
@@ -239,6 +240,8 @@ class Globals:
         if ALL in self.names or self.names & STATE_OF_LOGGERS:
             found = {one.name: one for logger in self.walk.loggers.values() for one in _with_parents(logger)}
             self.written["loggers"] = {name: _logger_state(one) for name, one in sorted(found.items())}
+        if operators := replaced_operators(self.names):
+            self.written["operators"] = {name: self.walk.value(one) for name, one in operators}
         if self.names & _ORDERS:
             for label, module in list(self.walk.spaces.items()):
                 if not is_build_module(label) and not is_installed(label):

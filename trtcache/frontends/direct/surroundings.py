@@ -60,7 +60,7 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     _refuse_modes()
     state: dict[str, Any] = {name: str(_value_at(name)) for name in _FLAGS}
     state |= {name: str(_call(name)) for name in _FUNCTIONS}
-    state |= {"process": str(process_state()), "torch": [torch.__version__, torch.version.git_version]}
+    state |= {"process": str(process_state()), "torch": [str(torch.__version__), torch.version.git_version]}
     state["saved tensors"] = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     state["autocast"] = list(_autocast())
     state |= {"python": [sys.version, sys.flags.optimize]}

@@ -866,20 +866,25 @@ def _context(self: Walk, value: contextvars.ContextVar[Any]) -> Json:
 
 
 def _namespace(self: Walk, value: Any) -> Json:
-    """Describe a namespace of ``torch.ops`` by the attributes that torch has not put there itself."""
-    name, own = str(value.__name__), []
-    for key, one in list(vars(value).items()):
-        if type(one) is torch._ops.OpOverloadPacket:
-            if _is_replaced(one, f"{name.rpartition('.')[2]}.{key}"):
-                own.append((key, one))
-        elif key[:2] != "__" and (type(one) in PLAIN | {float} or _is_own(one)):
-            own.append((key, one))
-    return ["torch", name, self.pairs(own)]
+    own = [pair for pair in vars(value).items() if type(pair[1]) in PLAIN | {float} or _is_own(pair[1])]
+    return ["torch", str(value.__name__), self.pairs([pair for pair in own if pair[0][:2] != "__"])]
 
 
-def _is_replaced(packet: torch._ops.OpOverloadPacket, path: str) -> bool:
-    """Return whether an operator has another one's place or name, or attributes that torch does not set."""
-    return packet._qualified_op_name.replace("::", ".") != path or bool(_changes(packet))
+def replaced_operators(names: set[str]) -> list[tuple[str, Any]]:
+    """Return the operators of torch that have another one's place or name, or attributes that torch does not set.
+
+    Args:
+        names: names that code looks up; operators under other names do not count, unless ``ALL`` is among them.
+    """
+    found: list[tuple[str, Any]] = []
+    for label in sorted(TORCH_OPERATORS):
+        space = vars(getattr(torch.ops, label))
+        for name in sorted(space if ALL in names else names & space.keys()):
+            one = space[name]
+            if type(one) is torch._ops.OpOverloadPacket:
+                if one._qualified_op_name != f"{label}::{name}" or _changes(one):
+                    found.append((f"{label}.{name}", one))
+    return found
 
 
 def _operator(self: Walk, value: Any) -> Json:
