@@ -881,9 +881,9 @@ def replaced_operators(names: set[str]) -> list[tuple[str, Any]]:
         space = vars(getattr(torch.ops, label))
         for name in sorted(space if ALL in names else names & space.keys()):
             one = space[name]
-            if type(one) is torch._ops.OpOverloadPacket:
-                if one._qualified_op_name != f"{label}::{name}" or _changes(one):
-                    found.append((f"{label}.{name}", one))
+            is_packet = type(one) is torch._ops.OpOverloadPacket
+            if is_packet and (one._qualified_op_name != f"{label}::{name}" or _changes(one)):
+                found.append((f"{label}.{name}", one))
     return found
 
 
