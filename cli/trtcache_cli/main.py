@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import sys
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -18,11 +20,12 @@ from trtcache_cli.output import printable_lines
 from trtcache_cli.presentation import add_presentation, presentation_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _logger = logging.getLogger("trtcache_cli")
 
 PROGRAM = "trtcache"
+_STANDARD_OUTPUT = 1
 
 COMMANDS = {
     "run": ("trtcache_cli.run:run", "Run a program with torch_tensorrt cached."),
@@ -116,8 +119,33 @@ Exit codes:
 """
 
 
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """End with success if the reader of standard output has closed it, such as ``head``; click would exit with 1."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        if _has_no_reader(_STANDARD_OUTPUT):
+            _discard_output()
+            raise click.exceptions.Exit(0) from None
+        raise click.ClickException("another process closed a pipe") from error  # not silence, as click would
+
+
+def _has_no_reader(pipe: int) -> bool:
+    poll = select.poll()
+    poll.register(pipe, 0)  # POLLERR is always returned
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
 class Commands(CommandGroup):
     """A group that imports a command only to run it or to show its help."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the arguments, which prints the help and the version."""
+        with _reader_may_leave():
+            return super().make_context(info_name, args, parent, **extra)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read ``help COMMAND`` as ``COMMAND --help``, as git does, and ``version`` as ``--version``."""
@@ -128,7 +156,8 @@ class Commands(CommandGroup):
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; if Ctrl-C interrupts it, print what it left. Tell which command was used wrongly."""
         try:
-            return super().invoke(ctx)
+            with _reader_may_leave():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             left = LEFT.get(ctx.invoked_subcommand or "")
             click.echo(f"\n{PROGRAM}: interrupted" + (f"; {left}" if left else ""), err=True)

@@ -14,7 +14,7 @@ import pytest
 
 import trtcache.errors
 from trtcache.errors import TrtcacheError
-from trtcache_cli import main
+from trtcache_cli import ls, main
 from trtcache_cli.main import COMMANDS, GROUPS, cli
 
 if TYPE_CHECKING:
@@ -172,6 +172,28 @@ trtcache_cli.main.main()
 """
     done = subprocess.run([sys.executable, "-c", program, "ls"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip()) == (130, "trtcache: interrupted")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["ls", "--help"], ["config"], ["dir"], ["ls"]])
+def test_a_reader_that_has_left_is_not_an_error(arguments: list[str], put: Callable[..., str]) -> None:
+    """Whatever printed: click's help, or lines one by one, or all at once."""
+    put(1)
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = [sys.executable, "-m", "trtcache_cli", *arguments]
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, env=os.environ, check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_pipe_of_another_process_is_an_error(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Success is for the reader of standard output alone."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    monkeypatch.setattr(ls, "load_records", lambda _store: os.write(theirs, b"lost"))
+    failed = run("ls")
+    os.close(theirs)
+    assert (failed.code, failed.err) == (1, "trtcache: error: another process closed a pipe\n")
 
 
 def test_a_broken_pipe_is_not_an_error(put: Callable[..., str], root: Path) -> None:
