@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from hypothesis import settings
 
-from tests import compile_once
+from tests import compile_once, python_server
 from tests.effort import TORTURE, samples
 from trtcache.store.disk import DiskStore
 
@@ -102,9 +102,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
+_forks: list[Path] = []
+"""The folder of the quick ``python``, once a test has asked for it."""
+
+
 def _cpu_s() -> float:
-    """Return the CPU seconds of this process, and of the processes that it has waited for."""
-    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    """Return the CPU seconds of this process, of the processes that it has waited for, and of the quick ones."""
+    own = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own + sum(map(python_server.cpu_s, _forks))
 
 
 _cpu_s_until = _cpu_s()
@@ -177,33 +182,52 @@ class StartPython(Protocol):
         ...
 
 
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Give a program that does what Python does, without the seconds that it takes to start and to import torch."""
+    if not hasattr(os, "pidfd_open"):
+        yield sys.executable  # there are no quick processes
+        return
+    folder = tmp_path_factory.mktemp("python") / "quick"
+    servers = python_server.start(folder)
+    _forks.append(folder)
+    yield str(folder / "python")
+    for server in servers:
+        server.communicate()
+
+
+def _start(python: str, code: str, environ: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [python, "-W", "ignore", "-c", textwrap.dedent(code)],
+        cwd=_PROJECT,
+        env={**environ_untraced(), "PYTHONPATH": str(_PROJECT), **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    out, err = process.communicate(timeout=1800)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
 @pytest.fixture
-def start_python() -> StartPython:
-    """Start code in a new Python process, with the project and its tests importable."""
-
-    def start(code: str, **environ: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
-            cwd=_PROJECT,
-            env={**environ_untraced(), "PYTHONPATH": str(_PROJECT), **environ},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    return start
+def start_python(python: str) -> StartPython:
+    """Start code in a new process that has imported torch, with the project and its tests importable."""
+    return lambda code, **environ: _start(python, code, environ)
 
 
 @pytest.fixture
 def run_python(start_python: StartPython) -> RunPython:
-    """Run code in a new Python process to its end."""
+    """Run code in a new process that has imported torch, to its end."""
+    return lambda code, **environ: _ended(start_python(code, **environ))
 
-    def run(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        process = start_python(code, **environ)
-        out, err = process.communicate(timeout=1800)
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    return run
+@pytest.fixture
+def run_fresh_python() -> RunPython:
+    """Run code in a process that has imported nothing, to its end: to test what it imports."""
+    return lambda code, **environ: _ended(_start(sys.executable, code, environ))
 
 
 @pytest.fixture

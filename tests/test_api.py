@@ -252,7 +252,7 @@ def test_an_unusable_default_cache_costs_a_warning_and_a_named_one_is_an_error(
     assert [one.name for one in tmp_path.iterdir()] == ["holiday.jpg"]
 
 
-def test_importing_the_package_imports_no_torch(run_python: Callable[..., Any]) -> None:
+def test_importing_the_package_imports_no_torch(run_fresh_python: Callable[..., Any]) -> None:
     """``import trtcache`` leaves torch and SQLAlchemy to whoever uses them."""
-    done = run_python("import sys, trtcache; print([n for n in ('torch', 'sqlalchemy') if n in sys.modules])")
+    done = run_fresh_python("import sys, trtcache; print([n for n in ('torch', 'sqlalchemy') if n in sys.modules])")
     assert done.stdout.strip() == "[]", done.stderr

@@ -76,10 +76,10 @@ def test_every_name_exists_and_is_the_object_that_the_core_uses() -> None:
         _ = backend.Plugin  # type: ignore[attr-defined]
 
 
-def test_importing_it_imports_nothing(run_python: RunPython) -> None:
+def test_importing_it_imports_nothing(run_fresh_python: RunPython) -> None:
     """Neither torch nor a backend is imported with the module, and trtcache does not import it."""
     code = "import sys, trtcache; assert 'trtcache.backend' not in sys.modules; import trtcache.backend"
-    run_python(f"{code}; assert not {{'torch', 'trtcache.backends', 'sqlalchemy'}} & set(sys.modules)")
+    run_fresh_python(f"{code}; assert not {{'torch', 'trtcache.backends', 'sqlalchemy'}} & set(sys.modules)")
 
 
 def test_a_program_as_a_graph_module(program: LoweredProgram, model: Network) -> None:

@@ -83,18 +83,22 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "affine.pt2"
 
 
-def test_keys_of_aliases_are_those_of_a_process_with_torch(path: Path, tmp_path: Path, run_python: RunPython) -> None:
+def test_keys_of_aliases_are_those_of_a_process_with_torch(
+    path: Path, tmp_path: Path, run_fresh_python: RunPython
+) -> None:
     """For each combination of backend, settings and target; and the processes that make them have not imported it."""
     options = OPTIONS.format(path=path, folder=tmp_path)
-    without, with_torch = run_python(options + WITHOUT), run_python(options + WITH)
+    without, with_torch = run_fresh_python(options + WITHOUT), run_fresh_python(options + WITH)
     assert without.returncode == with_torch.returncode == 0, without.stderr + with_torch.stderr
     assert without.stdout == with_torch.stdout
     assert len(set(without.stdout.strip("[]\n").split(", "))) == 6  # auto is aot_inductor
 
 
-def test_an_alias_is_followed_as_far_as_torch_is_not_needed(path: Path, tmp_path: Path, run_python: RunPython) -> None:
+def test_an_alias_is_followed_as_far_as_torch_is_not_needed(
+    path: Path, tmp_path: Path, run_fresh_python: RunPython
+) -> None:
     """One for another target, backend or device, one that is malformed, and one of custom operators need torch."""
-    done = run_python(OPTIONS.format(path=path, folder=tmp_path) + STORED)
+    done = run_fresh_python(OPTIONS.format(path=path, folder=tmp_path) + STORED)
     assert done.returncode == 0, done.stderr
 
 
@@ -106,7 +110,7 @@ def test_an_alias_is_followed_as_far_as_torch_is_not_needed(path: Path, tmp_path
     ],
 )
 def test_variables_that_may_change_torchs_state_need_it(
-    variable: str, message: str, path: Path, tmp_path: Path, run_python: RunPython
+    variable: str, message: str, path: Path, tmp_path: Path, run_fresh_python: RunPython
 ) -> None:
     """Those of Inductor are in the key."""
     code = """
@@ -118,12 +122,12 @@ try:
 except TorchNeeded as error:
     print(error)
 """
-    done = run_python(OPTIONS.format(path=path, folder=tmp_path) + code, **{variable: "1"})
+    done = run_fresh_python(OPTIONS.format(path=path, folder=tmp_path) + code, **{variable: "1"})
     assert done.stdout == f"{message}\n", done.stderr
 
 
 def test_wrong_options_are_errors_and_a_divided_program_needs_torch(
-    path: Path, tmp_path: Path, run_python: RunPython
+    path: Path, tmp_path: Path, run_fresh_python: RunPython
 ) -> None:
     """As in a process with torch."""
     code = """
@@ -140,7 +144,7 @@ for backend, settings, target in (
     except Exception as error:
         print(type(error).__name__)
 """
-    done = run_python(OPTIONS.format(path=path, folder=tmp_path) + code)
+    done = run_fresh_python(OPTIONS.format(path=path, folder=tmp_path) + code)
     assert done.stdout.split() == ["TorchNeeded", "BackendUnavailableError", "SettingsError", "SettingsError"], done
 
 

@@ -28,7 +28,7 @@ from tests.keys.tracing import operators_listed_once
 with operators_listed_once():
     print(json.dumps({name: trtcache.key(*called(name)).digest for name in MODELS}))
 """
-SEEDS = ("4242", "0", "1")[: tries(1, 3)]
+SEEDS = ("1", "2", "4242")[: tries(1, 3)]
 
 
 @pytest.mark.slow
@@ -47,7 +47,7 @@ def test_a_lowered_model_computes_what_the_model_does(name: str) -> None:
 @pytest.mark.torture
 def test_keys_are_the_same_in_every_process_and_under_other_names(start_python: StartPython) -> None:
     """A process with another hash seed (torture: three), and this one with renamed modules, find one key for each."""
-    processes = [start_python(KEYS, PYTHONHASHSEED=seed, OMP_NUM_THREADS="1") for seed in SEEDS]
+    processes = [start_python(KEYS, PYTHONHASHSEED=seed) for seed in SEEDS]
     expected = {name: trtcache.key(renamed(model), args).digest for name, (model, args) in _all_calls()}
     for process in processes:
         out, err = process.communicate(timeout=1800)

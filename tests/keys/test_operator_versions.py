@@ -287,11 +287,11 @@ def test_an_upgrade_is_a_miss_in_the_next_process(run_python: RunPython, tmp_pat
     assert compile_(1)[:4] == [["lowered", "built"], ["lowered", "hit"], ["lowered", "built"], ["lowered", "built"]]
     assert compile_(2)[:4] == [["alias", "hit"], ["alias", "hit"], ["alias", "hit"], ["lowered", "hit"]]
     install(site, "trtcache_sold", version="1.1")
-    *upgraded, why = compile_(3)
+    *upgraded, why = compile_(1)
     assert upgraded == [["lowered", "built"], ["lowered", "hit"], ["alias", "hit"], ["lowered", "hit"]]
     assert "operators['trtcache_sold::scale'].distributions.trtcache_sold: 1.0 -> 1.1" in why
     kernels.write_text(kernels.read_text().replace("+ 1", "+ 5"))
-    *edited, why = compile_(4)
+    *edited, why = compile_(2)
     assert edited == [["lowered", "built"], ["lowered", "hit"], ["alias", "hit"], ["lowered", "built"]]
     assert "operators['trtcache_sold::scale'].files['trtcache_sold/kernels.py']" in why
     assert len(keys) == 3
