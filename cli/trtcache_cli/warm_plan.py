@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import statistics
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -78,7 +78,7 @@ class PlannedCell:
 
 @dataclass(slots=True)
 class Planner:
-    """Looks cells up in a cache, and in listings of its remotes; nothing is fetched but key aliases.
+    """Looks cells up in a cache, and in listings of its remotes; nothing is fetched but key aliases, nothing uploaded.
 
     Attributes:
         cache: the cache.
@@ -91,14 +91,19 @@ class Planner:
     exact: bool = False
     durations: dict[Any, list[float]] = field(default_factory=dict)
     remote: RemoteListing = field(init=False)
+    _reader: Cache = field(init=False)
     _medians_s: dict[tuple[str, str], float | None] = field(default_factory=dict)
     _lookups: dict[tuple[tuple[str, ...], ...], FileLookup | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """List the remotes, and read how long earlier builds took."""
+        from trtcache.cache import Cache
         from trtcache.store.rows import INDEX_NAME, read_rows
 
-        self.remote = RemoteListing(self.cache.config)
+        config = self.cache.config
+        self.remote = RemoteListing(config)
+        # A writer uploads an alias again that it hits after half of its lifetime, at any time until its process ends.
+        self._reader = Cache(config=replace(config, remotes=config.remotes.readonly()))
         for store in self.cache.layers.disks:
             for _, kind, name, *_, build_s, _, _ in (read_rows(store.index_root / INDEX_NAME) or {}).values():
                 for known in (kind, (kind, name)):
@@ -180,7 +185,7 @@ class Planner:
         own = tuple(options.get(name, ()) for name in ("backend", "setting", "target"))
         if own not in self._lookups:
             try:
-                self._lookups[own] = FileLookup.of(_options_of(cell), self.cache)
+                self._lookups[own] = FileLookup.of(_options_of(cell), self._reader)
             except (TorchNeeded, TrtcacheError) as error:
                 log.info("torch is imported to look %s up: %s", cell, error)
                 self._lookups[own] = None
@@ -206,7 +211,7 @@ class Planner:
         from trtcache.compiler.alias_lookup import AliasLookup
 
         given = _options_of(cell)
-        lookup = AliasLookup.of(source, given, self.cache)
+        lookup = AliasLookup.of(source, given, self._reader)
         backend = source.find_backend(given) if lookup is None else lookup.backend
         key = lookup.find_key() if lookup is not None and self._has(lookup.key.digest) else None
         if key is None and self.exact:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from trtcache.config.contention import parse_seconds
@@ -158,6 +158,10 @@ class RemoteSettings:
             if (text := environ.get(variable, "").strip())
         }
         return cls(parse_remotes(environ.get(VARIABLE, "").split()), **limits)
+
+    def readonly(self) -> RemoteSettings:
+        """Return the same remotes without uploads to them."""
+        return replace(self, urls=tuple(replace(url, writable=False) for url in self.urls))
 
     def variables(self) -> dict[str, str]:
         """Return the environment variables that ``of`` reads these settings from."""
