@@ -240,7 +240,7 @@ def test_a_tiny_package_is_built_loaded_and_run(program: Callable[..., Result]) 
         ("walk.Walk.model = fail", "", "our own code is gone"),
     ],
 )
-def test_fast_paths_that_do_not_work_are_reported(code: str, aliases: str, direct: str) -> None:
+def test_fast_paths_that_do_not_work_are_reported(python: str, code: str, aliases: str, direct: str) -> None:
     """Key aliases and direct mode, each broken on purpose in the child process that tries them."""
     pytest.importorskip("torch")
     lines = (
@@ -252,9 +252,7 @@ def test_fast_paths_that_do_not_work_are_reported(code: str, aliases: str, direc
         "from trtcache_cli.fast_paths import try_fast_paths",
         "print(json.dumps(try_fast_paths()))",
     )
-    checks = {
-        check.name: check for check in probes.fast_paths([sys.executable, "-W", "ignore", "-c", "\n".join(lines)])
-    }
+    checks = {check.name: check for check in probes.fast_paths([python, "-W", "ignore", "-c", "\n".join(lines)])}
     for name, why in (("key aliases", aliases), ("direct mode", direct)):
         assert checks[name].status == ("bad" if why else "ok"), checks[name]
         assert why in checks[name].found

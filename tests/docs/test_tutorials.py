@@ -25,12 +25,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Callable[..., str]:
+def script(tmp_path: Path, python: str) -> Callable[..., str]:
     """Run a script of bash in an empty folder that is the user's home; return what it prints, errors too."""
     commands = tmp_path / "commands"
     commands.mkdir()
     for name, module in (("python", ""), ("trtcache", "-m trtcache_cli"), ("uvicorn", "-m uvicorn")):
-        (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable} -W ignore {module} "$@"\n')
+        program = sys.executable if name == "uvicorn" else python  # it is stopped by a signal
+        (commands / name).write_text(f'#!/bin/sh\nexec {program} -W ignore {module} "$@"\n')
         (commands / name).chmod(0o755)
     home = tmp_path / "home"
     home.mkdir()
