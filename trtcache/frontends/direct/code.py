@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_OTHERS_TO_SPACES = {number: " " for number in range(128) if not (chr(number).isalnum() or chr(number) == "_")}
 
 UNSEEN = frozenset(
     (
@@ -74,7 +75,13 @@ def within(code: CodeType) -> Iterator[CodeType]:
 
 def identifiers(texts: Iterable[str]) -> set[str]:
     """Return all identifiers in texts, which ``getattr(module, text)`` and ``"{m.NAME}".format`` could look up."""
-    return set(IDENTIFIER.findall("\n".join(texts)))
+    joined = "\n".join(texts)
+    if not joined.isascii():
+        return set(IDENTIFIER.findall(joined))
+    words = set(joined.translate(_OTHERS_TO_SPACES).split())  # a fifth of the expression's time
+    return {word for word in words if not word[0].isdecimal()} | {
+        rest for word in words if word[0].isdecimal() and (rest := word.lstrip("0123456789"))
+    }
 
 
 def texts_of(code: CodeType) -> Iterator[str]:
