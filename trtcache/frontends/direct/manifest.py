@@ -421,11 +421,11 @@ def _read_by_builds(label: str, space: Mapping[str, Any], looked_up: Iterable[st
     Names with dots are those of functions that ran. Names that are absent count as soon as somebody sets them. The
     names are looked up in the classes that are found, too.
     """
+    names = {name for name in looked_up if "." not in name}
     owners: dict[str, set[str]] = {}
-    for name in looked_up:
+    for name in set(looked_up) - names:
         owner, _, last = name.rpartition(".")
         owners.setdefault(owner, set()).add(last)
-    names = owners.pop("", set())
     found = {name: space[name] for name in sorted(names & space.keys())}
     yield from scan(found, walk, is_read=True)
     classes = owners.keys() | {name for name, value in found.items() if isinstance(value, type)}

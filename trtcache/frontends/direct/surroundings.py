@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import copyreg
+import functools
 import gc
 import locale
 import logging
@@ -60,12 +61,11 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     _refuse_modes()
     state: dict[str, Any] = {name: str(_value_at(name)) for name in _FLAGS}
     state |= {name: str(_call(name)) for name in _FUNCTIONS}
-    state |= {"process": str(process_state()), "torch": [torch.__version__, torch.version.git_version]}
+    state |= {"process": str(process_state()), "torch": [str(torch.__version__), torch.version.git_version]}
     state["saved tensors"] = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     state["autocast"] = list(_autocast())
     state |= {"python": [sys.version, sys.flags.optimize]}
-    typing_extensions: Any = sys.modules["typing_extensions"]  # a dependency of torch with a version of its own
-    state["typing"] = Digest.of_file(typing_extensions.__file__).hex
+    state["typing"] = _file_digest(str(sys.modules["typing_extensions"].__file__))  # torch needs it, in any version
     names = [
         name for name in os.environ if name.startswith(("PYTORCH", "TORCH")) and not name.startswith(_NOT_FOR_EXPORTS)
     ]
@@ -76,7 +76,8 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     state["copies"] = [_own_entries(copyreg.dispatch_table, walk), _own_entries(copy._deepcopy_dispatch, walk)]  # type: ignore[attr-defined]
     state["warnings"] = _warnings(walk)
     state["cuda"] = bool(torch.version.cuda) and torch.cuda.is_available()
-    modules = [(name, module) for name, module in list(sys.modules.items()) if type(module).__name__ == _CONFIGURATION]
+    modules = [pair for pair in list(sys.modules.items()) if type(pair[1]) is not ModuleType]
+    modules = [(name, module) for name, module in modules if type(module).__name__ == _CONFIGURATION]
     configured = {name: [*_find_overrides(module, walk)] for name, module in sorted(modules)}
     state["configuration"] = {name: options for name, options in configured.items() if options}
     hooks = {name: value for name, value in vars(torch.nn.modules.module).items() if name[:8] == "_global_"}
@@ -86,6 +87,12 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     kernels = sorted(name for name in list(torch.library._impls) if name[:5] == "aten/" and name[-5:] != "/Meta")
     state["kernels"] = hash_bytes("\n".join(kernels).encode()).hex()[:32]
     return state
+
+
+@functools.lru_cache
+def _file_digest(path: str) -> str:
+    """Return the digest of a file that this process has loaded; a later change of the file does not change it."""
+    return Digest.of_file(path).hex
 
 
 _HOOKS_OF_WARNINGS = ("showwarning", "formatwarning", "_showwarnmsg", "_showwarnmsg_impl", "_formatwarnmsg_impl")

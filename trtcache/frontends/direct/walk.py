@@ -35,7 +35,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.digests import hash_bytes
-from trtcache.frontends.direct.code import content, is_ordered, within
+from trtcache.frontends.direct.code import codes_in, content, is_ordered, within
 from trtcache.frontends.direct.ownership import (
     MODEL,
     file_is_build,
@@ -159,6 +159,7 @@ class Walk:
     def __init__(self, model: torch.nn.Module) -> None:
         """Record the paths of a model's modules and weights."""
         self._memo: dict[int, int] = {}
+        self._unpatched: set[type] = set()  # classes of builds without methods of others
         self._alive: list[object] = []  # the identity of a freed object could be reused
         self._weights: dict[int, str] = {}
         self._modules: dict[int, str] = {}
@@ -214,6 +215,7 @@ class Walk:
         other = object.__new__(Walk)
         for name, value in vars(self).items():
             setattr(other, name, value.copy() if isinstance(value, (dict, list, set)) else value)
+        other._unpatched = set()  # modules may have been imported since
         return other
 
     # Any object.
@@ -357,7 +359,7 @@ class Walk:
             name, qualname = str(inner.__globals__.get("__name__")), inner.__code__.co_qualname
             if lookup(name, qualname) in (function, inner) and is_build_module(name):
                 return ["function", name, qualname, *_shallow(inner, self)]
-        self.codes.update((id(one), one) for one in within(code))
+        self.codes |= codes_in(code)
         home = module_with(space)
         notes = self._annotations(function, function.__annotations__)
         written: list[Json] = ["function", str(space.get("__name__")), function.__qualname__, {"code": content(code)}]
@@ -612,8 +614,11 @@ def scan(  # noqa: C901  # one case for each kind
             else:
                 if value.__name__ != name:
                     written.append([name, f"{value.__module__}.{value.__qualname__}"])
-                if not owner and (patched := list(_patches(value, walk))):
-                    written.append([name, patched])
+                if not owner and value not in walk._unpatched:
+                    if patched := list(_patches(value, walk)):
+                        written.append([name, patched])
+                    else:
+                        walk._unpatched.add(value)
         elif kind in {tuple, list, dict}:
             if owner and (name[:2] != "__" or all(type(one) in PLAIN for one in value)) and name not in _DERIVED:
                 written.append([name, walk.value(value)])
@@ -668,6 +673,10 @@ def _is_own(value: Any) -> bool:
 def _own_among(values: Collection[Any]) -> list[Any]:
     """Return the functions and classes among values that no build defines."""
     kinds = {kind for kind in set(map(type, values)) if kind is FunctionType or issubclass(kind, type)}
+    if FunctionType in kinds:  # tables of decompositions have thousands, of a few files
+        files = {one.__code__.co_filename for one in values if type(one) is FunctionType}
+        if all(file_owner(file) != MODEL for file in files):
+            kinds.discard(FunctionType)
     return [one for one in values if type(one) in kinds and _is_own(one)] if kinds else []
 
 
