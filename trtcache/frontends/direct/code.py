@@ -104,8 +104,9 @@ def identifiers(texts: Iterable[str]) -> set[str]:
     joined = "\n".join(texts)
     if not joined.isascii():
         return set(IDENTIFIER.findall(joined))
-    words = joined.encode().translate(_WORDS_APART).decode().split()  # a tenth of the expression's time
-    return {word.lstrip("0123456789") for word in words} - {""}
+    words = set(joined.encode().translate(_WORDS_APART).decode().split())  # a tenth of the expression's time
+    numbers = {word for word in words if word[0] in "0123456789"}
+    return (words - numbers) | {word.lstrip("0123456789") for word in numbers} - {""}
 
 
 def texts_of(code: CodeType) -> Iterator[str]:

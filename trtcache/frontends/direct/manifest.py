@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 6
+FORMAT = 7
 MAX_MANIFESTS = 8
 
 _PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
@@ -73,7 +73,8 @@ class Manifest:
         imports: modules that the model imports when it is called.
         names: names that code looks up: attributes of these names count in modules that are used as objects.
         globals: the digest of the descriptions of all those globals.
-        builds: names that code of torch and Python looks up in its modules, and the digest of their values.
+        builds: names that code of torch and Python looks up in its modules, by the class that they are looked up in
+            (the empty name for the module), and the digest of their values.
         caches: for each ``lru_cache`` function, digests of keys and results, and whether they predate the export.
         environment: environment variables that the model read.
         outputs: the loggers that it calls, and the digest of the code that handles what it prints, warns and logs;
@@ -376,12 +377,21 @@ def _builds_of(seen: Recording, walk: Walk) -> dict[str, list[Any]]:
     for label, names in sorted(seen.globals.builds.items()):
         module = label.removesuffix(":")
         if module in sys.modules and (label != module or not module.startswith(_LEFT_OUT)):
-            looked_up = [] if label != module else sorted(names)
+            looked_up = {} if label != module else _by_owner(names)
             builds[label] = [looked_up, _digest_in(label, looked_up, seen.globals.names, walk)]
     return builds
 
 
-def _digest_in(label: str, looked_up: Iterable[str], names: set[str], walk: Walk) -> str:
+def _by_owner(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return names without the class before the last dot, sorted, by that class."""
+    owners: dict[str, list[str]] = {"": []}
+    for name in sorted(names):
+        owner, _, last = name.rpartition(".")
+        owners.setdefault(owner, []).append(last)
+    return owners
+
+
+def _digest_in(label: str, looked_up: Mapping[str, list[str]], names: set[str], walk: Walk) -> str:
     """Return the digest of the values in a build's module under some names.
 
     Args:
@@ -415,25 +425,23 @@ def _read_by_model(label: str, space: Mapping[str, Any], names: set[str], walk: 
     return [*([name, walk.value(value)] for name, value in found), *rest]
 
 
-def _read_by_builds(label: str, space: Mapping[str, Any], looked_up: Iterable[str], walk: Walk) -> Iterator[Json]:
+def _read_by_builds(
+    label: str, space: Mapping[str, Any], looked_up: Mapping[str, list[str]], walk: Walk
+) -> Iterator[Json]:
     """Yield descriptions of a build's attributes under the names in its code that ran, which others have set.
 
-    Names with dots are those of functions that ran. Names that are absent count as soon as somebody sets them. The
+    The names below classes are those of methods that ran. Names that are absent count as soon as somebody sets them. The
     names are looked up in the classes that are found, too.
     """
-    names = {name for name in looked_up if "." not in name}
-    owners: dict[str, set[str]] = {}
-    for name in set(looked_up) - names:
-        owner, _, last = name.rpartition(".")
-        owners.setdefault(owner, set()).add(last)
-    found = {name: space[name] for name in sorted(names & space.keys())}
+    names = looked_up[""]
+    found = {name: space[name] for name in names if name in space}
     yield from scan(found, walk, is_read=True)
-    classes = owners.keys() | {name for name, value in found.items() if isinstance(value, type)}
-    for qualname in sorted(classes):
+    classes = {name for name, value in found.items() if isinstance(value, type) and value.__module__ == label}
+    for qualname in sorted(classes.union(looked_up)):
         cls = lookup(label, qualname)
         if isinstance(cls, type) and cls.__module__ == label:
             own = vars(cls)
-            more = sorted((names & own.keys()) | (owners.get(qualname, set()) & own.keys()))
+            more = sorted(own.keys() & {*names, *looked_up.get(qualname, ())})
             yield [qualname, *scan({name: own[name] for name in more}, walk, qualname, is_read=True)]
 
 

@@ -76,15 +76,16 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     state["copies"] = [_own_entries(copyreg.dispatch_table, walk), _own_entries(copy._deepcopy_dispatch, walk)]  # type: ignore[attr-defined]
     state["warnings"] = _warnings(walk)
     state["cuda"] = bool(torch.version.cuda) and torch.cuda.is_available()
-    modules = [pair for pair in list(sys.modules.items()) if type(pair[1]) is not ModuleType]
-    modules = [(name, module) for name, module in modules if type(module).__name__ == _CONFIGURATION]
+    modules = [pair for pair in sys.modules.copy().items() if type(pair[1]) is not ModuleType]
+    modules = [pair for pair in modules if type(pair[1]).__name__ == _CONFIGURATION]
     configured = {name: [*_find_overrides(module, walk)] for name, module in sorted(modules)}
     state["configuration"] = {name: options for name, options in configured.items() if options}
     hooks = {name: value for name, value in vars(torch.nn.modules.module).items() if name[:8] == "_global_"}
     state["hooks"] = walk.value([value for _, value in sorted(hooks.items()) if isinstance(value, dict) and value])
     state["functions"] = {name: scan(vars(sys.modules[name]), walk) for name in _SCANNED if name in sys.modules}
     state["torch.Tensor"] = walk.value(torch.Tensor)
-    kernels = sorted(name for name in list(torch.library._impls) if name[:5] == "aten/" and name[-5:] != "/Meta")
+    kernels = [name for name in list(torch.library._impls) if not name.endswith("/Meta")]
+    kernels = sorted(name for name in kernels if name.startswith("aten/"))
     state["kernels"] = hash_bytes("\n".join(kernels).encode()).hex()[:32]
     return state
 

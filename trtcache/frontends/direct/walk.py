@@ -581,6 +581,14 @@ _SHOWN = frozenset({bool, int, float, str, type(None), torch.dtype, torch.device
 _SETTABLE = PLAIN | {float, list, dict, tuple, set, torch.Tensor, FunctionType}
 
 
+class _Owners(dict[str, str]):
+    """Owners of modules: a build's module has thousands of attributes from a hundred modules."""
+
+    def __missing__(self, name: str) -> str:
+        owner = self[name] = module_owner(name)
+        return owner
+
+
 def scan(  # noqa: C901  # one case for each kind
     space: Mapping[str, Any], walk: Walk, owner: str = "", *, is_read: bool = False
 ) -> list[Json]:
@@ -593,13 +601,14 @@ def scan(  # noqa: C901  # one case for each kind
         is_read: whether code that ran reads these attributes, so that private ones count.
     """
     written: list[Json] = []
+    owners = _Owners()
     for name, value in list(space.items()):  # another thread may import more of torch meanwhile
         kind = type(value)
         if kind is FunctionType or kind in _WRAPPED or kind is functools._lru_cache_wrapper:
             parts = (value,) if kind is FunctionType else filter(None, _functions(value))
             written += [[name, said] for part in parts if (said := _function(part, walk, name, owner)) is not None]
         elif kind in _C_DESCRIPTORS:
-            if getattr(value, "__module__", None) not in _BUILTIN and module_owner(str(_home(value))) == MODEL:
+            if getattr(value, "__module__", None) not in _BUILTIN and owners[str(_home(value))] == MODEL:
                 written.append([name, walk.value(value)])
             elif value.__name__ != name:
                 written.append([name, value.__qualname__])
@@ -609,7 +618,7 @@ def scan(  # noqa: C901  # one case for each kind
             elif name[:1] != "_" or ((owner or is_read) and name[:2] != "__"):
                 written.append([name, walk.value(value)])
         elif issubclass(kind, type):
-            if module_owner(value.__module__) == MODEL:
+            if owners[value.__module__] == MODEL:
                 written.append([name, walk.value(value)])
             else:
                 if value.__name__ != name:
@@ -625,11 +634,11 @@ def scan(  # noqa: C901  # one case for each kind
             elif is_read:  # others are added to a table while torch and Python run
                 written += [[name, walk.value(one)] for one in _own_among(value.values() if kind is dict else value)]
         elif issubclass(kind, ModuleType):
-            if module_owner(value.__name__) == MODEL:
+            if owners[value.__name__] == MODEL:
                 written.append([name, walk.value(value)])
             elif value.__name__.rpartition(".")[2] != name:
                 written.append([name, value.__name__])
-        elif kind in _PARTIALS or module_owner(kind.__module__) == MODEL:
+        elif kind in _PARTIALS or owners[kind.__module__] == MODEL:
             written.append([name, walk.value(value)])
         elif name[:1] != "_" or is_read:
             written.append([name, kind.__module__, kind.__qualname__])
@@ -652,12 +661,12 @@ def _function(part: Any, walk: Walk, name: str, owner: str) -> Json:
 
 def _patches(cls: type, walk: Walk) -> Iterator[Json]:
     """Yield the methods of a build's class that files outside of the build define."""
-    for name, value in list(vars(cls).items()):
+    space = list(vars(cls).items())
+    files = {value.__code__.co_filename for _, value in space if type(value) is FunctionType}
+    is_patched = any(file_owner(file) == MODEL for file in files)
+    for name, value in space:
         kind = type(value)
-        if kind is FunctionType:
-            if file_owner(value.__code__.co_filename) == MODEL:
-                yield [name, walk.value(value)]
-        elif kind in _WRAPPED:
+        if kind in _WRAPPED or (is_patched and kind is FunctionType):
             for part in _functions(value):
                 if type(part) is FunctionType and file_owner(part.__code__.co_filename) == MODEL:
                     yield [name, walk.value(part)]
@@ -667,12 +676,17 @@ def _is_own(value: Any) -> bool:
     """Return whether a value is a function or a class that no build defines."""
     if type(value) is FunctionType:
         return file_owner(value.__code__.co_filename) == MODEL
-    return isinstance(value, type) and not is_build_module(value.__module__)
+    return _is_code(type(value)) and not is_build_module(value.__module__)
+
+
+def _is_code(kind: type) -> bool:
+    """Return whether objects of a type are functions or classes."""
+    return kind is FunctionType or issubclass(kind, type)
 
 
 def _own_among(values: Collection[Any]) -> list[Any]:
     """Return the functions and classes among values that no build defines."""
-    kinds = {kind for kind in set(map(type, values)) if kind is FunctionType or issubclass(kind, type)}
+    kinds = {kind for kind in set(map(type, values)) if _is_code(kind)}
     if FunctionType in kinds:  # tables of decompositions have thousands, of a few files
         files = {one.__code__.co_filename for one in values if type(one) is FunctionType}
         if all(file_owner(file) != MODEL for file in files):
@@ -906,7 +920,9 @@ def _context(self: Walk, value: contextvars.ContextVar[Any]) -> Json:
 
 
 def _namespace(self: Walk, value: Any) -> Json:
-    own = [pair for pair in vars(value).items() if type(pair[1]) in _NUMBERS_AND_TEXT or _is_own(pair[1])]
+    kinds = {kind for kind in set(map(type, vars(value).values())) if kind in _NUMBERS_AND_TEXT or _is_code(kind)}
+    own = [pair for pair in vars(value).items() if type(pair[1]) in kinds]  # the others are a thousand operators
+    own = [pair for pair in own if type(pair[1]) in _NUMBERS_AND_TEXT or _is_own(pair[1])]
     return ["torch", str(value.__name__), self.pairs([pair for pair in own if pair[0][:2] != "__"])]
 
 
