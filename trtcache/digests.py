@@ -125,6 +125,8 @@ def hash_bytes(*parts: bytes | memoryview, in_this_thread: bool = False) -> byte
 
     Long parts are hashed by threads of their own, unless ``in_this_thread``.
     """
+    if len(parts) == 1 and len(parts[0]) < _THREADED_FROM_BYTES:
+        return blake3(parts[0]).digest()
     hasher = blake3(max_threads=1 if in_this_thread else _threads(max(map(len, parts), default=0)))
     for part in parts:
         hasher.update(part)

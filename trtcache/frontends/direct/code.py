@@ -10,14 +10,18 @@ import os
 import re
 from dataclasses import dataclass
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trtcache.digests import hash_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+T = TypeVar("T")
+_REMEMBERED = 16_384  # code objects
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_WORDS_APART = bytes(number if chr(number).isalnum() or chr(number) == "_" else ord(" ") for number in range(128))
+_WORDS_APART += bytes(128)  # for ASCII
 
 UNSEEN = frozenset(
     (
@@ -45,7 +49,24 @@ _SET_METHODS = frozenset(
 )
 
 
-@functools.lru_cache(maxsize=16384)
+def _once(describe: Callable[[CodeType], T]) -> Callable[[CodeType], T]:
+    """Remember results by the identity of code objects, which are immutable; hashing one takes longer."""
+    known: dict[int, tuple[CodeType, T]] = {}
+
+    @functools.wraps(describe)
+    def describe_once(code: CodeType) -> T:
+        found = known.get(id(code))
+        if found is None:
+            result = describe(code)
+            if len(known) >= _REMEMBERED:
+                known.clear()
+            found = known[id(code)] = (code, result)
+        return found[1]
+
+    return describe_once
+
+
+@_once
 def content(code: CodeType) -> str:
     """Return the digest of a code object without its file name and line numbers."""
     shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
@@ -72,9 +93,20 @@ def within(code: CodeType) -> Iterator[CodeType]:
             yield from within(value)
 
 
+@_once
+def codes_in(code: CodeType) -> dict[int, CodeType]:
+    """Return a code object and all code objects inside it, by identity."""
+    return {id(inner): inner for inner in within(code)}
+
+
 def identifiers(texts: Iterable[str]) -> set[str]:
     """Return all identifiers in texts, which ``getattr(module, text)`` and ``"{m.NAME}".format`` could look up."""
-    return set(IDENTIFIER.findall("\n".join(texts)))
+    joined = "\n".join(texts)
+    if not joined.isascii():
+        return set(IDENTIFIER.findall(joined))
+    words = set(joined.encode().translate(_WORDS_APART).decode().split())  # a tenth of the expression's time
+    numbers = {word for word in words if word[0] in "0123456789"}
+    return (words - numbers) | {word.lstrip("0123456789") for word in numbers} - {""}
 
 
 def texts_of(code: CodeType) -> Iterator[str]:
@@ -335,7 +367,7 @@ def _is_unordered_call(steps: list[dis.Instruction], place: int) -> bool:
     return before is not None and before.opname == "LOAD_GLOBAL" and before.argval in {"len", "sorted", "bool", "any"}
 
 
-@functools.lru_cache(maxsize=4096)
+@_once
 def _find_unordered(code: CodeType) -> Mapping[str, bool]:
     """Return for each variable whether no use of it depends on the order of a set."""
     steps = [step for step in _singly(dis.get_instructions(code)) if step.opname not in _NO_EFFECT]

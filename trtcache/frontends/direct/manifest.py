@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 6
+FORMAT = 7
 MAX_MANIFESTS = 8
 
 _PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
@@ -84,7 +84,8 @@ class Manifest:
         imports: modules that the model imports when it is called.
         names: names that code looks up: attributes of these names count in modules that are used as objects.
         globals: the digest of the descriptions of all those globals.
-        builds: names that code of torch and Python looks up in its modules, and the digest of their values.
+        builds: names that code of torch and Python looks up in its modules, by the class that they are looked up in
+            (the empty name for the module), and the digest of their values.
         caches: for each ``lru_cache`` function, digests of keys and results, and whether they predate the export.
         environment: environment variables that the model read.
         outputs: the loggers that it calls, and the digest of the code that handles what it prints, warns and logs;
@@ -197,9 +198,10 @@ class Globals:
                 if sys.modules.get(label) is value:
                     self.walk.spaces.setdefault(label, value)
                 else:  # as torch.ops.aten: a check does not read it, so it takes no number of this walk
-                    fork = self.walk.fork()
-                    fork.value(value)
-                    self.walk.spaces.update(fork.spaces)
+                    with self.walk.apart():
+                        self.walk.value(value)
+                        spaces = {**self.walk.spaces}
+                    self.walk.spaces.update(spaces)
             return
         self.reads[module, name] = None
         unstable, self.walk.is_tolerant = dict(self.walk.unstable), is_loose
@@ -232,10 +234,11 @@ class Globals:
         for cached in list(self.walk.caches):  # a function that imports lazily keeps a module in its cache
             for key, result in cache_items(cached):
                 if id(key) in self.keys_before[id(cached)]:
-                    fork = self.walk.fork()
-                    with suppress(UnstableError):  # ``caches`` raises it
-                        fork.value(result)
-                    self.walk.spaces.update(fork.spaces)
+                    with self.walk.apart():
+                        with suppress(UnstableError):  # ``caches`` raises it
+                            self.walk.value(result)
+                        spaces = {**self.walk.spaces}
+                    self.walk.spaces.update(spaces)
         self._look_in_modules(self.names | identifiers(self.walk.texts), is_last=True)
         if ALL in self.names or self.names & STATE_OF_LOGGERS:
             found = {one.name: one for logger in self.walk.loggers.values() for one in _with_parents(logger)}
@@ -298,6 +301,10 @@ class Globals:
             if id(cached) not in self.keys_before:
                 self.keys_before[id(cached)] = {id(key) for key, _ in cache_items(cached)}
 
+    def _digest_apart(self, value: Any) -> str:
+        with self.walk.apart():
+            return digest_of(self.walk.value(value))
+
     def caches(self) -> list[dict[str, list[Any]]]:
         """Describe the contents of the ``lru_cache`` functions that were described.
 
@@ -310,7 +317,7 @@ class Globals:
             found: dict[str, list[Any]] = {}
             for key, result in cache_items(cached):
                 try:
-                    described = digest_of(self.walk.fork().value(key)), digest_of(self.walk.fork().value(result))
+                    described = self._digest_apart(key), self._digest_apart(result)
                 except UnstableError as error:
                     raise error.below(f"cache of {cached.__qualname__}") from None
                 found[described[0]] = [described[1], id(key) in before]
@@ -376,7 +383,12 @@ def _outputs_of(seen: Recording, walk: Walk) -> list[Any]:
     if not (seen.has_output or seen.loggers or walk.has_output):
         return []
     loggers = sorted(seen.loggers)
-    return [loggers, digest_of(outputs(loggers, walk.fork()))]
+    return [loggers, _digest_of_outputs(loggers, walk)]
+
+
+def _digest_of_outputs(loggers: list[str], walk: Walk) -> str:
+    with walk.apart():
+        return digest_of(outputs(loggers, walk))
 
 
 def _builds_of(seen: Recording, walk: Walk) -> dict[str, list[Any]]:
@@ -385,12 +397,21 @@ def _builds_of(seen: Recording, walk: Walk) -> dict[str, list[Any]]:
     for label, names in sorted(seen.globals.builds.items()):
         module = label.removesuffix(":")
         if module in sys.modules and (label != module or not module.startswith(_LEFT_OUT)):
-            looked_up = [] if label != module else sorted(names)
-            builds[label] = [looked_up, _digest_in(label, looked_up, seen.globals.names, walk.fork())]
+            looked_up = {} if label != module else _by_owner(names)
+            builds[label] = [looked_up, _digest_in(label, looked_up, seen.globals.names, walk)]
     return builds
 
 
-def _digest_in(label: str, looked_up: Iterable[str], names: Iterable[str], walk: Walk) -> str:
+def _by_owner(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return names without the class before the last dot, sorted, by that class."""
+    owners: dict[str, list[str]] = {"": []}
+    for name in sorted(names):
+        owner, _, last = name.rpartition(".")
+        owners.setdefault(owner, []).append(last)
+    return owners
+
+
+def _digest_in(label: str, looked_up: Mapping[str, list[str]], names: set[str], walk: Walk) -> str:
     """Return the digest of the values in a build's module under some names.
 
     Args:
@@ -399,11 +420,16 @@ def _digest_in(label: str, looked_up: Iterable[str], names: Iterable[str], walk:
         names: names that the model's code looks up.
         walk: describes values that others have set there.
     """
-    space = attributes_of(sys.modules[label.removesuffix(":")])
-    walk.is_tolerant = True
-    if label[-1] != ":":
+    with walk.apart():
+        walk.is_tolerant = True
+        space = attributes_of(sys.modules[label.removesuffix(":")])
+        if label[-1] == ":":
+            return digest_of(_read_by_model(label, space, names, walk))
         return digest_of([*_read_by_builds(label, space, looked_up, walk)])
-    names = {*names}
+
+
+def _read_by_model(label: str, space: Mapping[str, Any], names: set[str], walk: Walk) -> Json:
+    """Describe a build's attributes under the names in the model's code."""
     rest: list[Json] = []
     if ALL in names:  # names can be composed at run time: replaced values count under any name
         rest = scan({name: value for name, value in space.items() if name not in names}, walk, is_read=True)
@@ -411,33 +437,31 @@ def _digest_in(label: str, looked_up: Iterable[str], names: Iterable[str], walk:
         if label != "sys:":
             rest += [[name, walk.value(value)] for name, value in sorted(public.items()) if type(value) in CONTAINERS]
     changing = _MODULE_ATTRIBUTES | (_CHANGING_IN_SYS if label == "sys:" else frozenset())
-    found = [(name, space[name]) for name in names if name in space and name not in changing]
+    found = [(name, space[name]) for name in names & space.keys() if name not in changing]
     # A cache such as re._cache differs in each process; code that reads one by a chain of names is refused.
     found = [pair for pair in found if pair[0][:1] != "_" or type(pair[1]) not in CONTAINERS]
     found = [pair for pair in found if not isinstance(pair[1], ModuleType) or isinstance(pair[1], NAMESPACES)]
     found = sorted(found, key=itemgetter(0))
-    return digest_of([*([name, walk.value(value)] for name, value in found), *rest])
+    return [*([name, walk.value(value)] for name, value in found), *rest]
 
 
-def _read_by_builds(label: str, space: Mapping[str, Any], looked_up: Iterable[str], walk: Walk) -> Iterator[Json]:
+def _read_by_builds(
+    label: str, space: Mapping[str, Any], looked_up: Mapping[str, list[str]], walk: Walk
+) -> Iterator[Json]:
     """Yield descriptions of a build's attributes under the names in its code that ran, which others have set.
 
-    Names with dots are those of functions that ran. Names that are absent count as soon as somebody sets them. The
+    The names below classes are those of methods that ran. Names that are absent count as soon as somebody sets them. The
     names are looked up in the classes that are found, too.
     """
-    owners: dict[str, set[str]] = {}
-    for name in looked_up:
-        owner, _, last = name.rpartition(".")
-        owners.setdefault(owner, set()).add(last)
-    names = owners.pop("", set())
-    found = {name: space[name] for name in sorted(names & space.keys())}
+    names = looked_up[""]
+    found = {name: space[name] for name in names if name in space}
     yield from scan(found, walk, is_read=True)
-    classes = owners.keys() | {name for name, value in found.items() if isinstance(value, type)}
-    for qualname in sorted(classes):
+    classes = {name for name, value in found.items() if isinstance(value, type) and value.__module__ == label}
+    for qualname in sorted(classes.union(looked_up)):
         cls = lookup(label, qualname)
         if isinstance(cls, type) and cls.__module__ == label:
             own = vars(cls)
-            more = sorted((names | owners.get(qualname, set())) & own.keys())
+            more = sorted(own.keys() & {*names, *looked_up.get(qualname, ())})
             yield [qualname, *scan({name: own[name] for name in more}, walk, qualname, is_read=True)]
 
 
@@ -496,9 +520,9 @@ def check(manifest: Manifest, walk: Walk) -> None:  # noqa: C901  # one case for
             raise DifferenceError("globals", {**now.written})
         for name, (looked_up, digest) in manifest.builds.items():
             module = name.removesuffix(":")
-            if module in sys.modules and _digest_in(name, looked_up, manifest.names, now.walk.fork()) != digest:
+            if module in sys.modules and _digest_in(name, looked_up, now.names, now.walk) != digest:
                 raise DifferenceError(f"a function or an object in module {module}")
-        if manifest.outputs and digest_of(outputs(manifest.outputs[0], now.walk.fork())) != manifest.outputs[1]:
+        if manifest.outputs and _digest_of_outputs(manifest.outputs[0], now.walk) != manifest.outputs[1]:
             raise DifferenceError("the code that handles printed texts, warnings and records of loggers")
         _check_caches(manifest, now.caches())
     except UnstableError as error:

@@ -57,10 +57,8 @@ def module_owner(name: str) -> str:
     """Return the owner of a loaded module, by its file: a model's module can have the name of one of Python's."""
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
-    if isinstance(file, str) and name.partition(".")[0] != "torch":
-        return file_owner(file)
     if isinstance(file, str):  # torch.ops calls its file _ops.py
-        return file_owner(file) if os.sep in file else TORCH
+        return file_owner(file) if os.sep in file or name.partition(".")[0] != "torch" else TORCH
     if getattr(getattr(module, "__spec__", None), "origin", None) in {"built-in", "frozen"}:
         return PYTHON
     is_in_c = file is None and name.startswith(("torch._C", "torch._VF", "torch.ops", "torch.classes", "torch.cuda."))

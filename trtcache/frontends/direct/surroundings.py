@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import copyreg
+import functools
 import gc
 import locale
 import logging
@@ -64,8 +65,7 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     state["saved tensors"] = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     state["autocast"] = list(_autocast())
     state |= {"python": [sys.version, sys.flags.optimize]}
-    typing_extensions: Any = sys.modules["typing_extensions"]  # a dependency of torch with a version of its own
-    state["typing"] = Digest.of_file(typing_extensions.__file__).hex
+    state["typing"] = _file_digest(str(sys.modules["typing_extensions"].__file__))  # torch needs it, in any version
     names = [
         name for name in os.environ if name.startswith(("PYTORCH", "TORCH")) and not name.startswith(_NOT_FOR_EXPORTS)
     ]
@@ -76,16 +76,24 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     state["copies"] = [_own_entries(copyreg.dispatch_table, walk), _own_entries(copy._deepcopy_dispatch, walk)]  # type: ignore[attr-defined]
     state["warnings"] = _warnings(walk)
     state["cuda"] = bool(torch.version.cuda) and torch.cuda.is_available()
-    modules = [(name, module) for name, module in list(sys.modules.items()) if type(module).__name__ == _CONFIGURATION]
+    modules = [pair for pair in sys.modules.copy().items() if type(pair[1]) is not ModuleType]
+    modules = [pair for pair in modules if type(pair[1]).__name__ == _CONFIGURATION]
     configured = {name: [*_find_overrides(module, walk)] for name, module in sorted(modules)}
     state["configuration"] = {name: options for name, options in configured.items() if options}
     hooks = {name: value for name, value in vars(torch.nn.modules.module).items() if name[:8] == "_global_"}
     state["hooks"] = walk.value([value for _, value in sorted(hooks.items()) if isinstance(value, dict) and value])
     state["functions"] = {name: scan(vars(sys.modules[name]), walk) for name in _SCANNED if name in sys.modules}
     state["torch.Tensor"] = walk.value(torch.Tensor)
-    kernels = sorted(name for name in list(torch.library._impls) if name[:5] == "aten/" and name[-5:] != "/Meta")
+    kernels = [name for name in list(torch.library._impls) if not name.endswith("/Meta")]
+    kernels = sorted(name for name in kernels if name.startswith("aten/"))
     state["kernels"] = hash_bytes("\n".join(kernels).encode()).hex()[:32]
     return state
+
+
+@functools.lru_cache
+def _file_digest(path: str) -> str:
+    """Return the digest of a file that this process has loaded; a later change of the file does not change it."""
+    return Digest.of_file(path).hex
 
 
 _HOOKS_OF_WARNINGS = ("showwarning", "formatwarning", "_showwarnmsg", "_showwarnmsg_impl", "_formatwarnmsg_impl")

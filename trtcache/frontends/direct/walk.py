@@ -27,6 +27,7 @@ import threading
 import types
 import warnings
 import weakref
+from contextlib import contextmanager
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.digests import hash_bytes
-from trtcache.frontends.direct.code import content, is_ordered, within
+from trtcache.frontends.direct.code import codes_in, content, is_ordered, within
 from trtcache.frontends.direct.ownership import (
     MODEL,
     file_is_build,
@@ -49,13 +50,14 @@ from trtcache.frontends.direct.ownership import (
 from trtcache.lowering.interface import Content
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from trtcache.digests import Json
 
     Writer = Callable[["Walk", Any], Json]
 
 PLAIN = frozenset({bool, int, str, type(None)})
+_NUMBERS_AND_TEXT = PLAIN | {float}
 CONTAINERS = frozenset({dict, list, set})
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 ALL = "*"  # any name, for code that can compose names at run time
@@ -110,10 +112,9 @@ _class_mro = type.__dict__["__mro__"].__get__
 _class_qualname = type.__dict__["__qualname__"].__get__
 _class_module = type.__dict__["__module__"].__get__
 _BUILTINS = (types.BuiltinFunctionType, type(re.compile("").match))  # Include/methodobject.h: PyCMethod_Type
-_C_DESCRIPTORS = (
-    *(types.MethodDescriptorType, types.ClassMethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType),
-    *(MemberDescriptorType, *_BUILTINS),
-)
+_C_DESCRIPTORS = frozenset(
+    (types.MethodDescriptorType, types.ClassMethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType)
+) | {MemberDescriptorType, *_BUILTINS}
 
 
 class UnstableError(Exception):
@@ -160,6 +161,7 @@ class Walk:
     def __init__(self, model: torch.nn.Module) -> None:
         """Record the paths of a model's modules and weights."""
         self._memo: dict[int, int] = {}
+        self._unpatched: set[type] = set()  # classes of builds without methods of others
         self._alive: list[object] = []  # the identity of a freed object could be reused
         self._weights: dict[int, str] = {}
         self._modules: dict[int, str] = {}
@@ -197,11 +199,25 @@ class Walk:
                 self._place(inner, f"{path}.{name}" if path else name, above)
         above.discard(id(module))
 
+    @contextmanager
+    def apart(self) -> Iterator[Walk]:
+        """Describe objects in the body independently of others, and forget them afterwards, as a copy of this walk."""
+        state, before, memories = {**vars(self)}, self._mark(), len(self._memories)
+        self.texts, self.loggers, self.unstable = set(), {**self.loggers}, {**self.unstable}
+        try:
+            yield self
+        finally:
+            self._undo(before)
+            while len(self._memories) > memories:
+                self._memories.popitem()
+            vars(self).update(state)
+
     def fork(self) -> Walk:
         """Return an independent copy of this walk."""
         other = object.__new__(Walk)
         for name, value in vars(self).items():
             setattr(other, name, value.copy() if isinstance(value, (dict, list, set)) else value)
+        other._unpatched = set()  # modules may have been imported since
         return other
 
     # Any object.
@@ -345,7 +361,7 @@ class Walk:
             name, qualname = str(inner.__globals__.get("__name__")), inner.__code__.co_qualname
             if lookup(name, qualname) in (function, inner) and is_build_module(name):
                 return ["function", name, qualname, *_shallow(inner, self)]
-        self.codes.update((id(one), one) for one in within(code))
+        self.codes |= codes_in(code)
         home = module_with(space)
         notes = self._annotations(function, function.__annotations__)
         written: list[Json] = ["function", str(space.get("__name__")), function.__qualname__, {"code": content(code)}]
@@ -532,23 +548,28 @@ class Walk:
 
 def unwrap(function: FunctionType) -> FunctionType:
     """Return the function inside torch._dynamo's wrappers, which its import installs on some functions of torch."""
-    inner = vars(function).get("__wrapped__")
-    is_dynamo = function.__code__.co_filename.startswith(_DYNAMO)
-    return unwrap(inner) if is_dynamo and type(inner) is FunctionType else function
+    inner = function.__dict__.get("__wrapped__")
+    is_other = type(inner) is not FunctionType or not function.__code__.co_filename.startswith(_DYNAMO)
+    return function if is_other else unwrap(inner)
 
 
 def _shallow(function: FunctionType, walk: Walk) -> list[Json]:
     """Describe the defaults of a build's function, and attributes that were set on it."""
-    values = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-    written: list[Json] = [function.__code__.co_firstlineno, *map(_default, values)]
-    doc, constants = function.__doc__, function.__code__.co_consts
-    if doc is not None and not (constants and doc is constants[0]):
+    code, doc, space = function.__code__, function.__doc__, function.__dict__
+    written: list[Json] = [code.co_firstlineno]
+    if (values := function.__defaults__) is not None:
+        written += map(_default, values)
+    if function.__kwdefaults__:
+        written += map(_default, function.__kwdefaults__.values())
+    if doc is not None and not (code.co_consts and doc is code.co_consts[0]):
         written.append(_text_digest(doc) if type(doc) is str else walk.value(doc))
-    own = {name: one for name, one in vars(function).items() if name[:2] != "__" and type(one) in _SETTABLE}
-    if own := {name: one for name, one in own.items() if not name.startswith("_torch")}:
-        written.append(walk.pairs(own.items()))
-    inner = vars(function).get("__wrapped__")
-    return [*written, *_shallow(inner, walk)] if type(inner) is FunctionType else written
+    if space:
+        own = {name: one for name, one in space.items() if name[:2] != "__" and type(one) in _SETTABLE}
+        if own := {name: one for name, one in own.items() if not name.startswith("_torch")}:
+            written.append(walk.pairs(own.items()))
+        if type(inner := space.get("__wrapped__")) is FunctionType:
+            written += _shallow(inner, walk)
+    return written
 
 
 def _default(value: Any) -> Json:
@@ -560,6 +581,14 @@ def _default(value: Any) -> Json:
 
 _SHOWN = frozenset({bool, int, float, str, type(None), torch.dtype, torch.device})
 _SETTABLE = PLAIN | {float, list, dict, tuple, set, torch.Tensor, FunctionType}
+
+
+class _Owners(dict[str, str]):
+    """Owners of modules: a build's module has thousands of attributes from a hundred modules."""
+
+    def __missing__(self, name: str) -> str:
+        owner = self[name] = module_owner(name)
+        return owner
 
 
 def scan(  # noqa: C901  # one case for each kind
@@ -574,46 +603,44 @@ def scan(  # noqa: C901  # one case for each kind
         is_read: whether code that ran reads these attributes, so that private ones count.
     """
     written: list[Json] = []
+    owners = _Owners()
     for name, value in list(space.items()):  # another thread may import more of torch meanwhile
         kind = type(value)
-        if kind in _C_DESCRIPTORS:
-            if getattr(value, "__module__", None) not in _BUILTIN and module_owner(str(_home(value))) == MODEL:
+        if kind is FunctionType or kind in _WRAPPED or kind is functools._lru_cache_wrapper:
+            parts = (value,) if kind is FunctionType else filter(None, _functions(value))
+            written += [[name, said] for part in parts if (said := _function(part, walk, name, owner)) is not None]
+        elif kind in _C_DESCRIPTORS:
+            if getattr(value, "__module__", None) not in _BUILTIN and owners[str(_home(value))] == MODEL:
                 written.append([name, walk.value(value)])
             elif value.__name__ != name:
                 written.append([name, value.__qualname__])
-        elif kind is FunctionType or kind in _WRAPPED or kind is functools._lru_cache_wrapper:
-            for part in filter(None, _functions(value)):
-                if type(part) is not FunctionType or file_owner(part.__code__.co_filename) == MODEL:
-                    written.append([name, walk.value(part)])
-                    continue
-                part = unwrap(part)
-                if not owner or part.__code__.co_qualname != f"{owner}.{name}" or part.__defaults__ or vars(part):
-                    written.append([name, [part.__code__.co_qualname, *_shallow(part, walk)]])
         elif kind in PLAIN or kind is float or kind is re.Pattern:
             if name == "__doc__" and owner:
                 written.append([name, _text_digest(value)])
             elif name[:1] != "_" or ((owner or is_read) and name[:2] != "__"):
                 written.append([name, walk.value(value)])
         elif issubclass(kind, type):
-            if module_owner(value.__module__) == MODEL:
+            if owners[value.__module__] == MODEL:
                 written.append([name, walk.value(value)])
             else:
                 if value.__name__ != name:
                     written.append([name, f"{value.__module__}.{value.__qualname__}"])
-                if not owner and (patched := list(_patches(value, walk))):
-                    written.append([name, patched])
+                if not owner and value not in walk._unpatched:
+                    if patched := list(_patches(value, walk)):
+                        written.append([name, patched])
+                    else:
+                        walk._unpatched.add(value)
         elif kind in {tuple, list, dict}:
             if owner and (name[:2] != "__" or all(type(one) in PLAIN for one in value)) and name not in _DERIVED:
                 written.append([name, walk.value(value)])
             elif is_read:  # others are added to a table while torch and Python run
-                found = [one for one in (value.values() if kind is dict else value) if _is_own(one)]
-                written += [[name, walk.value(one)] for one in found]
+                written += [[name, walk.value(one)] for one in _own_among(value.values() if kind is dict else value)]
         elif issubclass(kind, ModuleType):
-            if module_owner(value.__name__) == MODEL:
+            if owners[value.__name__] == MODEL:
                 written.append([name, walk.value(value)])
             elif value.__name__.rpartition(".")[2] != name:
                 written.append([name, value.__name__])
-        elif kind in _PARTIALS or module_owner(kind.__module__) == MODEL:
+        elif kind in _PARTIALS or owners[kind.__module__] == MODEL:
             written.append([name, walk.value(value)])
         elif name[:1] != "_" or is_read:
             written.append([name, kind.__module__, kind.__qualname__])
@@ -623,11 +650,25 @@ def scan(  # noqa: C901  # one case for each kind
     return written
 
 
+def _function(part: Any, walk: Walk, name: str, owner: str) -> Json:
+    """Describe a function in a build's module or class; None if it is the build's own, under its name in its class."""
+    if type(part) is not FunctionType or file_owner(part.__code__.co_filename) == MODEL:
+        return walk.value(part)
+    part = unwrap(part)
+    qualname = part.__code__.co_qualname
+    if owner and qualname == f"{owner}.{name}" and not part.__defaults__ and not vars(part):
+        return None
+    return [qualname, *_shallow(part, walk)]
+
+
 def _patches(cls: type, walk: Walk) -> Iterator[Json]:
     """Yield the methods of a build's class that files outside of the build define."""
-    for name, value in list(vars(cls).items()):
+    space = list(vars(cls).items())
+    files = {value.__code__.co_filename for _, value in space if type(value) is FunctionType}
+    is_patched = any(file_owner(file) == MODEL for file in files)
+    for name, value in space:
         kind = type(value)
-        if kind is FunctionType or kind in _WRAPPED:
+        if kind in _WRAPPED or (is_patched and kind is FunctionType):
             for part in _functions(value):
                 if type(part) is FunctionType and file_owner(part.__code__.co_filename) == MODEL:
                     yield [name, walk.value(part)]
@@ -637,7 +678,22 @@ def _is_own(value: Any) -> bool:
     """Return whether a value is a function or a class that no build defines."""
     if type(value) is FunctionType:
         return file_owner(value.__code__.co_filename) == MODEL
-    return isinstance(value, type) and not is_build_module(value.__module__)
+    return _is_code(type(value)) and not is_build_module(value.__module__)
+
+
+def _is_code(kind: type) -> bool:
+    """Return whether objects of a type are functions or classes."""
+    return kind is FunctionType or issubclass(kind, type)
+
+
+def _own_among(values: Collection[Any]) -> list[Any]:
+    """Return the functions and classes among values that no build defines."""
+    kinds = {kind for kind in set(map(type, values)) if _is_code(kind)}
+    if FunctionType in kinds:  # tables of decompositions have thousands, of a few files
+        files = {one.__code__.co_filename for one in values if type(one) is FunctionType}
+        if all(file_owner(file) != MODEL for file in files):
+            kinds.discard(FunctionType)
+    return [one for one in values if type(one) in kinds and _is_own(one)] if kinds else []
 
 
 _BUILTIN = frozenset({None, "builtins"})
@@ -866,7 +922,9 @@ def _context(self: Walk, value: contextvars.ContextVar[Any]) -> Json:
 
 
 def _namespace(self: Walk, value: Any) -> Json:
-    own = [pair for pair in vars(value).items() if type(pair[1]) in PLAIN | {float} or _is_own(pair[1])]
+    kinds = {kind for kind in set(map(type, vars(value).values())) if kind in _NUMBERS_AND_TEXT or _is_code(kind)}
+    own = [pair for pair in vars(value).items() if type(pair[1]) in kinds]  # the others are a thousand operators
+    own = [pair for pair in own if type(pair[1]) in _NUMBERS_AND_TEXT or _is_own(pair[1])]
     return ["torch", str(value.__name__), self.pairs([pair for pair in own if pair[0][:2] != "__"])]
 
 
