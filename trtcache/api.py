@@ -97,7 +97,7 @@ def compile(  # noqa: A001  # named like torch.compile
                     direct=direct,
                     on_miss=on_miss,
                 )
-                module.on_guard = _on_guard(guard_policy, model, source, module, dynamic_shapes, compile_again)
+                module.on_guard = _make_on_guard(guard_policy, model, source, module, dynamic_shapes, compile_again)
 
         use_worker = (miss_policy or cache.config.on_miss) == "background" and source.is_torch
         if use_worker or cache.busy.policy == "eager":
@@ -129,7 +129,7 @@ def _check_onnx(policy: str, on_miss: str | None, *, keep_program: bool) -> None
         raise SettingsError("on_miss", "torch cannot run an ONNX file while its engine is built: leave it at 'build'")
 
 
-def _on_guard(
+def _make_on_guard(
     policy: str,
     model: Model,
     source: Source,

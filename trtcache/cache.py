@@ -139,7 +139,9 @@ class Cache:
         self._rejected: dict[str, str] = {}
         self._damaged: dict[str, str] = {}
         self._has_swept = False
-        self.layers = Layers.of(self.config, named=root is not None, named_below=lower is not None, tend=self._tend)
+        self.layers = Layers.of(
+            self.config, named=root is not None, named_below=lower is not None, after_copy=self._after_put
+        )
         self.store = self.layers.upper
 
     @classmethod
@@ -228,7 +230,7 @@ class Cache:
         """Return the entry of ``key``, every byte verified, or None. Counts the hit or the miss."""
         if not self._searches:
             return None
-        found = self._look(key)
+        found = self._look_up(key)
         if isinstance(found, Entry):
             return found
         self._count_miss(key, found.reason)
@@ -241,7 +243,7 @@ class Cache:
         """
         if not self._searches:
             return None
-        found = self._look(key, counted=counted)
+        found = self._look_up(key, counted=counted)
         if isinstance(found, Miss) and found.reason.startswith("corrupt:"):
             self._damaged[key.digest] = found.reason  # it is quarantined now, and the fetch would see "absent"
         return found if isinstance(found, Entry) else None
@@ -252,10 +254,10 @@ class Cache:
         There is no lock for such an entry, and only a failure to store it is counted; it is not raised.
         """
         store = self.store
-        if store is not None and store.takes:
+        if store is not None and store.can_store_builds:
             entry = replace(run_build(key, lambda: built, reason="kept", name=name), build_s=build_s)
             if (stored := self._put(store, entry)) is not entry:
-                self._tend(store, key.digest)
+                self._after_put(store, key.digest)
                 self._offer(store, stored)
 
     def recall(self, kind: str, parts: Mapping[str, object]) -> bytes | None:
@@ -287,9 +289,9 @@ class Cache:
             Exception: any exception of ``combine``.
         """
         store, key = self.store, self.key(parts, kind=kind)
-        if store is None or not store.takes:
+        if store is None or not store.can_store_builds:
             return
-        with self._alone(store, key):
+        with self._hold_lock(store, key):
             stored = self.layers.get(key)
             content = combine(bytes(stored.read()) if isinstance(stored, Entry) else None)
             if content is not None:
@@ -336,14 +338,14 @@ class Cache:
         """
         check_kind(key.kind)
         check_labels(name, provenance)
-        result = self._look(key, remote=False)
+        result = self._look_up(key, remote=False)
         if isinstance(result, Entry):
             return result
         store, reason = self.store, result.reason
-        locks = store is not None and store.writable and not self.config.forbid_build and store.takes
-        if not locks and self.config.remotes.urls and isinstance(beyond := self._look(key), Entry):
+        can_lock = store is not None and store.writable and not self.config.forbid_build and store.can_store_builds
+        if not can_lock and self.config.remotes.urls and isinstance(remote := self._look_up(key), Entry):
             # Remotes are asked under the build lock, so that the processes of a host ask once; here there is none.
-            return beyond
+            return remote
         run = partial(self._run, key, build, name=name, provenance=provenance)
         if self.config.forbid_build:
             self._count_miss(key, reason)
@@ -352,22 +354,22 @@ class Cache:
             return run(reason=reason)
         if not store.writable:
             return replace(run(reason="readonly"), unstored=f"{store.root} is read-only")
-        if not store.takes or reason == COLLISION:
+        if not store.can_store_builds or reason == COLLISION:
             # It will not be stored, so no other process has to wait: an existing entry of another document is kept.
             self._count_miss(key, reason)
             return run(reason=reason)
         began_s = time.monotonic()
-        with self._alone(store, key, name=name, busy=self.busy) as alone:
-            found: Entry | Miss | Claim = self._look(key)  # another process may have built it during the wait
-            if alone and isinstance(found, Miss):
+        with self._hold_lock(store, key, name=name, busy=self.busy) as locked:
+            found: Entry | Miss | Claim = self._look_up(key)  # another process may have built it during the wait
+            if locked and isinstance(found, Miss):
                 found = self._claim(store, key, name or "", waited_s=time.monotonic() - began_s) or found
             if isinstance(found, Entry):
                 entry = found
             else:
                 with nullcontext() if isinstance(found, Miss) else found as claim:
-                    entry = self._build(store, key, run, reason, alone=alone, claim=claim)
+                    entry = self._build(store, key, run, reason, locked=locked, claim=claim)
         if entry.outcome == "built" and entry.path is not None:
-            self._tend(store, key.digest)
+            self._after_put(store, key.digest)
         return entry
 
     def _forbidden(self, key: CacheKey, reason: str) -> BuildForbiddenError:
@@ -422,7 +424,7 @@ class Cache:
 
         return RemoteTiers(self.config)
 
-    def _look(self, key: CacheKey, *, counted: bool = True, remote: bool = True) -> Entry | Miss:
+    def _look_up(self, key: CacheKey, *, counted: bool = True, remote: bool = True) -> Entry | Miss:
         if not self._searches:
             return Miss("disabled" if self.config.disable else "unusable")
         if self.config.recache:
@@ -447,7 +449,7 @@ class Cache:
             return fetched
         if not fetched or store is None:
             return missed
-        self._tend(store, key.digest, index=False)  # a listing adds the row; a hit imports no SQLAlchemy
+        self._after_put(store, key.digest, index=False)  # a listing adds the row; a hit imports no SQLAlchemy
         found = store.get(key)
         return replace(found, origin=REMOTE) if isinstance(found, Entry) else found
 
@@ -456,7 +458,7 @@ class Cache:
             self.store.events.append("miss", reason=reason, kind=key.kind, key=key.digest)
 
     @contextmanager
-    def _alone(
+    def _hold_lock(
         self,
         store: DiskStore,
         key: CacheKey,
@@ -474,10 +476,10 @@ class Cache:
             raise BuildError(key.kind, f"the build of {key.digest[:16]} requested its own entry")
         with ExitStack() as stack:
             stack.callback(_BUILDING.reset, _BUILDING.set(building | {path}))
-            alone = False
+            locked = False
             try:
                 stack.enter_context(hold_build_lock(store, key, name=name or "", busy=busy))
-                alone = True
+                locked = True
             except LockTimeoutError as error:
                 who = store.notes.builder(key.digest)
                 if busy.policy == "eager":
@@ -486,9 +488,9 @@ class Cache:
                 _logger.warning("building %s although %s builds it", key.digest[:16], who or "another process")
             except OSError as error:
                 _logger.warning("building %s without its lock: %s", key.digest[:16], error)
-            if alone:
-                store.look_again(key.digest)
-            yield alone
+            if locked:
+                store.forget_absence(key.digest)
+            yield locked
 
     def _claim(self, store: DiskStore, key: CacheKey, name: str, *, waited_s: float) -> Claim | Entry | None:
         """Claim a build among hosts, or return the entry that another host has built meanwhile; None: just build.
@@ -504,7 +506,7 @@ class Cache:
             return None
 
         def look() -> Entry | None:
-            found = self._look(key)
+            found = self._look_up(key)
             return found if isinstance(found, Entry) else None
 
         try:
@@ -542,12 +544,12 @@ class Cache:
         run: Callable[..., Entry],
         reason: str,
         *,
-        alone: bool,
+        locked: bool,
         claim: Claim | None,
     ) -> Entry:
         self._count_miss(key, reason)
         built = run(reason=reason)
-        if not alone and isinstance(there := store.get(key), Entry) and not self.config.recache:
+        if not locked and isinstance(there := store.get(key), Entry) and not self.config.recache:
             return replace(there, outcome="built", reason=reason, build_s=built.build_s)  # another process was faster
         entry = self._put(store, built)
         if entry.path is not None:
@@ -580,7 +582,7 @@ class Cache:
         self._rejected.pop(entry.key.digest, None)
         return replace(stored, reason=entry.reason)
 
-    def _tend(self, store: DiskStore, digest: str, *, index: bool = True) -> None:
+    def _after_put(self, store: DiskStore, digest: str, *, index: bool = True) -> None:
         """Add the index row of a new entry and prune the store to its limits. Failures are logged."""
         from trtcache.store.gc import prune_after_put
 

@@ -155,15 +155,15 @@ def compile(  # noqa: A001  # named like torch.compile
         TorchForbiddenError: torch is not imported and needed, and ``TRTCACHE_NO_TORCH=1``.
         StoreError: ``cache`` names a directory that cannot be a cache. For the default cache this is only a warning.
     """
-    why, find = "", None
+    why, load_without_torch = "", None
     if "torch" not in sys.modules:
         is_plain = not (args or kwargs or dynamic_shapes or keep_program) and on_guard == "error"
         if isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".pt2" and is_plain:
-            find = partial(_find, Path(model), backend, settings, target, cache, name)
-            found = find()
-            if not isinstance(found, str):
-                return found
-            why = found
+            load_without_torch = partial(_load_without_torch, Path(model), backend, settings, target, cache, name)
+            result = load_without_torch()
+            if not isinstance(result, str):
+                return result
+            why = result
         what = str(model) if isinstance(model, (str, os.PathLike)) else f"a {type(model).__name__}"
         require_torch_allowed(what, why or "only a hit of a .pt2 file does without it")
     from trtcache.api import compile as compile_with_torch
@@ -186,14 +186,14 @@ def compile(  # noqa: A001  # named like torch.compile
     module.report.torch = why
     # A hit returns a Program. Return one after a miss as well, or a caller who passes NumPy arrays would get tensors
     # the first time.
-    program = find(counted=False) if find else ""
-    if isinstance(program, str):
+    program = load_without_torch(counted=False) if load_without_torch is not None else None
+    if program is None or isinstance(program, str):
         return module
     program.report = module.report
     return program
 
 
-def _find(
+def _load_without_torch(
     path: Path,
     backend: str,
     settings: Settings | Mapping[str, object] | None,

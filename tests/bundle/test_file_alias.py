@@ -16,7 +16,7 @@ from torch import nn
 
 import trtcache
 from tests.bundle.plain_models import FAST
-from trtcache.bundle.file_alias import MappedProgramFile, alias_key, remember, why_not
+from trtcache.bundle.file_alias import MappedProgramFile, alias_key, store_alias, why_not
 from trtcache.bundle.load_program import TorchNeeded
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.frontends.source import CompileOptions
@@ -193,11 +193,11 @@ def test_another_state_of_torch_stores_no_alias(folder: Path, engines: Path, tmp
         key = alias_key(source.digest, OPTIONS.settings, resolve_target(None, device="cpu"))
         torch.set_default_dtype(torch.float64)
         try:
-            remember(source, module, OPTIONS, cache)
+            store_alias(source, module, OPTIONS, cache)
         finally:
             torch.set_default_dtype(torch.float32)
         assert cache.peek(key, counted=False) is None
-        remember(source, module, OPTIONS, cache)
+        store_alias(source, module, OPTIONS, cache)
         assert cache.peek(key, counted=False) is not None
 
 

@@ -94,7 +94,7 @@ def test_it_costs_builds_and_nothing_else(mounted: Mounted, capsys: pytest.Captu
     """Every byte is right, a pin that was made keeps its entry, and afterwards the store is sound by itself."""
     root = mounted.place / "store"
     assert filesystem_type(mounted.place).startswith("fuse")
-    assert DiskStore.open(root).takes  # locks are tried while it behaves
+    assert DiskStore.open(root).can_store_builds  # locks are tried while it behaves
     mounted.turn()
     command = [sys.executable, "-W", "error", "-m", "tests.crash.guest", root]
     started = [

@@ -91,7 +91,7 @@ def test_the_report_has_the_route_to_the_key(compiled: Callable[..., trtcache.Co
     assert (first.name, second.name) == ("affine", "other")
     assert first.export_s > 0
     assert (second.export_s, second.decompose_s, second.lower_s, second.key_s) == (0, 0, 0, 0)
-    assert second.spared_s > 0
+    assert second.alias_saved_s > 0
     assert "of export and lowering" in str(second)
     assert "alias" not in str(first)
 

@@ -120,12 +120,12 @@ def test_a_note_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
 def test_a_network_file_system_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The directory of the entry is changed, with nothing left in it; that of a local store is not touched."""
     store = DiskStore.open(tmp_path)
-    store.look_again(KEY)
+    store.forget_absence(KEY)
     assert not (tmp_path / "entries").exists()
     monkeypatch.setattr("trtcache.store.disk.is_local", lambda _: False)
-    store.look_again(KEY)
+    store.forget_absence(KEY)
     folder = tmp_path / "entries" / KEY[:2]
     os.utime(folder, ns=(1, 1))
-    store.look_again(KEY)
+    store.forget_absence(KEY)
     assert folder.stat().st_mtime_ns > 1
     assert list(folder.iterdir()) == []

@@ -226,7 +226,7 @@ def store_alias(source: ProgramFile, module: CompiledModule, options: CompileOpt
     except ValueError as error:
         log.info("%s has no alias for processes without torch: %s", source.label, error)
         return
-    cache.keep(key, {_MEMBER: json_bytes(document)}, build_s=module.report.spared_s, name=module.report.name)
+    cache.keep(key, {_MEMBER: json_bytes(document)}, build_s=module.report.alias_saved_s, name=module.report.name)
 
 
 def find_program(
@@ -272,7 +272,7 @@ def find_program(
         route="alias",
         file_s=opened_s,
         alias_s=alias_s,
-        spared_s=kept.build_s,
+        alias_saved_s=kept.build_s,
         guards=program.guards,
         torch="not used",
     )

@@ -43,13 +43,13 @@ class FoundEntry:
     Attributes:
         alias: the alias.
         entry: the engine's entry.
-        spared_s: seconds that the slow path took when the alias was stored.
+        alias_saved_s: seconds that the slow path took when the alias was stored.
         alias_s: seconds that finding and reading the alias took.
     """
 
     alias: KeyAlias
     entry: Entry
-    spared_s: float
+    alias_saved_s: float
     alias_s: float
 
 
@@ -77,15 +77,15 @@ class AliasLookup:
         self._source, self._cache, self._settings = source, cache, options.settings
         self.backend = backend = source.find_backend(options)
         self._target = backend.target(options.target, source.device)
-        self._given = source.given_parts(backend, options.settings, self._target)
+        self._option_parts = source.option_parts(backend, options.settings, self._target)
         self.key = alias_key(
             {**fingerprint, "weights": source.content_digest if backend.bakes_weights(options.settings) else None},
-            self._given,
+            self._option_parts,
             backend=backend,
             device_type=source.device.type,
             torch_executed_modules=options.settings.torch_executed_modules,
         )
-        self._kept: Entry | None = None
+        self._alias_entry: Entry | None = None  # set by ``_read_alias`` once the alias is usable
         self._key_s = 0.0
 
     @classmethod
@@ -124,9 +124,9 @@ class AliasLookup:
         """Return the entry of the program's engine, or None if the program has to be lowered."""
         start = time.perf_counter()
         alias = self._read_alias()
-        if alias is None or self._kept is None:
+        if alias is None or self._alias_entry is None:
             return None
-        self._source.expect_digest(alias.content_digest, alias.seen)
+        self._source.expect_digest(alias.content_digest, alias.file_stat)
         alias_s = self._key_s + time.perf_counter() - start
         entry = self._cache.peek(alias.key)
         if entry is None:
@@ -136,22 +136,23 @@ class AliasLookup:
                 alias.key.digest[:16],
             )
             return None
-        return FoundEntry(alias, entry, self._kept.build_s, alias_s)
+        return FoundEntry(alias, entry, self._alias_entry.build_s, alias_s)
 
     def _read_alias(self) -> KeyAlias | None:
-        kept = self._cache.peek(self.key, counted=False)
-        if kept is None:
+        """Return the stored alias, and remember its entry; None if there is none, or it is unusable."""
+        entry = self._cache.peek(self.key, counted=False)
+        if entry is None:
             return None
         try:
-            alias = KeyAlias.read(bytes(kept.read(MEMBER)), self._source.specs_of)
+            alias = KeyAlias.read(bytes(entry.read(MEMBER)), self._source.specs_of)
             self._check(alias)
         except (ValueError, KeyError) as error:
-            self._reject(kept, f"it cannot be followed: {error}")
+            self._reject(entry, f"it cannot be followed: {error}")
             return None
         if alias.operators and not identify_again(alias.operators):
             log.info("the key alias of %s was made with other versions of its custom operators", self._source.label)
             return None
-        self._kept = kept
+        self._alias_entry = entry
         return alias
 
     def _check(self, alias: KeyAlias) -> None:
@@ -161,7 +162,7 @@ class AliasLookup:
             ValueError: they differ.
         """
         parts, own = parts_of(alias.key), parts_of(self.key)
-        wrong = [name for name in self._given if parts[name] != own[name]]
+        wrong = [name for name in self._option_parts if parts[name] != own[name]]
         if wrong or alias.key.kind != self.backend.name or alias.device != self._source.device:
             raise ValueError(f"its key has another {', '.join(wrong) or 'backend or device'}")
 
@@ -240,7 +241,7 @@ class AliasLookup:
             export_s=self._source.export_s,
             route="alias",
             alias_s=found.alias_s,
-            spared_s=found.spared_s,
+            alias_saved_s=found.alias_saved_s,
         )
 
     def store(self, request: EngineRequest) -> None:
@@ -256,7 +257,7 @@ class AliasLookup:
                 request.program,
                 key,
                 self._source.content_digest,
-                seen=self._stat_fingerprint(),
+                file_stat=self._stat_fingerprint(),
                 operators=self._source.custom_operators(self._settings),
             )
             self._source.check_alias(alias, request)
@@ -264,22 +265,22 @@ class AliasLookup:
         except ValueError as error:
             log.info("%s gets no key alias: %s", self._source.label, error)
             return
-        if self._kept is not None:
-            kept = KeyAlias.read(bytes(self._kept.read(MEMBER)), self._source.specs_of)
-            if replace(kept, content_digest=alias.content_digest, seen=alias.seen).write() == data:
+        if self._alias_entry is not None:
+            stored = KeyAlias.read(bytes(self._alias_entry.read(MEMBER)), self._source.specs_of)
+            if replace(stored, content_digest=alias.content_digest, file_stat=alias.file_stat).write() == data:
                 return
-            self._reject(self._kept, "it differs from the lowered program")
+            self._reject(self._alias_entry, "it differs from the lowered program")
         took_s = request.took_s - self._source.export_s
         self._cache.keep(self.key, {MEMBER: data}, build_s=took_s, name=request.program.name)
 
     def _stat_fingerprint(self) -> Any:
         """Return the stat fingerprint of the source's file; None on a file system whose clock is another machine's."""
-        seen = self._source.stat_fingerprint()
-        return seen if seen and is_local(Path(self._source.label)) else None
+        file_stat = self._source.stat_fingerprint()
+        return file_stat if file_stat and is_local(Path(self._source.label)) else None
 
-    def _reject(self, kept: Entry, why: str) -> None:
+    def _reject(self, entry: Entry, why: str) -> None:
         log.warning("the key alias of %s is not used: %s", self._source.label, why)
-        self._cache.reject(kept, KIND)
+        self._cache.reject(entry, KIND)
 
 
 def parts_of(key: CacheKey) -> Any:

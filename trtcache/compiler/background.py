@@ -81,7 +81,7 @@ class BackgroundBuild:
             return "it is an ONNX file, which torch cannot run"
         if self.cache.config.forbid_build:
             return "builds are forbidden"
-        if self.cache.store is None or not self.cache.store.writable or not self.cache.store.takes:
+        if self.cache.store is None or not self.cache.store.writable or not self.cache.store.can_store_builds:
             return "a worker needs a cache directory that it can write to"
         if self.options.settings.weights == FROZEN:
             return "its engine has the values of weights in it, and those may change during the build"

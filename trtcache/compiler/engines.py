@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from trtcache.backends.calls import load_engine
 from trtcache.backends.protocol import use_tuning_store
-from trtcache.compiler.entries import entry_for, report_request, second_choice_for
+from trtcache.compiler.entries import entry_for, report_request, similar_gpu_entry_for
 from trtcache.compiler.parallel_builds import build_missing
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BuildError, BusyError, IncompatibleEngineError
@@ -192,7 +192,7 @@ def _load_engine(
                 weights=weights,
             )
 
-    fallback = second_choice_for(request, cache)
+    fallback = similar_gpu_entry_for(request, cache)
     if built is not None:
         entry, details = built
     elif fallback is not None:

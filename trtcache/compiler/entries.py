@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from trtcache.backends.protocol import use_tuning_store
-from trtcache.compiler.build_line import build_line
 from trtcache.compiler.parallel_builds import build_missing
+from trtcache.compiler.progress_line import show_progress_line
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError, BuildForbiddenError, BusyError, CanonicalizationError, FrozenWeightsError
 from trtcache.runtime.report import BuildDetails, PartitionReport, Report
@@ -101,7 +101,7 @@ def _get_or_build(
         nonlocal details
         why = _explain_miss(request, cache)
         log.info("building %s for %s", name, request.label)
-        line = build_line(cache, kind=request.backend.name, name=name, device=request.program.device.type)
+        line = show_progress_line(cache, kind=request.backend.name, name=name, device=request.program.device.type)
         with line, use_tuning_store(cache):
             artifact = worker(request, folder) if worker else None
             if artifact is None:
@@ -142,16 +142,16 @@ def _explain_miss(request: EngineRequest, cache: Cache) -> str:
     return why
 
 
-def second_choice_for(request: EngineRequest, cache: Cache) -> Entry | None:
+def similar_gpu_entry_for(request: EngineRequest, cache: Cache) -> Entry | None:
     """Return an entry for another GPU of the same compute capability, if allowed and no exact entry is stored."""
     key = request.key
     if not request.backend.takes_similar(request.settings) or not isinstance(key, CacheKey):
         return None
     if cache.layers.holder(key.digest):
         return None
-    from trtcache.keys.nearest import second_choice
+    from trtcache.keys.nearest import find_similar_gpu
 
-    found = next(filter(None, (second_choice(store, key) for store in cache.layers.disks)), None)
+    found = next(filter(None, (find_similar_gpu(store, key) for store in cache.layers.disks)), None)
     entry = cache.peek(found.key) if found else None
     if entry is None:
         return None

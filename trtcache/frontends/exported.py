@@ -288,7 +288,7 @@ class ModuleSource(Source):
         if is_hit and self.attempt.manifest is not None:
             self.attempt.outcome = "hit"
             report.route, report.direct_s = "direct", self.attempt.took_s
-            report.spared_s += self.attempt.manifest.took_s
+            report.alias_saved_s += self.attempt.manifest.took_s
             report.alias_s -= self._find_s
         report.direct = self.attempt.outcome
 

@@ -166,7 +166,7 @@ class Source(ABC):
         registry.check_settings(backend, options.settings)
         return backend
 
-    def given_parts(self, backend: Backend, settings: Settings, target: Target) -> dict[str, Any]:
+    def option_parts(self, backend: Backend, settings: Settings, target: Target) -> dict[str, Any]:
         """Return the parts of a cache key that only the options and this machine determine."""
         return {
             "settings": settings.document(),
@@ -203,8 +203,8 @@ class Source(ABC):
         """Return a stored interface with its inputs and outputs moved to the devices of this machine."""
         return interface
 
-    def expect_digest(self, expected: Digest | None, seen: StatFingerprint | None) -> None:
-        """Prepare ``check_content``: the source had this digest when its file had the stat fingerprint ``seen``."""
+    def expect_digest(self, expected: Digest | None, file_stat: StatFingerprint | None) -> None:
+        """Prepare ``check_content``: the source had this digest when its file had this stat fingerprint."""
 
     @abstractmethod
     def weights(self, names: Collection[str]) -> Mapping[str, torch.Tensor]:

@@ -29,7 +29,7 @@ INITIAL_STATE: Final[Mapping[str, object]] = {
 
 def make_alias_key(
     fingerprint: Mapping[str, object],
-    given: Mapping[str, object],
+    option_parts: Mapping[str, object],
     *,
     backend: Backend,
     device_type: str,
@@ -42,8 +42,8 @@ def make_alias_key(
 
     Args:
         fingerprint: the program's fingerprint (``Source.fingerprint``).
-        given: the parts of the cache key that only the caller and the machine decide: settings, target, toolchain,
-            ambient.
+        option_parts: the parts of the cache key that only the options and this machine determine: settings, target,
+            toolchain, ambient.
         backend: the backend that builds.
         device_type: ``cpu`` or ``cuda``, where the program runs.
         torch_executed_modules: the one setting that changes the cache key without being part of it.
@@ -57,7 +57,7 @@ def make_alias_key(
         {
             "weights": None,
             **fingerprint,
-            **given,
+            **option_parts,
             "format": _FORMAT,
             "backend": backend.name,
             "torch_executed_modules": sorted(torch_executed_modules),

@@ -60,7 +60,7 @@ class KeyAlias:
         in_spec, out_spec: the pytree specs of the call's arguments and of the program's output.
         content_digest: the digest of the whole file, with its weights: a file with another digest has its weights
             checked. None for a program in memory, for which ``in_spec`` and ``out_spec`` are not stored either.
-        seen: the stat fingerprint of the file with this digest, if it is reliable.
+        file_stat: the stat fingerprint of the file with this digest, if it is reliable.
         small_sizes: which sizes of 0 and 1 the program handles (``Interface.small_sizes``).
         operators: what identified the program's custom operators before it was lowered (``identify_operators``).
     """
@@ -73,7 +73,7 @@ class KeyAlias:
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
     content_digest: Digest | None
-    seen: StatFingerprint | None = None
+    file_stat: StatFingerprint | None = None
     small_sizes: SmallSizes | None = None
     operators: Mapping[str, Json] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ class KeyAlias:
         key: CacheKey,
         content_digest: Digest | None,
         *,
-        seen: StatFingerprint | None = None,
+        file_stat: StatFingerprint | None = None,
         operators: Mapping[str, Json] | None = None,
     ) -> KeyAlias:
         """Create the alias of a lowered program.
@@ -93,7 +93,7 @@ class KeyAlias:
             program: the lowered program.
             key: its key.
             content_digest: the digest of its file.
-            seen: the stat fingerprint of its file.
+            file_stat: the stat fingerprint of its file.
             operators: the identities of its custom operators.
         """
         return cls(
@@ -105,7 +105,7 @@ class KeyAlias:
             in_spec=program.in_spec,
             out_spec=program.out_spec,
             content_digest=content_digest,
-            seen=seen,
+            file_stat=file_stat,
             small_sizes=program.interface.small_sizes,
             operators=operators or {},
         )
@@ -139,7 +139,7 @@ class KeyAlias:
                 in_spec=in_spec,
                 out_spec=out_spec,
                 content_digest=None if specs else Digest(*written["whole"]),
-                seen=StatFingerprint.read(written["seen"]) if written.get("seen") else None,
+                file_stat=StatFingerprint.read(written["seen"]) if written.get("seen") else None,
                 small_sizes=SmallSizes.read(written["small_sizes"]),
                 operators=dict(written.get("operators", {})),
             )
@@ -165,7 +165,7 @@ class KeyAlias:
             except (TypeError, NotImplementedError) as error:
                 raise ValueError(str(error)) from error
             of_file["whole"] = [self.content_digest.hex, self.content_digest.size_bytes]
-            of_file["seen"] = self.seen.document() if self.seen else None
+            of_file["seen"] = self.file_stat.document() if self.file_stat else None
         document = {
             **of_file,
             "key": self.key.document,
@@ -182,7 +182,7 @@ class KeyAlias:
 
 def alias_key(
     fingerprint: Mapping[str, object],
-    given: Mapping[str, object],
+    option_parts: Mapping[str, object],
     *,
     backend: Backend,
     device_type: str,
@@ -191,7 +191,7 @@ def alias_key(
     """Return the key of an alias in this process, with torch's state here: ``make_alias_key``."""
     return make_alias_key(
         fingerprint,
-        given,
+        option_parts,
         backend=backend,
         device_type=device_type,
         torch_executed_modules=torch_executed_modules,

@@ -150,24 +150,24 @@ def _graph_distance(first: StoredGraph | None, other: StoredGraph) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class SecondChoice:
+class SimilarGpuEntry:
     """An entry that differs from the requested key only in the GPU's product.
 
     Attributes:
         key: its key.
         product: the product that it was built for.
-        wanted: the requested product.
+        requested: the product that was requested.
     """
 
     key: CacheKey
     product: str
-    wanted: str
+    requested: str
 
     def __str__(self) -> str:
-        return f"second choice: built for {self.product}, and this is {self.wanted}, of the same capability"
+        return f"built for another GPU of the same compute capability: {self.product}, and this is {self.requested}"
 
 
-def second_choice(store: DiskStore, key: CacheKey) -> SecondChoice | None:
+def find_similar_gpu(store: DiskStore, key: CacheKey) -> SimilarGpuEntry | None:
     """Return the best entry for another product of a key's compute capability, or None.
 
     An entry for a GPU with no more memory is preferred to one for a GPU with more, which may not fit; then the nearest
@@ -187,7 +187,7 @@ def second_choice(store: DiskStore, key: CacheKey) -> SecondChoice | None:
     if not found:
         return None
     _, best, other = min(found, key=lambda one: one[0])
-    return SecondChoice(best, str(other["product"]), str(gpu["product"]))
+    return SimilarGpuEntry(best, str(other["product"]), str(gpu["product"]))
 
 
 def _split_gpu(document: Mapping[str, Any]) -> tuple[object, Mapping[str, Any] | None]:

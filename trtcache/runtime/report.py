@@ -163,7 +163,7 @@ class Report:
             ``direct`` where a module was not exported either.
         file_s: seconds to open, map and hash the file.
         alias_s: seconds to find, read and verify the key alias, and for a program in memory to compute its digest.
-        spared_s: seconds of lowering, and for a file of export, that the key alias saved, as measured when it was
+        alias_saved_s: seconds of lowering, and for a file of export, that the key alias saved, as measured when it was
             stored.
         export_s, decompose_s, lower_s, key_s: seconds of ``torch.export``, of its decompositions, of the passes, and of
             the key.
@@ -195,7 +195,7 @@ class Report:
     route: str = "lowered"
     file_s: float = 0.0
     alias_s: float = 0.0
-    spared_s: float = 0.0
+    alias_saved_s: float = 0.0
     left: tuple[LeftInTorch, ...] = ()
     direct: str = ""
     direct_s: float = 0.0
@@ -275,14 +275,14 @@ class Report:
         """How the key was found, with the seconds of each step."""
         file = f"file {format_duration(self.file_s)}  " if self.file_s else ""
         if self.route == "direct":
-            spared = f"instead of {format_duration(self.spared_s)} of export, decompositions and lowering"
-            return f"direct {format_duration(self.direct_s)}  key alias {format_duration(self.alias_s)} {spared}"
+            instead = f"instead of {format_duration(self.alias_saved_s)} of export, decompositions and lowering"
+            return f"direct {format_duration(self.direct_s)}  key alias {format_duration(self.alias_s)} {instead}"
         if self.route == "alias":
-            spared = format_duration(self.spared_s)
+            saved = format_duration(self.alias_saved_s)
             if self.export_s:
                 way = f"export {format_duration(self.export_s)}  key alias {format_duration(self.alias_s)}"
-                return f"{way} instead of {spared} of decompositions and lowering"
-            return f"{file}key alias {format_duration(self.alias_s)} instead of {spared} of export and lowering"
+                return f"{way} instead of {saved} of decompositions and lowering"
+            return f"{file}key alias {format_duration(self.alias_s)} instead of {saved} of export and lowering"
         if self.route == "program":
             return f"{file}loaded with its engines"
         if self.route == "read":

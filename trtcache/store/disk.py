@@ -94,18 +94,18 @@ class DiskStore(StoredEntries, Store):
         return str(self.root)
 
     @cached_property
-    def keeps(self) -> bool:
+    def can_put(self) -> bool:
         """Whether a put is stored: the store is writable, and this process would trust its own entries."""
         return self.writable and self.admission.objection() is None
 
     @cached_property
-    def takes(self) -> bool:
-        """Whether a build is stored: as ``keeps``, and on a network file system only where locks are known to work.
+    def can_store_builds(self) -> bool:
+        """Whether a build is stored: as ``can_put``, and on a network file system only where locks are known to work.
 
         The probe runs before a build, never for a hit.
         """
-        if not self.keeps or is_local(self.root):
-            return self.keeps
+        if not self.can_put or is_local(self.root):
+            return self.can_put
         why = objection(self.root, private_index_root(self.root))
         if why is not None:
             remedy = f"layer a store on a local disk over it: TRTCACHE_PATH=LOCAL:{self.root}"
@@ -369,7 +369,7 @@ class DiskStore(StoredEntries, Store):
         """The entries that are waiting for their upload."""
         return Outbox(self._folders)
 
-    def look_again(self, digest: str) -> None:
+    def forget_absence(self, digest: str) -> None:
         """Make a network file system forget that an entry was absent.
 
         A client caches failed lookups, for 29 s in one measurement with NFS 4.2, and looks again in a directory that it

@@ -40,17 +40,23 @@ BELOW = "below"
 class Layers:
     """Open stores. ``upper`` is None if there is no usable one.
 
-    ``copies`` copies hits from lower stores into the upper one; ``tend`` is called after that with the key's digest.
+    ``copies`` copies hits from lower stores into the upper one. ``after_copy`` is then called with the upper store and
+    the key's digest.
     """
 
     upper: DiskStore | None = None
     lower: tuple[Store, ...] = ()
     copies: bool = False
-    tend: Callable[[DiskStore, str], None] | None = None
+    after_copy: Callable[[DiskStore, str], None] | None = None
 
     @classmethod
     def of(
-        cls, config: Config, *, named: bool, named_below: bool, tend: Callable[[DiskStore, str], None] | None = None
+        cls,
+        config: Config,
+        *,
+        named: bool,
+        named_below: bool,
+        after_copy: Callable[[DiskStore, str], None] | None = None,
     ) -> Layers:
         """Open the stores of a configuration. Stores that the caller named must be usable; others only cause a warning.
 
@@ -67,9 +73,9 @@ class Layers:
             if named:
                 raise
             _logger.warning("%s; building without a cache", error)
-        if upper is not None and upper.writable and not upper.keeps and not config.forbid_build:
+        if upper is not None and upper.writable and not upper.can_put and not config.forbid_build:
             _logger.warning("%s", UntrustedWriterError(str(upper.root), upper.admission.objection() or ""))
-        return replace(cls.below(upper, config, named=named_below), tend=tend)
+        return replace(cls.below(upper, config, named=named_below), after_copy=after_copy)
 
     @classmethod
     def below(cls, upper: DiskStore | None, config: Config, *, named: bool = False) -> Layers:
@@ -171,6 +177,6 @@ class Layers:
         if path is None:
             return entry
         upper.events.append("copy", kind=entry.kind, key=entry.key.digest)
-        if self.tend is not None:
-            self.tend(upper, entry.key.digest)
+        if self.after_copy is not None:
+            self.after_copy(upper, entry.key.digest)
         return replace(entry, path=path)

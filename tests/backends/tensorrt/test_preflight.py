@@ -76,7 +76,7 @@ def test_a_plan_for_another_machine_is_told_why(facts: PlanFacts, machine: Machi
 
 
 def test_a_plan_for_another_product_of_the_capability_may_run() -> None:
-    """It is the second choice of a caller who allows it, and its product is told."""
+    """It may be used where the settings allow it, and its product is reported."""
     facts = replace(FACTS, target=for_product(L4))
     assert why_not_here(facts, HERE) is None
     assert other_product(facts, HERE) == "NVIDIA L4"

@@ -125,7 +125,7 @@ def reason_key(name: str) -> CacheKey:
 
 def keep_reason(cache: Cache, name: str, reason: str) -> None:
     """Store the outcome of direct mode for ``trtcache why --direct``, unless it is stored already."""
-    if cache.store is None or not cache.store.takes:
+    if cache.store is None or not cache.store.can_store_builds:
         return
     data = reason.encode()
     try:

@@ -243,7 +243,7 @@ class Attempt:
     def watching(self) -> Iterator[None]:
         """Record the export in the body, unless a manifest cannot be stored."""
         store = self._cache.store
-        if self._walk is None or self.key is None or store is None or not store.takes:
+        if self._walk is None or self.key is None or store is None or not store.can_store_builds:
             yield
             return
         if self.manifest is not None and not self.is_verifying:

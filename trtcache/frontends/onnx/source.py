@@ -190,7 +190,7 @@ class OnnxSource(Source):
         graph = canonical_graph(self.file, inputs)
         interface = ports.interface(graph.slots, self._device_type)
         read_s = time.perf_counter() - start
-        request_parts = self.given_parts(backend, options.settings, target)
+        request_parts = self.option_parts(backend, options.settings, target)
         key = _make_key(self.file, backend, options.settings, ports, graph, interface, request_parts)
         key_s = time.perf_counter() - start - read_s
         in_spec, out_spec = specs_for(*ports.names)

@@ -13,7 +13,7 @@ from tests.comparing import difference
 from tests.models import Affine
 from trtcache.digests import CacheKey
 from trtcache.errors import IncompatibleEngineError, SettingsError
-from trtcache.keys.nearest import second_choice
+from trtcache.keys.nearest import find_similar_gpu
 from trtcache.store.disk import DiskStore
 from trtcache.target import Gpu, Target
 from trtcache.testing.interpreter import Interpretation, Interpreter
@@ -48,24 +48,24 @@ def store(tmp_path: Path) -> DiskStore:
 
 
 def test_only_the_product_may_differ(store: DiskStore) -> None:
-    """Another capability, another graph, another kind and no product at all are no second choice."""
+    """Another capability, another graph, another kind and no product at all are no match."""
     for other in (key_for(HOPPER), key_for(L4, graph="h"), key_for(None), key_for(L4, more=1)):
         put(store, other)
     put(store, CacheKey.of("other", key_for(L4).document["parts"]))  # type: ignore[arg-type]  # a table
-    assert second_choice(store, key_for(ADA)) is None
+    assert find_similar_gpu(store, key_for(ADA)) is None
     put(store, key_for(ADA))
-    assert second_choice(store, key_for(ADA)) is None
-    assert second_choice(store, key_for(None)) is None
+    assert find_similar_gpu(store, key_for(ADA)) is None
+    assert find_similar_gpu(store, key_for(None)) is None
 
 
 def test_the_best_suited_is_taken(store: DiskStore) -> None:
     """One that fits into this GPU's memory comes before a nearer one for more."""
     put(store, key_for(L40))
-    found = second_choice(store, key_for(ADA))
+    found = find_similar_gpu(store, key_for(ADA))
     assert found is not None
-    assert str(found) == "second choice: built for L40, and this is RTX 4090, of the same capability"
+    assert str(found) == "built for another GPU of the same compute capability: L40, and this is RTX 4090"
     put(store, key_for(L4))
-    found = second_choice(store, key_for(ADA))
+    found = find_similar_gpu(store, key_for(ADA))
     assert found is not None
     assert (found.key, found.product) == (key_for(L4), "L4")
 
@@ -74,7 +74,7 @@ def test_damaged_entries_are_passed_over(store: DiskStore) -> None:
     """They are no reason to fail."""
     put(store, key_for(L4))
     store.path(key_for(L4).digest).write_bytes(b"junk")
-    assert second_choice(store, key_for(ADA)) is None
+    assert find_similar_gpu(store, key_for(ADA)) is None
 
 
 def test_the_setting_is_no_part_of_the_key() -> None:
@@ -110,7 +110,7 @@ def test_another_products_engine_is_taken_where_that_is_allowed(
     module = on(ADA, 2.0, allowed=True)
     (partition,) = module.report.partitions
     assert (partition.outcome, partition.key) == ("hit", built.key)
-    assert partition.reason == "second choice: built for L4, and this is RTX 4090, of the same capability"
+    assert partition.reason == "built for another GPU of the same compute capability: L4, and this is RTX 4090"
     assert partition.reason in caplog.text
     assert partition.reason in str(module.report)
     assert difference(Affine(2.0)(X), module(X)) is None
@@ -150,6 +150,6 @@ def test_one_that_does_not_load_is_left_where_it_is(
 def test_products_of_one_name_are_told_apart(store: DiskStore) -> None:
     """The same product with other memory is another GPU."""
     put(store, key_for(replace(ADA, memory_gib=48)))
-    found = second_choice(store, key_for(ADA))
+    found = find_similar_gpu(store, key_for(ADA))
     assert found is not None
-    assert found.product == found.wanted == "RTX 4090"
+    assert found.product == found.requested == "RTX 4090"

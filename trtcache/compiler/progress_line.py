@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 _EVERY_S = 0.5
 _CLEAR = "\r\x1b[K"
-_ONE = threading.Lock()
+_ONE_LINE = threading.Lock()
 """Held while a line is shown: engines that are built at the same time share the line of the first."""
 
 
 @contextmanager
-def build_line(cache: Cache, *, kind: str, name: str, device: str) -> Iterator[None]:
+def show_progress_line(cache: Cache, *, kind: str, name: str, device: str) -> Iterator[None]:
     """Show a line on standard error while the block runs, and remove it at the end.
 
     Nothing is shown if standard error is not a terminal, or a dumb one, in CI, with ``TRTCACHE_QUIET=1``, or if a
@@ -36,7 +36,7 @@ def build_line(cache: Cache, *, kind: str, name: str, device: str) -> Iterator[N
     stream = sys.stderr
     is_terminal = stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
     is_shown = is_terminal and not (cache.config.quiet or os.environ.get("CI") or watcher())
-    if not is_shown or not _ONE.acquire(blocking=False):
+    if not is_shown or not _ONE_LINE.acquire(blocking=False):
         yield
         return
     ended = threading.Event()
@@ -48,7 +48,7 @@ def build_line(cache: Cache, *, kind: str, name: str, device: str) -> Iterator[N
     finally:
         ended.set()
         line.join()
-        _ONE.release()
+        _ONE_LINE.release()
 
 
 def last_build_s(cache: Cache, kind: str, name: str) -> float | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.cache import Cache
-from trtcache.compiler.build_line import last_build_s
+from trtcache.compiler.progress_line import last_build_s
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 PROGRAM = """
 import time
 from trtcache.cache import Cache
-from trtcache.compiler.build_line import build_line
-with build_line(Cache(), kind="aot_inductor", name="tiny", device="cpu"):
+from trtcache.compiler.progress_line import show_progress_line
+with show_progress_line(Cache(), kind="aot_inductor", name="tiny", device="cpu"):
     time.sleep(0.6)
 """
 
