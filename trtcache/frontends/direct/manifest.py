@@ -450,8 +450,8 @@ def _read_by_builds(
 ) -> Iterator[Json]:
     """Yield descriptions of a build's attributes under the names in its code that ran, which others have set.
 
-    The names below classes are those of methods that ran. Names that are absent count as soon as somebody sets them. The
-    names are looked up in the classes that are found, too.
+    The names below classes are those of methods that ran. Names that are absent count as soon as somebody sets them.
+    The names are looked up in the classes that are found, too.
     """
     names = looked_up[""]
     found = {name: space[name] for name in names if name in space}

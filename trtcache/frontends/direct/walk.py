@@ -549,8 +549,9 @@ class Walk:
 def unwrap(function: FunctionType) -> FunctionType:
     """Return the function inside torch._dynamo's wrappers, which its import installs on some functions of torch."""
     inner = function.__dict__.get("__wrapped__")
-    is_other = type(inner) is not FunctionType or not function.__code__.co_filename.startswith(_DYNAMO)
-    return function if is_other else unwrap(inner)
+    if type(inner) is FunctionType and function.__code__.co_filename.startswith(_DYNAMO):
+        return unwrap(inner)
+    return function
 
 
 def _shallow(function: FunctionType, walk: Walk) -> list[Json]:
