@@ -225,6 +225,12 @@ def run_python(start_python: StartPython) -> RunPython:
 
 
 @pytest.fixture
+def start_fresh_python() -> StartPython:
+    """Start code in a process that has imported nothing: to test what it imports, and how Ctrl-C ends it."""
+    return lambda code, **environ: _start(sys.executable, code, environ)
+
+
+@pytest.fixture
 def run_fresh_python() -> RunPython:
     """Run code in a process that has imported nothing, to its end: to test what it imports."""
     return lambda code, **environ: _ended(_start(sys.executable, code, environ))

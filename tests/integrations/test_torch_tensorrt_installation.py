@@ -191,9 +191,9 @@ def test_a_missing_package_is_as_missing_as_ever(cache: Cache) -> None:
     trtcache.uninstall()
 
 
-def test_installing_imports_neither_torch_nor_torch_tensorrt(run_python: Callable[..., Any]) -> None:
+def test_installing_imports_neither_torch_nor_torch_tensorrt(run_fresh_python: Callable[..., Any]) -> None:
     """A program that never uses torch does not pay for it."""
-    done = run_python(
+    done = run_fresh_python(
         "import sys, trtcache; trtcache.install(); print('torch' in sys.modules, 'torch_tensorrt' in sys.modules)"
     )
     assert done.stdout.split() == ["False", "False"]

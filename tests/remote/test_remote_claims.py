@@ -109,9 +109,9 @@ class Farm:
 
 
 @pytest.fixture
-def farm(hosts: Hosts, start_python: StartPython, tmp_path: Path) -> Iterator[Farm]:
+def farm(hosts: Hosts, start_fresh_python: StartPython, tmp_path: Path) -> Iterator[Farm]:
     """Hosts that claim what they build."""
-    made = Farm(hosts, start_python, tmp_path / "farm", f"{hosts.url}&mode=write&claims=1")
+    made = Farm(hosts, start_fresh_python, tmp_path / "farm", f"{hosts.url}&mode=write&claims=1")
     yield made
     for process in made.processes:
         process.kill()
@@ -240,13 +240,13 @@ def careless() -> Iterator[tuple[type[Careless], int]]:
 def test_nobody_waits_where_conditions_are_ignored(
     careless: tuple[type[Careless], int],
     make_hosts: Callable[..., Hosts],
-    start_python: StartPython,
+    start_fresh_python: StartPython,
     tmp_path: Path,
 ) -> None:
     """Each host builds, as without claims; the first on each says so."""
     served, port = careless
     hosts = make_hosts(port)
-    farm = Farm(hosts, start_python, tmp_path / "farm", f"{hosts.url}&mode=write&claims=1")
+    farm = Farm(hosts, start_fresh_python, tmp_path / "farm", f"{hosts.url}&mode=write&claims=1")
     count = tries(4, HOSTS)
     farm.start(count, build_s=1.0)
     waited = [float(outcome[2]) for outcome in farm.outcomes(warns=True)]

@@ -146,7 +146,7 @@ def test_a_download_that_takes_longer_than_the_build_is_left(hosts: Hosts, proxy
     assert not left_behind(hosts.folder)
 
 
-def test_ctrl_c_ends_a_hang(hosts: Hosts, proxy: FaultProxy, start_python: StartPython) -> None:
+def test_ctrl_c_ends_a_hang(hosts: Hosts, proxy: FaultProxy, start_fresh_python: StartPython) -> None:
     """A signal gets through at once, although the library does not look at signals."""
     proxy.fault = "hang"
     code = """
@@ -155,7 +155,7 @@ def test_ctrl_c_ends_a_hang(hosts: Hosts, proxy: FaultProxy, start_python: Start
     trtcache.Cache().get_or_build({"n": 0}, lambda: b"", kind="test")
     """
     variables = {**hosts.variables("a"), "TRTCACHE_REMOTE_TIMEOUT": "30"}
-    process = start_python(code, **variables)
+    process = start_fresh_python(code, **variables)
     assert process.stdout is not None
     process.stdout.readline()
     while not proxy.count():

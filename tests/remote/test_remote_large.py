@@ -231,11 +231,11 @@ def test_a_large_entry_takes_little_memory(hosts: Hosts, disk: Disk, run_python:
     assert more < 64
 
 
-def test_ctrl_c_ends_parts(hosts: Hosts, disk: Disk, start_python: StartPython, content: bytes) -> None:
+def test_ctrl_c_ends_parts(hosts: Hosts, disk: Disk, start_fresh_python: StartPython, content: bytes) -> None:
     """At once, and nothing is left."""
     disk.add(hosts, builder(hosts), content)
     disk.rate = 5 << 20
-    process = start_python(FETCH, **hosts.variables("a"))
+    process = start_fresh_python(FETCH, **hosts.variables("a"))
     assert process.stdout is not None
     process.stdout.readline()
     while not any(disk.asked):
