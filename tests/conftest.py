@@ -103,7 +103,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 _forks: list[Path] = []
-"""The folder of the quick ``python``, once a test has asked for it."""
+"""The folder of the fixture ``python``, which counts the CPU seconds of its processes; empty until a test uses it."""
 
 
 def _cpu_s() -> float:

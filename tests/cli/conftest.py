@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.pseudo_terminal import read_and_close
 from trtcache.digests import CacheKey
 from trtcache.store.disk import DiskStore
 from trtcache_cli.main import main
@@ -125,20 +126,7 @@ def terminal() -> Callable[..., Result]:
         os.close(theirs)
         if answer:
             os.write(ours, answer.encode())
-        out = _read_all(ours)
-        os.close(ours)
+        out = read_and_close(ours)
         return Result(child.wait(), out.replace("\r\n", "\n"), "")
 
     return terminal
-
-
-def _read_all(fd: int) -> str:
-    chunks = []
-    while True:
-        try:
-            chunk = os.read(fd, 1 << 16)
-        except OSError:  # how Linux says that the other side is closed
-            chunk = b""
-        if not chunk:
-            return b"".join(chunks).decode()
-        chunks.append(chunk)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -18,7 +17,10 @@ from trtcache_cli import output
 from trtcache_cli.main import COMMANDS, GROUPS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from .conftest import Result
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2-with-a-longer-name-than-fits"
 WIDE = "模型" * 30
@@ -33,29 +35,13 @@ def cache(tmp_path: Path) -> trtcache.Cache:
     return cache
 
 
-def run_on_terminal(*args: str, answer: str = "", columns: int = 80) -> str:
-    """Run a command on a pseudo-terminal, and return what it shows."""
-    controller, terminal = pty.openpty()
-    environ = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
-    command = [sys.executable, "-m", "trtcache_cli", *args]
-    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environ):
-        os.close(terminal)
-        os.write(controller, answer.encode())
-        shown = b""
-        try:
-            while chunk := os.read(controller, 4096):
-                shown += chunk
-        except OSError:  # Linux: the terminal is closed
-            pass
-    os.close(controller)
-    return shown.decode()
-
-
 @pytest.mark.parametrize("columns", [60, 80, 200])
 @pytest.mark.parametrize("command", [["ls"], ["prune", "--max-size", "0", "-n"]])
-def test_names_are_shortened_and_numbers_are_not(cache: trtcache.Cache, command: list[str], columns: int) -> None:
+def test_names_are_shortened_and_numbers_are_not(
+    cache: trtcache.Cache, command: list[str], columns: int, terminal: Callable[..., Result]
+) -> None:
     """Every size is whole on every width, and a line is as wide as the terminal at most, if 12 columns of name fit."""
-    shown = run_on_terminal(*command, "--cache-dir", str(cache.config.root), columns=columns)
+    shown = terminal(*command, "--cache-dir", str(cache.config.root), columns=columns).out
     rows = [line for line in shown.splitlines() if re.match("[0-9a-f]{16} ", line)]
     sizes = [re.findall(r"\d+(?:\.\d+)? kB", row) for row in rows]
     assert len(rows) == 3
@@ -73,16 +59,16 @@ def test_texts_are_shortened_by_columns() -> None:
     assert output.text_width("e\u0301") == 1
 
 
-def test_rm_shows_and_asks_on_a_terminal(cache: trtcache.Cache) -> None:
+def test_rm_shows_and_asks_on_a_terminal(cache: trtcache.Cache, terminal: Callable[..., Result]) -> None:
     """No removes nothing, yes does, and -y does not ask."""
     first, second, third = (record.digest for record in cache)
     root = str(cache.config.root)
-    assert "Remove 1 entry?" in run_on_terminal("rm", first, "--cache-dir", root, answer="n\n")
+    assert "Remove 1 entry?" in terminal("rm", first, "--cache-dir", root, answer="n\n").out
     assert first in cache
-    assert "removed" in run_on_terminal("rm", first, "--cache-dir", root, answer="y\n")
+    assert "removed" in terminal("rm", first, "--cache-dir", root, answer="y\n").out
     assert first not in cache
-    assert "Remove" not in run_on_terminal("rm", second, "-y", "--cache-dir", root)
-    assert "shared_library" in run_on_terminal("rm", third, "-n", "--cache-dir", root)
+    assert "Remove" not in terminal("rm", second, "-y", "--cache-dir", root).out
+    assert "shared_library" in terminal("rm", third, "-n", "--cache-dir", root).out
     assert [record.digest for record in cache] == [third]
 
 

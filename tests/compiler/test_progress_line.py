@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.pseudo_terminal import read_and_close
 from trtcache.cache import Cache
 from trtcache.compiler.progress_line import last_build_s
 
@@ -32,17 +33,11 @@ def run_on_terminal(cache: Path, **more: str) -> str:
     environ = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("TRTCACHE_")}
     environ |= {"TRTCACHE_DIR": str(cache), "COLUMNS": "100", "PYTHONWARNINGS": "ignore", **more}
     command = [sys.executable, "-c", PROGRAM]
-    shown = b""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=terminal, env=environ) as child:
         os.close(terminal)
-        try:
-            while chunk := os.read(controller, 4096):
-                shown += chunk
-        except OSError:  # Linux: the terminal is closed
-            pass
-    os.close(controller)
-    assert child.returncode == 0, shown.decode()
-    return shown.decode()
+        shown = read_and_close(controller)
+    assert child.returncode == 0, shown
+    return shown
 
 
 def test_a_build_is_one_line_that_is_gone_at_the_end(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_frozen_objects_stay_frozen() -> None:
 
 
 def test_a_disabled_collector_stays_disabled() -> None:
-    """Whoever has disabled it enables it."""
+    """It is not enabled for a caller who has disabled it."""
     gc.disable()
     try:
         with paused_collector():

@@ -28,7 +28,7 @@ from tests.keys.tracing import operators_listed_once
 with operators_listed_once():
     print(json.dumps({name: trtcache.key(*called(name)).digest for name in MODELS}))
 """
-SEEDS = ("1", "2", "4242")[: tries(1, 3)]
+SEEDS = ("1", "0", "4242")[: tries(1, 3)]
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ import click
 import pytest
 
 from tests.effort import SOON_S
+from tests.pseudo_terminal import read_and_close
 from tests.remote.conftest import fetch, free_port, put_object, report
 from trtcache.config.environment import Config
 from trtcache.config.remotes import RemoteUrl
@@ -410,8 +411,7 @@ def test_a_terminal_shows_bytes_and_rates(hosts: Hosts, entries: list[Entry], tm
     ours, theirs = pty.openpty()
     subprocess.run(command, env=variables, stdout=subprocess.DEVNULL, stderr=theirs, check=True)
     os.close(theirs)
-    shown = os.read(ours, 1 << 16).decode()
-    os.close(ours)
+    shown = read_and_close(ours)
     assert "copying" in shown
     assert "/s" in shown
     piped = subprocess.run([*command[:-1], str(tmp_path / "b")], env=variables, capture_output=True, check=True)
