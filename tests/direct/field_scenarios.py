@@ -2510,6 +2510,7 @@ for _expr, _set in (
     ("'relu' in torch.ops.aten.relu.default.__name__", "torch.ops.aten.relu.default.__name__ = 'a'"),
     ("torch.ops.aten.relu.default.name() == 'aten::relu'", "torch.ops.aten.relu.default = torch.ops.aten.sin.default"),
     ("not hasattr(torch.ops.aten.relu, 'mark')", "torch.ops.aten.relu.mark = 1"),
+    ("torch.ops.aten.relu.default.name() == 'aten::relu'", "torch.ops.aten.relu.default.name = lambda: 'a'"),
     ("not hasattr(torch.ops.aten.relu.default, 'mark')", "torch.ops.aten.relu.default.mark = 1"),
     ("torch.utils._pytree.SUPPORTED_NODES.__len__() < N", "import torch.utils._pytree as p\np.register_pytree_node(type('A', (), {}), lambda a: ([], None), lambda v, c: None)"),
 ):

@@ -198,10 +198,7 @@ class Globals:
                 if sys.modules.get(label) is value:
                     self.walk.spaces.setdefault(label, value)
                 else:  # as torch.ops.aten: a check does not read it, so it takes no number of this walk
-                    with self.walk.apart():
-                        self.walk.value(value)
-                        spaces = {**self.walk.spaces}
-                    self.walk.spaces.update(spaces)
+                    self._visit_modules(value)
             return
         self.reads[module, name] = None
         unstable, self.walk.is_tolerant = dict(self.walk.unstable), is_loose
@@ -213,6 +210,13 @@ class Globals:
             self.walk.is_tolerant = False
         if is_loose and is_installed(module):
             self.walk.unstable = unstable  # composed names are looked up in modules of own files
+
+    def _visit_modules(self, value: Any) -> None:
+        """Visit the modules that an object leads to, without the object itself."""
+        with self.walk.apart():
+            self.walk.value(value)
+            found = {**self.walk.spaces}
+        self.walk.spaces.update(found)
 
     def note(self, module: str | None, own: Iterable[str], names: set[str]) -> None:
         """Describe the values that code is about to read: globals by instruction, attributes of modules by name."""
@@ -234,11 +238,8 @@ class Globals:
         for cached in list(self.walk.caches):  # a function that imports lazily keeps a module in its cache
             for key, result in cache_items(cached):
                 if id(key) in self.keys_before[id(cached)]:
-                    with self.walk.apart():
-                        with suppress(UnstableError):  # ``caches`` raises it
-                            self.walk.value(result)
-                        spaces = {**self.walk.spaces}
-                    self.walk.spaces.update(spaces)
+                    with suppress(UnstableError):  # ``caches`` raises it
+                        self._visit_modules(result)
         self._look_in_modules(self.names | identifiers(self.walk.texts), is_last=True)
         if ALL in self.names or self.names & STATE_OF_LOGGERS:
             found = {one.name: one for logger in self.walk.loggers.values() for one in _with_parents(logger)}

@@ -200,12 +200,12 @@ class Walk:
         above.discard(id(module))
 
     @contextmanager
-    def apart(self) -> Iterator[Walk]:
+    def apart(self) -> Iterator[None]:
         """Describe objects in the body independently of others, and forget them afterwards, as a copy of this walk."""
         state, before, memories = {**vars(self)}, self._mark(), len(self._memories)
         self.texts, self.loggers, self.unstable = set(), {**self.loggers}, {**self.unstable}
         try:
-            yield self
+            yield
         finally:
             self._undo(before)
             while len(self._memories) > memories:
@@ -923,9 +923,8 @@ def _context(self: Walk, value: contextvars.ContextVar[Any]) -> Json:
 
 
 def _namespace(self: Walk, value: Any) -> Json:
-    kinds = {kind for kind in set(map(type, vars(value).values())) if kind in _NUMBERS_AND_TEXT or _is_code(kind)}
-    own = [pair for pair in vars(value).items() if type(pair[1]) in kinds]  # the others are a thousand operators
-    own = [pair for pair in own if type(pair[1]) in _NUMBERS_AND_TEXT or _is_own(pair[1])]
+    space = {name: one for name, one in vars(value).items() if type(one) is not torch._ops.OpOverloadPacket}
+    own = [pair for pair in space.items() if type(pair[1]) in _NUMBERS_AND_TEXT or _is_own(pair[1])]
     return ["torch", str(value.__name__), self.pairs([pair for pair in own if pair[0][:2] != "__"])]
 
 
@@ -952,9 +951,16 @@ def _operator(self: Walk, value: Any) -> Json:
     return ["torch", type(value).__name__, str(value), self.pairs(_changes(value))]
 
 
-_OF_OPERATOR = frozenset({*vars(torch.ops.aten.relu), *vars(torch.ops.aten.relu.default), *dir(torch._ops.OpOverload)})
-_OF_OPERATOR -= {"default", "out"}  # overloads
-_OF_PRIM = frozenset({"schema", "prim_impl", "prim_meta_impl", "return_type"})  # torch._prims sets them
+_OF_OPERATOR = frozenset({*vars(torch.ops.aten.relu), *vars(torch.ops.aten.relu.default)}) - {"default", "out"}
+_OF_OPERATOR |= {
+    name
+    for kind in torch._ops.OpOverload.__mro__
+    for name, one in vars(kind).items()
+    if isinstance(one, functools.cached_property)
+}
+_OF_PRIM = frozenset(
+    {"__doc__", "schema", "prim_impl", "prim_meta_impl", "impl_aten", "return_type"}
+)  # set by torch._prims
 
 
 def _changes(value: Any) -> list[tuple[str, Any]]:
