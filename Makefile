@@ -53,13 +53,11 @@ BASE_TESTS := tests/store tests/test_cache.py tests/test_digests.py tests/test_e
 	$(patsubst %,tests/config/test_%.py,atomic_write environment remotes units) \
 	$(patsubst %,tests/cli/test_%.py,init layers_commands looking ls ls_building main presentation prune settings_commands show stats \
 	tending trust usage_errors verify)
-WITH_TORCH := tests/cli/test_looking.py::test_what_is_no_program_is_one_line \
-	tests/cli/test_ls.py::test_kinds_of_companions_are_those_that_are_written
 
 test-base:  ## run the tests of the store, get_or_build and the commands, without torch; PYTHON=python3.14 for another Python
 	@test -x $(BASE)/bin/pip || $(PYTHON) -m venv $(BASE)
 	@$(BASE)/bin/pip install -qq --editable '.[metrics,signatures]' expecttest hypothesis psutil pytest pytest-cov
-	$(BASE)/bin/python -m pytest $(BASE_TESTS) $(addprefix --deselect ,$(WITH_TORCH))
+	$(BASE)/bin/python -m pytest $(BASE_TESTS)
 
 coverage: $(READY)  ## run every test with branch coverage; twice as long
 	$(TEST_ENV) $(PYTEST) --cov --cov-report=term

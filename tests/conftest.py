@@ -185,7 +185,7 @@ class StartPython(Protocol):
 @pytest.fixture(scope="session")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Give a program that does what Python does, without the seconds that it takes to start and to import torch."""
-    if not hasattr(os, "pidfd_open"):
+    if _WITHOUT_TORCH or not hasattr(os, "pidfd_open"):
         yield sys.executable  # there are no quick processes
         return
     folder = tmp_path_factory.mktemp("python") / "quick"

@@ -256,8 +256,6 @@ def _run(args: Sequence[str] | None) -> int:
         return 130
     except TrtcacheError as error:
         return _fail(str(error), error.exit_code)
-    except BrokenPipeError:
-        raise
     except OSError as error:
         return _fail(_os_error_text(error), 1)
     except Exception as error:  # bugs are reported in one line too

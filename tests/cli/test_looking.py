@@ -101,6 +101,7 @@ def test_a_defect_is_one_line(run: Callable[..., Result], monkeypatch: pytest.Mo
 
 def test_what_is_no_program_is_one_line(program: Callable[..., Result], tmp_path: Path) -> None:
     """A file that is missing, of another kind, or another archive is named, and torch logs no traceback."""
+    pytest.importorskip("torch")
     text, archive = tmp_path / "text.pt2", tmp_path / "archive.pt2"
     text.write_text("no archive")
     with zipfile.ZipFile(archive, "w") as file:

@@ -90,6 +90,7 @@ def test_a_companion_is_found_by_its_key(run: Callable[..., Result], put: Callab
 
 def test_kinds_of_companions_are_those_that_are_written() -> None:
     """Each is the kind that its module gives."""
+    pytest.importorskip("torch")
     from trtcache.backends.tensorrt.tuning import RUNTIME_CACHE, TIMING_CACHE
     from trtcache.compiler.kept_program import KIND
     from trtcache.frontends.direct import explain, manifest
