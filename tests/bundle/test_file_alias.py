@@ -16,7 +16,7 @@ from torch import nn
 
 import trtcache
 from tests.bundle.plain_models import FAST
-from trtcache.bundle.file_alias import MappedProgramFile, alias_key, store_alias, why_not
+from trtcache.bundle.file_alias import MappedProgramFile, alias_key, store_alias, why_no_alias
 from trtcache.bundle.load_program import TorchNeeded
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.frontends.source import CompileOptions
@@ -208,6 +208,6 @@ def test_options_that_need_torch_are_named() -> None:
         ({"backend": "tensorrt"}, "backend tensorrt"),
         ({"settings": Settings.of({"threads": {"intra": 2}})}, "threads"),
     ]
-    assert why_not(CompileOptions()) == ""
+    assert why_no_alias(CompileOptions()) == ""
     for given, words in options:
-        assert words in why_not(CompileOptions(**given))
+        assert words in why_no_alias(CompileOptions(**given))

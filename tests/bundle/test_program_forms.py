@@ -108,7 +108,7 @@ def test_a_loaded_program_is_refitted_with_a_state_dict(interpreter: str, tmp_pa
 def test_a_loaded_program_with_constants_is_written_again(interpreter: str, tmp_path: Path) -> None:
     """Weights may have any name, and constants of an engine travel as often as it is written."""
     model = torch.nn.Module()
-    for name in ("engine", "constants", "tensor", "_outgoing"):
+    for name in ("engine", "constants", "tensor", "_contents"):
         model.add_module(name, torch.nn.Linear(4, 4))
     model.register_buffer("module", torch.randn(4), persistent=False)
     model.forward = lambda x: (model.engine(x) + model.module).max(1)

@@ -17,7 +17,7 @@ from trtcache.digests import CacheKey
 from trtcache.errors import NotAStoreError, SettingsError, UnsafeStoreError
 from trtcache.store.catalog import counters, load_records
 from trtcache.store.disk import DiskStore
-from trtcache.store.root import MARKER, check_way, group_id, share
+from trtcache.store.root import MARKER, check_links, group_id, share
 from trtcache_cli.verify import check
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def test_link_loops_are_not_a_store(tmp_path: Path) -> None:
         with pytest.raises(NotAStoreError):
             DiskStore.open(tmp_path / "a", readonly=readonly)
     with pytest.raises(OSError, match="Too many levels"):
-        check_way(tmp_path / "a" / "store")
+        check_links(tmp_path / "a" / "store")
 
 
 @needs_root

@@ -35,6 +35,14 @@ if TYPE_CHECKING:
 _CONSTANTS = "data/constants/"
 _PLACEHOLDER = "torch.ops.trtcache.execute_engine.default"
 
+PLACEMENTS = ("embed", "sidecar", "reference")
+TEXT_BYTES = 16 << 20
+"""The largest engine stored as text: torch needs 15 times its size in memory to open it."""
+
+ALL_TEXT_BYTES = 64 << 20
+SIDECAR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.trtc")
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
 
 class EngineReader:
     """The engines of one program. Malformed documents raise Python's own errors, which the caller converts."""
@@ -148,15 +156,6 @@ class EngineReader:
         return found
 
 
-WAYS = ("embed", "sidecar", "reference")
-TEXT_BYTES = 16 << 20
-"""The largest engine stored as text: torch needs 15 times its size in memory to open it."""
-
-ALL_TEXT_BYTES = 64 << 20
-SIDECAR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.trtc")
-_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
-
-
 @dataclass(frozen=True, slots=True)
 class EnginePayload:
     """One engine of one partition for one target.
@@ -164,7 +163,7 @@ class EnginePayload:
     Attributes:
         part, target: the partition's number and the target's index.
         entry: the entry.
-        way: ``text``, ``constant``, ``file`` or ``store``.
+        storage: ``text``, ``constant``, ``file`` or ``store``.
         size_bytes: the engine's size.
         digest: the engine's digest, ``b3:...``.
         offset: its offset in the partition's constant.
@@ -174,7 +173,7 @@ class EnginePayload:
     part: int
     target: int
     entry: Entry
-    way: Literal["text", "constant", "file", "store"]
+    storage: Literal["text", "constant", "file", "store"]
     size_bytes: int
     digest: str
     offset: int = 0
@@ -183,7 +182,7 @@ class EnginePayload:
     @property
     def constant_bytes(self) -> int:
         """Its size within a constant; 0 if it is stored elsewhere."""
-        return self.size_bytes if self.way == "constant" else 0
+        return self.size_bytes if self.storage == "constant" else 0
 
     @property
     def content(self) -> Buffer:
@@ -193,7 +192,7 @@ class EnginePayload:
     @property
     def text(self) -> str:
         """The engine's text in the graph, without commas."""
-        match self.way:
+        match self.storage:
             case "text":
                 return base64.b64encode(self.content).decode("ascii")
             case "constant":
@@ -204,31 +203,31 @@ class EnginePayload:
                 return f"store:{self.digest}"
 
 
-def check_way(way: str) -> None:
+def check_placement(placement: str) -> None:
     """Check a value of ``engines``.
 
     Raises:
         SettingsError: it is unknown.
     """
-    if way not in WAYS:
-        raise SettingsError("engines", f"{way!r} is not one of {', '.join(WAYS)}")
+    if placement not in PLACEMENTS:
+        raise SettingsError("engines", f"{placement!r} is not one of {', '.join(PLACEMENTS)}")
 
 
-def make_payloads(outgoing: ProgramContents, way: str, stem: str) -> dict[int, list[EnginePayload]]:
+def make_payloads(contents: ProgramContents, placement: str, stem: str) -> dict[int, list[EnginePayload]]:
     """Decide how to store each engine; return one payload for each target, by partition number."""
-    check_way(way)
+    check_placement(placement)
     # Portable characters, and different names for different programs.
     plain = _NO_NAME.sub("-", stem).strip("-._")[:100] or "program"
     safe = plain if plain == stem else f"{plain}-{hash_bytes(os.fsencode(stem)).hex()[:8]}"
     left = ALL_TEXT_BYTES
     found: dict[int, list[EnginePayload]] = {}
-    for target, origin in enumerate(outgoing.origins):
+    for target, origin in enumerate(contents.origins):
         for part, entry in sorted(origin.entries.items()):
             before, content = found.setdefault(part, []), entry.read(ENGINE)
             size, digest = len(content), f"b3:{hash_bytes(content).hex()}"
-            if way == "reference":
+            if placement == "reference":
                 payload = EnginePayload(part, target, entry, "store", size, digest)
-            elif way == "sidecar":
+            elif placement == "sidecar":
                 file = f"{safe}.{entry.key.digest[:16]}.trtc"
                 payload = EnginePayload(part, target, entry, "file", size, digest, file=file)
             elif size <= min(TEXT_BYTES, left):
@@ -250,7 +249,7 @@ def document(payload: EnginePayload, members: Mapping[str, str], node: int) -> d
     entry = payload.entry
     return {
         "part": payload.part,
-        "way": payload.way,
+        "way": payload.storage,
         "node": node,
         "offset": payload.offset,
         "file": payload.file,
@@ -266,19 +265,19 @@ def document(payload: EnginePayload, members: Mapping[str, str], node: int) -> d
     }
 
 
-def report_engine(entry: Entry, way: str, *, weights: int, load_s: float, path: str) -> PartitionReport:
+def report_engine(entry: Entry, storage: str, *, weights: int, load_s: float, path: str) -> PartitionReport:
     """Return the report on a loaded engine of a program file.
 
     Args:
         entry: its entry.
-        way: how the file has it; ``store``: by its key in a store.
+        storage: where the file has it, as ``EnginePayload.storage``.
         weights: the number of its weights.
         load_s: seconds that loading took.
         path: the program file.
     """
     return PartitionReport(
         key=entry.key,
-        outcome="hit" if way == "store" else "carried",
+        outcome="hit" if storage == "store" else "carried",
         reason="",
         weights=weights,
         fetch_s=entry.load_s,

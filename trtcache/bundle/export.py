@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends import registry
 from trtcache.backends.protocol import ENGINE, GRAPH
-from trtcache.bundle.engines import check_way
+from trtcache.bundle.engines import check_placement
 from trtcache.bundle.save import save
 from trtcache.cache import Cache
 from trtcache.compiler.engines import provenance_of
@@ -158,16 +158,16 @@ def export(
         OSError: the file cannot be written.
     """
     start, path = time.perf_counter(), Path(path)
-    check_way(engines)
+    check_placement(engines)
     require_file(path)
-    outgoing = contents_of_module(compiled, str(path))
+    contents = contents_of_module(compiled, str(path))
     targets = (target,) if isinstance(target, str) else tuple(target or ())
     if targets:
         store = cache if isinstance(cache, Cache) else Cache(cache)
-        outgoing = replace(
-            outgoing, origins=tuple(build_for_target(outgoing, one, store, path) for one in dict.fromkeys(targets))
+        contents = replace(
+            contents, origins=tuple(build_for_target(contents, one, store, path) for one in dict.fromkeys(targets))
         )
-    return _write(outgoing, path, engines, start)
+    return _write(contents, path, engines, start)
 
 
 def export_program(
@@ -193,38 +193,38 @@ def export_program(
         OSError: the file cannot be written.
     """
     start = time.perf_counter()
-    check_way(engines)
+    check_placement(engines)
     require_file(path)
     source = ExportedSource(program, name or type(program).__name__)
-    outgoing: ProgramContents | None = None
+    contents: ProgramContents | None = None
     for target in dict.fromkeys(targets or (None,)):
         request = source.request(CompileOptions(backend, settings, target))
         with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
             found = entries_for(request, cache, Path(folder), report_request(request))
             numbers = [0] if request.division.is_whole else sorted(request.division.engines)
             origin = provenance_of(request, request.division, dict(zip(numbers, found, strict=True)))
-        if outgoing is None:
+        if contents is None:
             lowered = request.program
             values = {slot.index: lowered.state[slot.names[0]].detach() for slot in lowered.interface.slots}
             call, parameters = CallSignature(lowered.in_spec, lowered.out_spec, None), parameters_of(lowered.state)
-            outgoing = ProgramContents(
+            contents = ProgramContents(
                 lowered.name, Executable.of(lowered), call, request.division, values, parameters, (origin,)
             )
         else:
-            outgoing = replace(outgoing, origins=(*outgoing.origins, origin))
-    assert outgoing is not None  # noqa: S101  # there is at least one target
-    return _write(outgoing, path, engines, start)
+            contents = replace(contents, origins=(*contents.origins, origin))
+    assert contents is not None  # noqa: S101  # there is at least one target
+    return _write(contents, path, engines, start)
 
 
-def _write(outgoing: ProgramContents, path: Path, engines: str, start: float) -> ExportReport:
+def _write(contents: ProgramContents, path: Path, engines: str, start: float) -> ExportReport:
     signing = Config.from_environ(os.environ).trust.signing_key
     key = SecretKey.read(signing) if signing is not None else None
-    files = save(outgoing, path, engines=engines, key=key)
+    files = save(contents, path, engines=engines, key=key)
     return ExportReport(
-        name=outgoing.name,
-        backend=outgoing.backend,
-        targets=tuple(one.label for one in outgoing.origins),
-        engines=len(outgoing.origins[0].entries),
+        name=contents.name,
+        backend=contents.backend,
+        targets=tuple(one.label for one in contents.origins),
+        engines=len(contents.origins[0].entries),
         files=tuple(files),
         size_bytes=sum(one.stat().st_size for one in files),
         signer=key.name if key else "",
@@ -232,15 +232,15 @@ def _write(outgoing: ProgramContents, path: Path, engines: str, start: float) ->
     )
 
 
-def build_for_target(outgoing: ProgramContents, target: str, cache: Cache, path: Path) -> Provenance:
+def build_for_target(contents: ProgramContents, target: str, cache: Cache, path: Path) -> Provenance:
     """Return a program's engines for another target, from the cache or built.
 
     Raises:
         SettingsError: the target is unknown.
         ProgramFileError: the stored entries are not enough to rebuild the program.
     """
-    origin = outgoing.origins[0]
-    device = outgoing.executable.device
+    origin = contents.origins[0]
+    device = contents.executable.device
     backend = registry.find(origin.backend, device.type)
     if origin.settings is None:
         raise ProgramFileError(str(path), "it was loaded from a file; export the module that trtcache.compile returned")
@@ -249,7 +249,7 @@ def build_for_target(outgoing: ProgramContents, target: str, cache: Cache, path:
         return origin
     requests: dict[int, Request] = {}
     for number, entry in origin.entries.items():
-        program = _program(outgoing, number, entry, path)
+        program = _program(contents, number, entry, path)
         requests[number] = make_request(program, backend, origin.settings, resolved)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
         entries = {
@@ -259,25 +259,25 @@ def build_for_target(outgoing: ProgramContents, target: str, cache: Cache, path:
         first = next(iter(requests.values()), None)
         if first is None:
             raise SettingsError(f"target {target!r}", "the program has no engine")
-        made = provenance_of(first, outgoing.division, entries)
+        made = provenance_of(first, contents.division, entries)
     return replace(made, parameters=origin.parameters, settings=origin.settings)
 
 
-def _program(outgoing: ProgramContents, number: int, entry: Entry, path: Path) -> LoweredProgram:
+def _program(contents: ProgramContents, number: int, entry: Entry, path: Path) -> LoweredProgram:
     """Return the lowered program of an engine, with current weights.
 
     Raises:
         ProgramFileError: the entry has no stored graph, or one that cannot be rebuilt.
     """
-    if not outgoing.division.is_whole:
-        return outgoing.division.engines[number].program
+    if not contents.division.is_whole:
+        return contents.division.engines[number].program
     if GRAPH not in entry.members:
         raise ProgramFileError(str(path), "its engine has no stored graph; compile the model for that target instead")
     parts: Any = entry.key.document["parts"]
     members = {name: bytes(entry.read(name)) for name in entry.members if name != ENGINE}
     graph = json.loads(members[GRAPH])
     # The program is one engine: the outputs of its stored graph are the program's, in this order.
-    interface, call = outgoing.executable.interface, outgoing.call
+    interface, call = contents.executable.interface, contents.call
     results = iter(interface.results)
     roles = []
     for kind, target, _ in graph["nodes"][-1][1]:
@@ -287,14 +287,14 @@ def _program(outgoing: ProgramContents, number: int, entry: Entry, path: Path) -
     try:
         program = rebuild_program(
             members,
-            name=outgoing.name,
+            name=contents.name,
             pipeline=[str(one) for one in parts["pipeline"]],
             hints=[None] * len(graph["sizes"]),
-            device=outgoing.executable.device,
+            device=contents.executable.device,
             outside=CallStructure(call.in_spec, call.out_spec, tuple(roles), values),
         )
     except ValueError as error:
         why = f"its stored graph cannot be rebuilt ({error})"
         raise ProgramFileError(str(path), f"{why}; compile the model for that target instead") from error
-    state: dict[str, torch.Tensor] = {f"s{index}": tensor for index, tensor in outgoing.weights.items()}
+    state: dict[str, torch.Tensor] = {f"s{index}": tensor for index, tensor in contents.weights.items()}
     return replace(program, state={**program.state, **state})

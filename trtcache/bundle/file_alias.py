@@ -4,7 +4,8 @@
 content has pytree specs; both need torch. An alias of this kind is stored by a process with torch, if torch's state
 there is the one that torch begins with. A process that has not imported torch has that state. The key covers whatever
 else lowering and the build depend on: the file without its weights, torch's version, this package's code, settings,
-target, and the environment variables of torch. Entry points for passes rule it out. ``docs/without-torch.md``
+target, and the environment variables of torch. There is none if another distribution registers passes
+(``docs/without-torch.md``).
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ def alias_key(digest: Digest, settings: Settings, target: Target) -> CacheKey:
     )
 
 
-def why_not(options: CompileOptions) -> str:
+def why_no_alias(options: CompileOptions) -> str:
     """Return why a compilation with these options has no alias of this kind; empty if it can have one."""
     settings = options.settings
     if options.backend not in _BACKENDS:
@@ -193,7 +194,7 @@ def store_alias(source: ProgramFile, module: CompiledModule, options: CompileOpt
 
     origin = module.origin
     entry = origin.entries.get(0) if origin is not None and origin.division.is_whole else None
-    if entry is None or entry.key.kind != host.NAME or str(source.device) != "cpu" or why_not(options):
+    if entry is None or entry.key.kind != host.NAME or str(source.device) != "cpu" or why_no_alias(options):
         return
     parts: Any = entry.key.document["parts"]
     if parts.keys() & {"uncacheable", "operators", "frozen"}:
@@ -238,17 +239,17 @@ def find_program(
         TorchNeeded: there is no alias or no engine for it, or only torch can load it; the message says which.
         ModelFileError: a weight is damaged.
     """
-    if why := why_not(options):
+    if why := why_no_alias(options):
         raise TorchNeeded(why)
     start = time.perf_counter()
     try:
         file = MappedProgramFile(path)
         opened_s = time.perf_counter() - start
         target = resolve_target(options.target, device="cpu")
-        kept = cache.peek(alias_key(file.digest, options.settings, target), counted=False)
-        if kept is None:
+        alias_entry = cache.peek(alias_key(file.digest, options.settings, target), counted=False)
+        if alias_entry is None:
             raise TorchNeeded("the cache has no alias of this file for processes without it")
-        document = json.loads(bytes(kept.read(_MEMBER)))
+        document = json.loads(bytes(alias_entry.read(_MEMBER)))
         key = CacheKey.of_document(document["key"])
         parts: Any = key.document["parts"]
         if key.kind != host.NAME or parts["target"] != canonical(target.document()):
@@ -272,7 +273,7 @@ def find_program(
         route="alias",
         file_s=opened_s,
         alias_s=alias_s,
-        alias_saved_s=kept.build_s,
+        alias_saved_s=alias_entry.build_s,
         guards=program.guards,
         torch="not used",
     )

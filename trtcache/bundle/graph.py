@@ -66,19 +66,19 @@ class TracedProgram:
         constants: the name in the module of each constant (``c0``).
     """
 
-    def __init__(self, outgoing: ProgramContents, payloads: Mapping[int, torch.Tensor]) -> None:
+    def __init__(self, contents: ProgramContents, payloads: Mapping[int, torch.Tensor]) -> None:
         """Register weights and constants; ``payloads`` are tensors of the sizes of engines stored as constants."""
         self.module = torch.nn.Module()
-        self._outgoing = outgoing
-        self._interface: Interface = outgoing.executable.interface
+        self._contents = contents
+        self._interface: Interface = contents.executable.interface
         self.constants: dict[str, str] = {}
         for slot in self._interface.slots:
-            tensor = outgoing.weights[slot.index]
-            is_parameter = bool(outgoing.parameters & set(slot.names)) and not slot.mutated
-            made = torch.nn.Parameter(tensor, requires_grad=False) if is_parameter else tensor
+            tensor = contents.weights[slot.index]
+            is_parameter = bool(contents.parameters & set(slot.names)) and not slot.mutated
+            weight = torch.nn.Parameter(tensor, requires_grad=False) if is_parameter else tensor
             for name in slot.names:
-                register_tensor(self.module, name, made, persistent=not slot.transient)
-        executable, division = outgoing.executable, outgoing.division
+                register_tensor(self.module, name, weight, persistent=not slot.transient)
+        executable, division = contents.executable, contents.division
         wires = [*(wire for part in division.parts for wire in part.takes), *division.results]
         for name in sorted({wire.name for wire in wires if isinstance(wire, ConstantWire)}):
             # A constant has the model's own name if it has one, and that is free.
@@ -94,15 +94,15 @@ class TracedProgram:
         def forward(*args: Any, **kwargs: Any) -> Any:
             return self._forward(args, kwargs)
 
-        vars(forward)["__signature__"] = signature_of(outgoing)  # the model's own
+        vars(forward)["__signature__"] = signature_of(contents)  # the model's own
         self.module.forward = forward
 
     def _forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        interface, call = self._interface, self._outgoing.call
+        interface, call = self._interface, self._contents.call
         numbers = [(one.leaf, one.device) for one in interface.inputs if one.number]
         leaves = with_carriers(call.flatten(args, kwargs), numbers)
         inputs = [leaves[one.leaf] for one in interface.inputs]
-        if self._outgoing.division.is_whole:
+        if self._contents.division.is_whole:
             # The only engine returns new contents of modified weights after its results.
             outputs = self._call_engine(0, interface, inputs)
             changed = [slot.names[0] for slot in interface.slots if slot.mutated]
@@ -129,7 +129,7 @@ class TracedProgram:
 
     def _run(self, inputs: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], list[tuple[str, torch.Tensor]]]:
         """Run all partitions; return the results, and the new contents of weights by the model's names."""
-        interface, division = self._interface, self._outgoing.division
+        interface, division = self._interface, self._contents.division
         values: dict[Wire, Any] = {InputWire(place): one for place, one in enumerate(inputs)}
         sizes = bind_sizes(interface.inputs, inputs)
         weights = {one.name: one for one in interface.weights}
@@ -147,7 +147,7 @@ class TracedProgram:
                     return evaluate(json.loads(text), sizes)
                 case SizeTensor(size):
                     count = evaluate(json.loads(size.text), sizes)
-                    return torch.empty((count, 0), device=self._outgoing.executable.device)
+                    return torch.empty((count, 0), device=self._contents.executable.device)
             raise AssertionError(wire)
 
         def value(wire: Wire) -> Any:
@@ -156,12 +156,12 @@ class TracedProgram:
             return values[wire]
 
         for number, part in enumerate(division.parts):
-            taken = [value(wire) for wire in part.takes]
+            arguments = [value(wire) for wire in part.takes]
             if isinstance(part, EnginePartition):
-                made: Sequence[Any] = self._call_engine(number, part.program.interface, taken)
+                results: Sequence[Any] = self._call_engine(number, part.program.interface, arguments)
             else:
-                made = part.call(*taken)
-            values |= {PartitionOutput(number, place): one for place, one in enumerate(made)}
+                results = part.call(*arguments)
+            values |= {PartitionOutput(number, place): one for place, one in enumerate(results)}
         stores = [(weights[name].slots[0].names[0], value(wire)) for name, wire in division.stores]
         return [value(wire) for wire in division.results], stores
 
@@ -171,10 +171,10 @@ class TracedProgram:
         if number in self._payloads:
             weights.append(self._tensor(payload_name(number)))
         input_spec, output_spec = specs_of(interface, changed=True)
-        made: list[torch.Tensor] = torch.ops.trtcache.execute_engine(
+        outputs: list[torch.Tensor] = torch.ops.trtcache.execute_engine(
             list(inputs), weights, f"{TOKEN}{number}", "", "", input_spec, output_spec
         )
-        return made
+        return outputs
 
     def _tensor(self, name: str) -> torch.Tensor:
         """Return a weight or constant by name."""
@@ -183,12 +183,12 @@ class TracedProgram:
         return found
 
 
-def signature_of(outgoing: ProgramContents) -> inspect.Signature:
+def signature_of(contents: ProgramContents) -> inspect.Signature:
     """Return the model's signature, or one with the same arguments if it is unknown."""
-    known = outgoing.call.signature
+    known = contents.call.signature
     if known is not None and not any(one.kind in _VARIABLE for one in known.parameters.values()):
         return known
-    positional, named = outgoing.call.counts
+    positional, named = contents.call.counts
     plain, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter(f"arg{place}", plain) for place in range(positional)]
     return inspect.Signature([*parameters, *(inspect.Parameter(name, keyword) for name in named)])
@@ -209,29 +209,29 @@ def _is_taken(root: torch.nn.Module, name: str) -> bool:
 
 
 def export_graph(
-    outgoing: ProgramContents, payloads: Mapping[int, Sequence[EnginePayload]], path: str
+    contents: ProgramContents, payloads: Mapping[int, Sequence[EnginePayload]], path: str
 ) -> tuple[ExportedProgram, list[int]]:
     """Return a program exported by torch, with an operator for each engine, and the engines' partitions.
 
     Raises:
         ProgramFileError: torch cannot trace what stays in torch; the message includes torch's.
     """
-    interface = outgoing.executable.interface
+    interface = contents.executable.interface
     mutates = any(slot.mutated for slot in interface.slots) or any(one.kind == "input" for one in interface.results)
     sizes = {number: sum(one.constant_bytes for one in each) for number, each in payloads.items()}
     empty = {number: torch.empty(size, dtype=torch.uint8) for number, size in sizes.items() if size}
     try:
-        traced = TracedProgram(outgoing, empty)
+        traced = TracedProgram(contents, empty)
         with ALONE, warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            program = _trace(traced.module, outgoing)
+            program = _trace(traced.module, contents)
             if mutates:
                 program = program.run_decompositions({})
     except Exception as error:
         raise ProgramFileError(path, f"torch.export cannot trace the program: {_describe_error(error)}") from error
-    calls = _label(program, outgoing, payloads)
+    calls = _label_engine_calls(program, contents, payloads)
     if missing := sorted(set(payloads) - set(calls)):
-        raise ProgramFileError(path, f"nothing uses what the engines of parts {missing} make")
+        raise ProgramFileError(path, f"the program does not use the outputs of the engines of partitions {missing}")
     program._example_inputs = None  # generated, and torch would pickle them
     return program, calls
 
@@ -273,28 +273,28 @@ def _describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".strip()[:600]
 
 
-def _trace(traced: torch.nn.Module, outgoing: ProgramContents) -> ExportedProgram:
-    interface, spec, device = outgoing.executable.interface, outgoing.call.in_spec, outgoing.executable.device
+def _trace(traced: torch.nn.Module, contents: ProgramContents) -> ExportedProgram:
+    interface, spec, device = contents.executable.interface, contents.call.in_spec, contents.executable.device
     # The arguments of a call: example tensors, and the values that the program was compiled for.
     sizes = hints(interface)
     leaves: dict[int, Any] = {one.leaf: one.value for one in interface.values}
-    for one in interface.inputs:
-        place = device if one.device == device.type else torch.device(one.device)
-        shape = tuple(evaluate(size, sizes) or 0 for size in one.shape)
-        stride = tuple(evaluate(step, sizes) for step in one.stride)
+    for tensor_spec in interface.inputs:
+        place = device if tensor_spec.device == device.type else torch.device(tensor_spec.device)
+        shape = tuple(evaluate(size, sizes) or 0 for size in tensor_spec.shape)
+        stride = tuple(evaluate(step, sizes) for step in tensor_spec.stride)
         known = tuple(step for step in stride if step is not None)
-        laid = known if len(known) == len(stride) else contiguous(shape)
-        tensor = torch.empty_strided(shape, laid, dtype=getattr(torch, one.dtype), device=place).zero_()
-        leaves[one.leaf] = tensor.shape[0] if one.number else tensor
+        strides = known if len(known) == len(stride) else contiguous(shape)
+        tensor = torch.empty_strided(shape, strides, dtype=getattr(torch, tensor_spec.dtype), device=place).zero_()
+        leaves[tensor_spec.leaf] = tensor.shape[0] if tensor_spec.number else tensor
     args, kwargs = pytree.tree_unflatten([leaves.get(leaf) for leaf in range(spec.num_leaves)], spec)
     args, kwargs = tuple(args), dict(kwargs)
-    shapes = _shapes(outgoing)
+    shapes = _shapes(contents)
     if shapes is None:
         return torch.export.export(traced, args, kwargs, strict=False)
     try:
         return torch.export.export(traced, args, kwargs, dynamic_shapes=shapes, strict=False)
     except (torch._dynamo.exc.UserError, RuntimeError, ValueError) as error:
-        log.info("torch infers the dynamic sizes of %s: %s", outgoing.name, error)
+        log.info("torch infers the dynamic sizes of %s: %s", contents.name, error)
         automatic = pytree.tree_map(
             lambda one: Dim.AUTO if isinstance(one, Dim) else one, shapes, is_leaf=lambda one: isinstance(one, Dim)
         )
@@ -326,16 +326,16 @@ def hints(interface: Interface) -> dict[int, int]:
     raise ValueError("no example sizes satisfy the guards of the program")
 
 
-def _shapes(outgoing: ProgramContents) -> Any:
+def _shapes(contents: ProgramContents) -> Any:
     """Return the dynamic sizes in torch.export's format; None without any."""
-    interface, spec = outgoing.executable.interface, outgoing.call.in_spec
+    interface, spec = contents.executable.interface, contents.call.in_spec
     if not any(type(size) is not int for one in interface.inputs for size in one.shape):
         return None
     dims = [Dim(f"s{number}", min=least, max=most) for number, (least, most) in enumerate(interface.ranges)]
     found: dict[int, Any] = {}
-    for one in interface.inputs:
+    for tensor_spec in interface.inputs:
         dynamic: dict[int, Any] = {}
-        for place, size in enumerate(one.shape):
+        for place, size in enumerate(tensor_spec.shape):
             if type(size) is int:
                 continue
             number, factor, more = affine(size) or (0, 0, 0)
@@ -343,14 +343,16 @@ def _shapes(outgoing: ProgramContents) -> Any:
             if factor > 0:  # the form a * s + b, which a Dim can express
                 scaled = dims[number] if factor == 1 else factor * dims[number]
                 dynamic[place] = scaled + more if more else scaled
-        found[one.leaf] = Dim.AUTO if one.number else dynamic  # torch does not accept a named Dim for an int
+        found[tensor_spec.leaf] = (
+            Dim.AUTO if tensor_spec.number else dynamic
+        )  # torch does not accept a named Dim for an int
     args, kwargs = pytree.tree_unflatten([found.get(leaf) for leaf in range(spec.num_leaves)], spec)
-    parameters = list(signature_of(outgoing).parameters)[: len(args)]
+    parameters = list(signature_of(contents).parameters)[: len(args)]
     return dict(zip([*parameters, *kwargs], [*args, *kwargs.values()], strict=True)) if parameters else None
 
 
-def _label(
-    program: ExportedProgram, outgoing: ProgramContents, payloads: Mapping[int, Sequence[EnginePayload]]
+def _label_engine_calls(
+    program: ExportedProgram, contents: ProgramContents, payloads: Mapping[int, Sequence[EnginePayload]]
 ) -> list[int]:
     """Set the text arguments of engine calls: engine, key and weight map. Return their partitions in graph order."""
     operator, calls = torch.ops.trtcache.execute_engine.default, []
@@ -360,8 +362,8 @@ def _label(
             continue
         inputs, weights, token, *_, input_spec, output_spec = node.args
         number = int(str(token).removeprefix(TOKEN))
-        part = outgoing.executable if outgoing.division.is_whole else outgoing.division.engines[number].program
-        keys = json.dumps([origin.entries[number].key.document for origin in outgoing.origins], sort_keys=True)
+        part = contents.executable if contents.division.is_whole else contents.division.engines[number].program
+        keys = json.dumps([origin.entries[number].key.document for origin in contents.origins], sort_keys=True)
         recipes = json.dumps(weight_map(part.interface.weights), sort_keys=True)
         engine = ",".join(one.text for one in payloads[number])
         node.args = (inputs, weights, engine, keys, recipes, input_spec, output_spec)

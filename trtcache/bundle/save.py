@@ -53,7 +53,7 @@ _NOT_OURS = (
 )
 
 
-def save(outgoing: ProgramContents, path: Path, *, engines: str, key: SecretKey | None) -> list[Path]:
+def save(contents: ProgramContents, path: Path, *, engines: str, key: SecretKey | None) -> list[Path]:
     """Write a program and its sidecar files; return all paths.
 
     The program is written atomically, and gets its name after the sidecar files, when all are complete.
@@ -62,13 +62,13 @@ def save(outgoing: ProgramContents, path: Path, *, engines: str, key: SecretKey 
         ProgramFileError: torch cannot write what stays in torch, or a name or argument cannot be written.
     """
     require_file(path)
-    payloads = make_payloads(outgoing, engines, path.stem)
+    payloads = make_payloads(contents, engines, path.stem)
     try:
-        program, calls = export_graph(outgoing, payloads, str(path))
-        program_document = _program_document(outgoing)
+        program, calls = export_graph(contents, payloads, str(path))
+        program_document = _program_document(contents)
     except ValueError as error:
         raise ProgramFileError(str(path), str(error)) from error
-    beside = {one.file: one for each in payloads.values() for one in each if one.way == "file"}
+    beside = {one.file: one for each in payloads.values() for one in each if one.storage == "file"}
     with atomic_write(path) as temporary, ExitStack() as stack:  # sidecar files get their names first
         files = {name: stack.enter_context(atomic_write(path.with_name(name))) for name in beside}
         sums = {name: _write_sidecar(file, beside[name].entry, key) for name, file in files.items()}
@@ -80,9 +80,9 @@ def save(outgoing: ProgramContents, path: Path, *, engines: str, key: SecretKey 
             writer.add("data/sample_inputs/model.pt", [b""])  # torch's are generated, and pickled
             writer.add_tensors("weights", program.state_dict, parameters_of(program.state_dict))
             writer.add_constants(program.constants, payloads)
-            targets = [writer.add_engines(outgoing, payloads, target, calls) for target in range(len(outgoing.origins))]
+            targets = [writer.add_engines(contents, payloads, target, calls) for target in range(len(contents.origins))]
             writer.add(PROGRAM, [json_bytes({**program_document, "targets": targets})])
-            header = ProgramHeader(outgoing.name, writer.sums, sums).write()
+            header = ProgramHeader(contents.name, writer.sums, sums).write()
             writer.add(HEADER, [header])
             writer.add(SIGNATURES, [sign_header(header, key)])
         _flush(temporary)
@@ -129,7 +129,7 @@ class _Writer:
         """Add constants, some of which may be engines."""
         engines, more = {payload_name(number): each for number, each in payloads.items()}, {}
         for name in [one for one in tensors if one in engines]:
-            sent = [memoryview(one.content) for one in engines[name] if one.way == "constant"]
+            sent = [memoryview(one.content) for one in engines[name] if one.storage == "constant"]
             member, size_bytes = f"tensor_{name}", sum(map(len, sent))
             chunks = (one[at : at + CHUNK_BYTES] for one in sent for at in range(0, len(one), CHUNK_BYTES))
             self.add(f"data/constants/{member}", chunks, size_bytes)
@@ -139,18 +139,18 @@ class _Writer:
 
     def add_engines(
         self,
-        outgoing: ProgramContents,
+        contents: ProgramContents,
         payloads: Mapping[int, Sequence[EnginePayload]],
         target: int,
         calls: Sequence[int],
     ) -> dict[str, object]:
         """Add the other members of a target's engines; return the target's record."""
-        origin = outgoing.origins[target]
+        origin = contents.origins[target]
         engines = []
         for number in sorted(payloads):
             payload, members = payloads[number][target], dict[str, str]()
-            if payload.way != "file":
-                for name, content in _contents(outgoing, payload).items():
+            if payload.storage != "file":
+                for name, content in _other_members(contents, payload).items():
                     members[name] = f"{FOLDER}engines/{target}.{number}/{name}"
                     self.add(members[name], [content])
             engines.append(document(payload, members, calls.index(number)))
@@ -163,7 +163,7 @@ class _Writer:
         }
 
 
-def _contents(outgoing: ProgramContents, payload: EnginePayload) -> dict[str, bytes]:
+def _other_members(contents: ProgramContents, payload: EnginePayload) -> dict[str, bytes]:
     """Return an entry's members except the engine; they are created here if the program could not be cached."""
     entry = payload.entry
     found = {name: bytes(entry.read(name)) for name in entry.members if name != ENGINE}
@@ -171,9 +171,9 @@ def _contents(outgoing: ProgramContents, payload: EnginePayload) -> dict[str, by
         return found
     from safetensors.torch import save as save_tensors
 
-    part = outgoing.division.engines[payload.part].program if outgoing.division.parts else None
-    interface: Interface = part.interface if part else outgoing.executable.interface
-    constants = part.constants if part else outgoing.executable.constants
+    part = contents.division.engines[payload.part].program if contents.division.parts else None
+    interface: Interface = part.interface if part else contents.executable.interface
+    constants = part.constants if part else contents.executable.constants
     return {
         **found,
         INTERFACE: json_bytes(interface_document(interface, constants)),
@@ -182,24 +182,24 @@ def _contents(outgoing: ProgramContents, payload: EnginePayload) -> dict[str, by
     }
 
 
-def _program_document(outgoing: ProgramContents) -> dict[str, object]:
+def _program_document(contents: ProgramContents) -> dict[str, object]:
     """Return the document of a program without its engines."""
-    executable, call = outgoing.executable, outgoing.call
+    executable, call = contents.executable, contents.call
     return {
-        "name": outgoing.name,
+        "name": contents.name,
         "device": str(executable.device),
         "interface": interface_document(executable.interface, executable.constants),
         "weight_map": weight_map(executable.interface.weights),
         "slots": [list(slot.names) for slot in executable.interface.slots],
-        "parameters": sorted(outgoing.parameters & {n for slot in executable.interface.slots for n in slot.names}),
+        "parameters": sorted(contents.parameters & {n for slot in executable.interface.slots for n in slot.names}),
         "known": sorted(executable.known),
         "sources": {name: asdict(content) for name, content in executable.sources.items()},
         # torch's names of constants that stay in torch, by the program's names
-        "constants": {} if outgoing.division.is_whole else dict(TracedProgram(outgoing, {}).constants),
+        "constants": {} if contents.division.is_whole else dict(TracedProgram(contents, {}).constants),
         "arguments": write_structure(call.in_spec),
         "output": write_structure(call.out_spec),
         "signature": write_signature(call.signature),
-        "division": None if outgoing.division.is_whole else write_partitions(outgoing.division),
+        "division": None if contents.division.is_whole else write_partitions(contents.division),
     }
 
 

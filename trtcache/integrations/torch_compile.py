@@ -119,7 +119,7 @@ class Options:
         return self.cache if isinstance(self.cache, Cache) else Cache(self.cache)
 
 
-_MOST = 1000
+_MOST_REPORTS = 1000
 
 
 @dataclass(slots=True)
@@ -155,7 +155,7 @@ class Reports:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._reports: deque[GraphReport] = deque(maxlen=_MOST)
+        self._reports: deque[GraphReport] = deque(maxlen=_MOST_REPORTS)
         self._warned: set[str] = set()
         self._lock = threading.Lock()
 
@@ -171,7 +171,7 @@ class Reports:
         with self._lock:
             return tuple(self._reports)
 
-    def is_news(self, warning: str) -> bool:
+    def is_new(self, warning: str) -> bool:
         """Return whether a warning is new, and record it."""
         with self._lock:
             known = warning in self._warned
@@ -265,7 +265,7 @@ class CompiledGraph:
         self._lock = threading.Lock()
         # A dynamic number has its current value; reading it in another way would add a Dynamo guard.
         call = [one.node.hint if isinstance(one, torch.SymInt) else one for one in examples]
-        why = training(graph_module, placeholders, call)
+        why = why_training(graph_module, placeholders, call)
         if not why:
             self._handler(call)
             return
@@ -333,8 +333,8 @@ class CompiledGraph:
         if why in self.report.eager or len(self.report.eager) >= MOST_REASONS:
             return
         self.report.eager.append(why)
-        is_news = self._reports.is_news(f"{self.report.name}: {why}")
-        log.log(logging.WARNING if is_news else logging.INFO, "%s runs in eager torch: %s", self.report.name, why)
+        is_new = self._reports.is_new(f"{self.report.name}: {why}")
+        log.log(logging.WARNING if is_new else logging.INFO, "%s runs in eager torch: %s", self.report.name, why)
 
 
 def _name(graph_module: fx.GraphModule) -> str:
@@ -347,7 +347,7 @@ def _name(graph_module: fx.GraphModule) -> str:
     return next((kind.__name__ for kind in classes if isinstance(kind, type)), "torch.compile")
 
 
-def training(graph_module: fx.GraphModule, placeholders: Sequence[fx.Node], call: Sequence[Any]) -> str:
+def why_training(graph_module: fx.GraphModule, placeholders: Sequence[fx.Node], call: Sequence[Any]) -> str:
     """Return why a graph is for training, or an empty string.
 
     Parameters that require gradients are not enough: under ``no_grad``, or if results are integers, eager torch records

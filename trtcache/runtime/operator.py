@@ -167,7 +167,7 @@ def _execute(
         why = "torch.export.load verifies no engine and runs none; trtcache.load does"
         raise IncompatibleEngineError("in a program", why)
     if live is None:
-        why = "it is gone, or another process's: the program that was traced has only its handle"
+        why = "a traced program stores only a handle of its engine, and this process has no engine with that handle"
         raise IncompatibleEngineError(engine, f"{why}; keep the compiled module, or compile and trace again here")
     return live.execute(inputs)
 

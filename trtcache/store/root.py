@@ -87,7 +87,7 @@ def make_root(root: Path, *, parents_mode: int = 0o700) -> None:
     """Create a missing directory for this user alone, and its missing parents with ``parents_mode``."""
     if root.exists():
         return
-    check_way(root)
+    check_links(root)
     for missing in reversed([root, *(parent for parent in root.parents if not parent.exists())]):
         with suppress(FileExistsError):
             missing.mkdir(mode=0o700)
@@ -189,10 +189,10 @@ def write_marker(root: Path, *, shared: bool = False) -> None:
     publish_bytes(root / MARKER, text % STORE_FORMAT, mode=0o644 if shared else None)
 
 
-def check_safety(root: Path, way: Path) -> bool:
+def check_safety(root: Path, given_path: Path) -> bool:
     """Check that only the intended users can write to ``root``, and return whether it was declared shared.
 
-    ``way`` is the path as given: no other user may own a link on it, or be able to replace one.
+    ``given_path`` is the path before links are resolved: no other user may own a link on it, or be able to replace one.
 
     Raises:
         NotAStoreError: it is not a directory.
@@ -223,13 +223,13 @@ def check_safety(root: Path, way: Path) -> bool:
     group = found.st_gid if shared else None
     owners = _trusted_owners() | ({found.st_uid} if shared else set())
     _check_above(root, owners, group)
-    _check_links(way, owners, group)
+    _check_links(given_path, owners, group)
     return shared
 
 
-def check_way(way: Path) -> None:
+def check_links(given_path: Path) -> None:
     """Check that no other user controls the path of a directory, which need not exist yet."""
-    _check_links(way, _trusted_owners(), None)
+    _check_links(given_path, _trusted_owners(), None)
 
 
 def _trusted_owners() -> AbstractSet[int]:
@@ -264,10 +264,10 @@ def _check_above(root: Path, owners: AbstractSet[int], group: int | None) -> Non
             raise UnsafeStoreError(str(root), f"{why}; run: chmod go-w {above}, or chmod +t {above}")
 
 
-def _check_links(way: Path, owners: AbstractSet[int], group: int | None) -> None:
+def _check_links(given_path: Path, owners: AbstractSet[int], group: int | None) -> None:
     """Reject a path with a link that another user controls."""
     # Each link is looked at by a path without links in its directories.
-    here, names, count = Path("/"), list(way.absolute().parts[:0:-1]), 0
+    here, names, count = Path("/"), list(given_path.absolute().parts[:0:-1]), 0
     while names:
         name = names.pop()
         link = here.parent if name == ".." else here / name
@@ -276,11 +276,11 @@ def _check_links(way: Path, owners: AbstractSet[int], group: int | None) -> None
             continue
         count += 1
         if count > _MOST_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(way))
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(given_path))
         owner = link.lstat().st_uid
         if owner not in owners:
             why = f"{link} on its path is a link owned by user {owner}; use {link.resolve()} instead"
-            raise UnsafeStoreError(str(way), why)
+            raise UnsafeStoreError(str(given_path), why)
         _check_above(link, owners, group)
         target = link.readlink()
         here = Path("/") if target.is_absolute() else here
@@ -316,8 +316,8 @@ def share(root: Path, gid: int) -> None:
     """
     try:
         make_root(root, parents_mode=0o755)
-        way, root = root, root.resolve()
-        check_way(way)
+        given_path, root = root, root.resolve()
+        check_links(given_path)
         marker, found = read_marker(root), root.stat()
         if marker is None:
             for path in root.iterdir():
@@ -342,4 +342,4 @@ def share(root: Path, gid: int) -> None:
                 pass
     except OSError as error:
         raise NotAStoreError(str(root), f"it cannot become a shared store ({error.strerror})") from error
-    check_safety(root, way)
+    check_safety(root, given_path)

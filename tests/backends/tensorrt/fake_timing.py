@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from trtcache.backends.tensorrt.flavour import Flavour
-from trtcache.backends.tensorrt.tuning import Timings
+from trtcache.backends.tensorrt.tuning import TimingCache
 from trtcache.cache import Cache
 from trtcache.target import Gpu
 
@@ -85,7 +85,7 @@ class FakeConfig:
 def built(cache: Cache, *kernels: str, device: str = "L4", wait_s: float = 0.0, flavour: Any = TENSORRT) -> list[str]:
     """Build something with these kernels, and return those that had to be measured."""
     config: Any = FakeConfig(device)
-    timings = Timings(config, flavour, GPU, cache)
+    timings = TimingCache(config, flavour, GPU, cache)
     config.build(*kernels)
     time.sleep(wait_s)
     timings.keep()

@@ -14,7 +14,7 @@ from tests.backends.tensorrt.test_preflight import FACTS, HERE, L4, for_product
 from tests.backends.tensorrt.test_runner import doubling
 from trtcache.backends.tensorrt import engine as loaded
 from trtcache.backends.tensorrt import runner
-from trtcache.backends.tensorrt.engine import LoadedPlan, PlanEngine, load_plan
+from trtcache.backends.tensorrt.engine import LoadedPlan, UnloadedPlan, load_plan
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError, RunError
 
@@ -115,13 +115,13 @@ def test_a_plan_that_rtx_cannot_run_here_is_kept(monkeypatch: pytest.MonkeyPatch
     """An old driver costs no entry: a call says so."""
     monkeypatch.setattr(Runtime, "bits", int(Bits.OLD_CUDA_DRIVER))
     plan = load()
-    assert isinstance(plan, PlanEngine)
+    assert isinstance(plan, UnloadedPlan)
     with pytest.raises(NoDeviceError, match="runs on its GPU: TensorRT-RTX cannot run it: old cuda driver"):
         plan.run([X])
     with pytest.raises(RefitError, match="built with its weights in it"):
         plan.refit({})
     with pytest.raises(NoDeviceError, match="refitted on its GPU: there is none"):
-        PlanEngine(TENSORRT_RTX, b"", {}, "there is none").refit({})
+        UnloadedPlan(TENSORRT_RTX, b"", {}, "there is none").refit({})
 
 
 def test_a_plan_for_another_product_is_loaded_with_a_word(caplog: pytest.LogCaptureFixture) -> None:

@@ -124,11 +124,11 @@ def test_only_others_than_it_has_are_set(combined: tuple[str, ...], refits: list
     engine, weights = Engine(combined), made(2.0)
     has = {name: str(one) for name, one in zip(weights, fingerprints(list(weights.values())), strict=True)}
     weights["w1"] = weights["w1"] + 1
-    done = put(engine, weights, has=has)
+    done = put(engine, weights, current=has)
     assert done.set == ("w1",)
     assert engine.refits == refits
     assert {name for name in SHAPES if done.fingerprints[name] != has[name]} == {"w1"}
-    assert put(engine, weights, has=done.fingerprints).set == ()
+    assert put(engine, weights, current=done.fingerprints).set == ()
 
 
 def test_a_weight_in_another_layout_is_laid_out() -> None:
@@ -236,12 +236,12 @@ def test_a_plan_is_written_with_other_weights(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(runner, "deserialize", lambda *_: (None, engine))
     monkeypatch.setattr(plans, "require_fit", lambda *_: None)
     monkeypatch.setattr(engine, "serialize", lambda: repr(values(engine)).encode(), raising=False)
-    plan = plans.plan_with(flavour, b"plan", json.dumps(stored).encode(), made(5.0))  # type: ignore[arg-type]
+    plan = plans.refit_plan(flavour, b"plan", json.dumps(stored).encode(), made(5.0))  # type: ignore[arg-type]
     write_artifact(plan, tmp_path / "plan")
     assert (tmp_path / "plan").read_text() == "{'w0': 5.0, 'w1': 5.0, 'w2': 5.0}"
     monkeypatch.setattr(engine, "serialize", lambda: None)
     with pytest.raises(IncompatibleEngineError, match="it cannot write it"):
-        plans.plan_with(flavour, b"plan", json.dumps(stored).encode(), made(5.0))  # type: ignore[arg-type]
+        plans.refit_plan(flavour, b"plan", json.dumps(stored).encode(), made(5.0))  # type: ignore[arg-type]
 
 
 def test_a_plan_is_written_on_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from trtcache.backends.tensorrt.preflight import (
     PlanFacts,
     other_product,
     require_fit,
-    validity,
+    why_invalid,
     why_not_here,
 )
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
@@ -165,17 +165,17 @@ class Bits:
 def test_what_rtx_says_of_a_plan_decides() -> None:
     """Valid and suboptimal ones are loaded; what this machine lacks is told, and what no machine runs is unfit."""
     for said in ("VALID", "SUBOPTIMAL"):
-        assert validity(Bits, Bits(said), b"") is None
-    found = validity(Bits, Bits("INVALID", "UNSUPPORTED_CC", "OLD_CUDA_DRIVER"), b"")
+        assert why_invalid(Bits, Bits(said), b"") is None
+    found = why_invalid(Bits, Bits("INVALID", "UNSUPPORTED_CC", "OLD_CUDA_DRIVER"), b"")
     assert found == "TensorRT-RTX cannot run it: unsupported cc, old cuda driver"
     for name in ("MALFORMED_ENGINE", "VERSION_MISMATCH"):
         with pytest.raises(IncompatibleEngineError, match=name.lower().replace("_", " ")):
-            validity(Bits, Bits("INVALID", name, "CUDA_ERROR"), b"")
+            why_invalid(Bits, Bits("INVALID", name, "CUDA_ERROR"), b"")
 
 
 def test_tensorrt_has_no_such_question() -> None:
     """Its bindings have no validity, and deserialising is what tells."""
-    assert validity(object(), object(), b"") is None
+    assert why_invalid(object(), object(), b"") is None
 
 
 def test_no_driver_is_no_cuda() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.backends.tensorrt.fake_timing import GPU, NEWER, TENSORRT, FakeConfig, built
 from trtcache.backends.protocol import current_tuning_store, use_tuning_store
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
-from trtcache.backends.tensorrt.tuning import TIMING_CACHE, Timings, tuning_key_parts
+from trtcache.backends.tensorrt.tuning import TIMING_CACHE, TimingCache, tuning_key_parts
 from trtcache.cache import Cache
 from trtcache.store.catalog import counters
 from trtcache.store.disk import DiskStore
@@ -69,7 +69,7 @@ def test_processes_lose_nothing_of_each_other(tmp_path: Path, start_python: Star
 def test_what_another_measured_meanwhile_is_combined(tmp_path: Path) -> None:
     """A build that ends after another one keeps both."""
     cache, config = Cache(tmp_path), FakeConfig()
-    timings = Timings(config, TENSORRT, GPU, cache)
+    timings = TimingCache(config, TENSORRT, GPU, cache)
     built(cache, "theirs")
     config.build("ours")
     timings.keep()
@@ -97,7 +97,7 @@ def test_tensorrt_rtx_and_a_build_without_a_gpu_have_none(tmp_path: Path) -> Non
     with use_tuning_store(Cache(tmp_path)):
         for flavour, gpu in ((TENSORRT_RTX, GPU), (TENSORRT, None)):
             config = FakeConfig()
-            timings = Timings.of(config, flavour, gpu)
+            timings = TimingCache.of(config, flavour, gpu)
             timings.keep()
             assert config.cache is None
     assert list(DiskStore.open(tmp_path).scan()) == []

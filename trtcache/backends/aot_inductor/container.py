@@ -166,7 +166,8 @@ class TorchTensors:
         self._new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
         self._functions: Any = torch._C._aoti
         if not hasattr(self._functions, "alloc_tensors_by_stealing_from_void_ptrs"):
-            raise IncompatibleEngineError("package", f"torch {torch.__version__} does not hand tensors to C functions")
+            why = f"torch {torch.__version__} has no function that creates tensors from C handles"
+            raise IncompatibleEngineError("package", why)
 
     def handles(self, tensors: Sequence[torch.Tensor]) -> list[int]:
         """Return a new handle for each tensor."""

@@ -1,6 +1,7 @@
 """Engines that run packages on host arrays, without Python's torch.
 
-Weights that a package takes packed are given as they are, which is right as well and slower (``packing``).
+A package may take weights in a packed layout (``packing``). Here it gets them unpacked, which is slower and changes no
+result.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class HostEngine:
             if name not in shared:
                 raise IncompatibleEngineError("package", f"it needs a weight that is missing: {name}")
             shared[packed] = _transpose(shared[name]) if is_transposed(kind, arguments) else shared[name]
-        self._here = ProcessContainer(lambda: Container(library, shared, calls, libtorch()))
+        self._process_container = ProcessContainer(lambda: Container(library, shared, calls, libtorch()))
         self._ranges = sorted((one.pointer, one.pointer + one.extent_bytes) for one in shared.values())
 
     def refit(self, weights: Mapping[str, HostArray]) -> HostEngine:
@@ -92,13 +93,13 @@ class HostEngine:
         """
         if self._assumptions is not None:
             self._assumptions.check(inputs)
-        container = self._here()
+        container = self._process_container()
         outputs: list[HostArray] = container.run(inputs)
         for output in outputs:
             # The tensor of an input or a weight does not own its memory, nor does an output that is a view of it.
-            kept = [one for one in inputs if _is_within(output.pointer, one.pointer, one.extent_bytes)]
-            output.writable = all(one.writable for one in kept)
-            output.owner.kept = (*kept, container) if self._is_of_weight(output.pointer) else tuple(kept)
+            sharing = [one for one in inputs if _is_within(output.pointer, one.pointer, one.extent_bytes)]
+            output.writable = all(one.writable for one in sharing)
+            output.owner.kept = (*sharing, container) if self._is_of_weight(output.pointer) else tuple(sharing)
         return outputs
 
     def _is_of_weight(self, pointer: int) -> bool:

@@ -12,7 +12,7 @@ from trtcache.backends.gpu import gpu_here
 from trtcache.backends.onnx_operators import why_no_onnx
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.backends.tensorrt import fitness
-from trtcache.backends.tensorrt.engine import PlanEngine, load_plan, plan_with
+from trtcache.backends.tensorrt.engine import UnloadedPlan, load_plan, refit_plan
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, plan_target
 from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts
 from trtcache.config.tensorrt_settings import TensorRTSettings
@@ -172,7 +172,7 @@ class TensorRTBackend(Backend):
         """Return a plan with other weights. Experimental: not yet run on a GPU."""
         if not torch.cuda.is_available():
             raise NoDeviceError(self.name, "a plan", "it is refitted on its GPU, and there is none here")
-        return plan_with(self.flavour, read(ENGINE), read(MEMBER), weights())
+        return refit_plan(self.flavour, read(ENGINE), read(MEMBER), weights())
 
     def load(
         self,
@@ -181,9 +181,9 @@ class TensorRTBackend(Backend):
         device: torch.device,  # noqa: ARG002  # a plan runs on a GPU, whatever the model's device
         constants: Mapping[str, torch.Tensor],  # noqa: ARG002  # a plan contains them
         weights: Mapping[str, torch.Tensor],
-    ) -> PlanEngine:
+    ) -> UnloadedPlan:
         """Return a plan that can be stored; without its other members it cannot run."""
-        return PlanEngine(self.flavour, artifact, weights, "nothing is known of its inputs and outputs")
+        return UnloadedPlan(self.flavour, artifact, weights, "nothing is known of its inputs and outputs")
 
     def load_entry(
         self,

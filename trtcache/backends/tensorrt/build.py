@@ -15,7 +15,7 @@ from trtcache.backends.tensorrt.callbacks import defer_interrupts, get_logger, m
 from trtcache.backends.tensorrt.checks import prove, require_complete, require_known, require_matching_ports, unmark
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, WINDOWS, capabilities_of
 from trtcache.backends.tensorrt.preflight import MEMBER, record_facts
-from trtcache.backends.tensorrt.tuning import Timings
+from trtcache.backends.tensorrt.tuning import TimingCache
 from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.errors import BuildCancelledError, BuildError, BuildMemoryError, ProfileError, UnsupportedOperatorError
 from trtcache.progress import watcher
@@ -103,7 +103,7 @@ def build_onnx_plan(
         _set_options(trt, config, own, refit=refit)
         _set_target(trt, config, target, flavour)
         add_profile(config, network, ranges, flavour.name)
-        measured = Timings.of(config, flavour, (target.gpu or gpu_here()) if flavour.times_kernels else None)
+        measured = TimingCache.of(config, flavour, (target.gpu or gpu_here()) if flavour.times_kernels else None)
         config.progress_monitor = monitor = monitor_of(trt, watcher() or (lambda _: True), interrupted)
         with path.open("wb") as file:
             writer = Writer(file)
@@ -182,7 +182,8 @@ def failure(flavour: Flavour, target: Target, errors: ErrorCollector) -> BuildEr
         return BuildError(
             flavour.name,
             "sm_75 (Turing) has no float32 or bfloat16 matrix products in TensorRT-RTX; convert the model to float16 "
-            f"(model.half(), or settings autocast='fp16'), or leave it out: target={others!r}. Its message: {text}",
+            f"(model.half(), or settings autocast='fp16'), or leave it out: target={others!r}. "
+            f"TensorRT-RTX reports: {text}",
         )
     return BuildError(flavour.name, f"for {target.label}: {text}")
 

@@ -42,7 +42,7 @@ def load_plan(
     device: torch.device,
     weights: Mapping[str, torch.Tensor],
     machine: Machine | None = None,
-) -> LoadedPlan | PlanEngine:
+) -> LoadedPlan | UnloadedPlan:
     """Return a callable plan, or one for another machine that can only be stored.
 
     ``weights`` are set; ``machine`` is compared with the facts stored beside the plan, by default this one.
@@ -58,7 +58,7 @@ def load_plan(
         except NoDeviceError as error:
             why = error.why
     log.info("a plan of %s is not loaded: %s", flavour.title, why)
-    return PlanEngine(flavour, plan, weights, why, refits=facts.refit)
+    return UnloadedPlan(flavour, plan, weights, why, refits=facts.refit)
 
 
 class LoadedPlan:
@@ -115,7 +115,7 @@ class LoadedPlan:
         return outputs
 
 
-class PlanEngine:
+class UnloadedPlan:
     """A verified plan with its weights, on a machine that cannot run it.
 
     Plans are built and stored on such machines, so loading one is not an error; calling it is.
@@ -139,7 +139,7 @@ class PlanEngine:
         self.why = why
         self._refits = refits
 
-    def refit(self, weights: Mapping[str, torch.Tensor]) -> PlanEngine:  # noqa: ARG002  # nothing is refitted
+    def refit(self, weights: Mapping[str, torch.Tensor]) -> UnloadedPlan:  # noqa: ARG002  # nothing is refitted
         """Return the same plan with other weights.
 
         Raises:
@@ -180,7 +180,7 @@ def refit_engine(
     names: Collection[str],
     *,
     errors: ErrorCollector,
-    has: Mapping[str, str] | None = None,
+    current: Mapping[str, str] | None = None,
 ) -> PlanRefitResult:
     """Set the weights of an engine: all of them, or only those that differ if its weights are known.
 
@@ -188,8 +188,8 @@ def refit_engine(
     computes weights lazily holds one at a time, or those that TensorRT combines.
 
     ``engine`` does not run, and is unusable if this raises. ``names`` are the refittable weights, as proven when the
-    plan was built; ``weights`` have the program's dtype and shape and are read one by one. ``has`` are fingerprints of
-    the engine's current weights by name, None if unknown.
+    plan was built; ``weights`` have the program's dtype and shape and are read one by one. ``current`` are
+    fingerprints of the engine's current weights by name, None if unknown.
 
     Raises:
         IncompatibleEngineError: the engine expects other weights than were proven.
@@ -203,43 +203,43 @@ def refit_engine(
         raise IncompatibleEngineError("plan", f"it takes other weights than were proven when it was built: {what}")
     if missing := sorted(set(names) - set(weights)):
         raise RefitError(missing=tuple(missing))
-    found = dict(has or {})
-    given: dict[str, torch.Tensor] = {}  # TensorRT reads their memory until the engine is refitted
-    done: list[str] = []
-    kept: set[str] = set()
+    known = dict(current or {})
+    pending: dict[str, torch.Tensor] = {}  # TensorRT reads their memory until the engine is refitted
+    changed: list[str] = []
+    unchanged: set[str] = set()
     for name in sorted(names):
         tensor = weights[name].detach().contiguous()
-        if has is not None:
+        if current is not None:
             digest = str(fingerprints([tensor])[0])
-            if has.get(name) == digest:
-                kept.add(name)
+            if current.get(name) == digest:
+                unchanged.add(name)
                 continue
-            found[name] = digest
+            known[name] = digest
         _set(trt, refitter, name, tensor, errors)
-        given[name] = tensor
-        done.append(name)
+        pending[name] = tensor
+        changed.append(name)
         if not refitter.get_missing_weights():
-            _flush(refitter, given, errors)
-    _finish(trt, refitter, weights, kept, given, errors)
-    return PlanRefitResult(tuple(done), found)
+            _flush(refitter, pending, errors)
+    _set_required_weights(trt, refitter, weights, unchanged, pending, errors)
+    return PlanRefitResult(tuple(changed), known)
 
 
-def _finish(
+def _set_required_weights(
     trt: Any,
     refitter: Any,
     weights: Mapping[str, torch.Tensor],
-    kept: Collection[str],
-    given: dict[str, torch.Tensor],
+    unchanged: Collection[str],
+    pending: dict[str, torch.Tensor],
     errors: ErrorCollector,
 ) -> None:
     """Set unchanged weights that TensorRT requires after all, and check that none is missing."""
-    for name in sorted(set(kept).intersection(refitter.get_missing_weights())):
-        given[name] = weights[name].detach().contiguous()
-        _set(trt, refitter, name, given[name], errors)
+    for name in sorted(set(unchanged).intersection(refitter.get_missing_weights())):
+        pending[name] = weights[name].detach().contiguous()
+        _set(trt, refitter, name, pending[name], errors)
     if lacking := sorted(name or "a weight without a name" for name in refitter.get_missing_weights()):
-        raise RefitError(missing=tuple(f"{one} (TensorRT wants it with {', '.join(given)})" for one in lacking))
-    if given:
-        _flush(refitter, given, errors)
+        raise RefitError(missing=tuple(f"{one} (TensorRT wants it with {', '.join(pending)})" for one in lacking))
+    if pending:
+        _flush(refitter, pending, errors)
 
 
 def _set(trt: Any, refitter: Any, name: str, tensor: torch.Tensor, errors: ErrorCollector) -> None:
@@ -256,16 +256,16 @@ def _set(trt: Any, refitter: Any, name: str, tensor: torch.Tensor, errors: Error
         raise RefitError(mismatched=(f"{name} ({errors.text})",))
 
 
-def _flush(refitter: Any, given: dict[str, torch.Tensor], errors: ErrorCollector) -> None:
+def _flush(refitter: Any, pending: dict[str, torch.Tensor], errors: ErrorCollector) -> None:
     """Refit the engine with the weights set, and release them."""
     if not refitter.refit_cuda_engine():
-        raise RefitError(mismatched=(f"{', '.join(given)} ({errors.text})",))
-    for name in given:
+        raise RefitError(mismatched=(f"{', '.join(pending)} ({errors.text})",))
+    for name in pending:
         refitter.unset_named_weights(name)
-    given.clear()
+    pending.clear()
 
 
-def plan_with(
+def refit_plan(
     flavour: Flavour, plan: bytes | memoryview, stored: bytes | memoryview, weights: Mapping[str, torch.Tensor]
 ) -> memoryview:
     """Return a plan with other weights; ``stored`` is the content of its facts member.

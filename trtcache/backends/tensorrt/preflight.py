@@ -162,7 +162,7 @@ def other_product(facts: PlanFacts, machine: Machine) -> str | None:
     return str(product.get("product"))
 
 
-def validity(trt: Any, runtime: Any, plan: bytes | memoryview) -> str | None:
+def why_invalid(trt: Any, runtime: Any, plan: bytes | memoryview) -> str | None:
     """Return why TensorRT-RTX cannot run a plan here, or None; TensorRT has no such query.
 
     Raises:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from trtcache.backends.tensorrt.callbacks import get_logger
-from trtcache.backends.tensorrt.preflight import validity
+from trtcache.backends.tensorrt.preflight import why_invalid
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RunError
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def deserialize(trt: Any, flavour: Flavour, plan: bytes | memoryview) -> tuple[A
     with router.collect_errors() as errors:
         runtime = trt.Runtime(logger)
         runtime.engine_host_code_allowed = False
-        if why := validity(trt, runtime, plan):
+        if why := why_invalid(trt, runtime, plan):
             raise NoDeviceError(flavour.name, "a plan", f"{why}; {errors.text}")
         engine = runtime.deserialize_cuda_engine(plan)
     if engine is None:

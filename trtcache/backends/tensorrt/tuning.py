@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _COMPILE_S = 5.0  # not measured; it must be more than nothing for a prune
 
 
-class Timings:
+class TimingCache:
     """The timing cache of one build, if builds of its flavour have one."""
 
     def __init__(self, config: Any, flavour: Flavour, gpu: Gpu | None, store: TuningStore | None) -> None:
@@ -43,7 +43,7 @@ class Timings:
             self._attach(self._recalled or b"")
 
     @classmethod
-    def of(cls, config: Any, flavour: Flavour, gpu: Gpu | None) -> Timings:
+    def of(cls, config: Any, flavour: Flavour, gpu: Gpu | None) -> TimingCache:
         """Return the timing cache of a build on ``gpu``, in the current tuning store."""
         return cls(config, flavour, gpu, current_tuning_store() if flavour.times_kernels else None)
 
