@@ -151,7 +151,7 @@ def run_state(folder: Path, scenario: Scenario, phase: str) -> dict[str, Any]:
     if argv:  # a process that is started anew
         with log.open("w") as file:
             subprocess.run(
-                [sys.executable, *argv],
+                [os.environ.get("SCENARIO_PYTHON", sys.executable), *argv],
                 cwd=folder,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -16,6 +16,7 @@ import pytest
 from tests.direct.scenario_runner import PHASES, site
 from tests.direct.scenarios import MAY_HIT
 from tests.effort import tries
+from tests.python_server import SEEDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.torture]
 
@@ -32,7 +33,7 @@ Results = dict[tuple[str, str], dict[str, dict[str, Any]]]
 
 
 @pytest.fixture(scope="session")
-def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, python: str) -> Results:
     """Run all states before the changes with one seed of hashes, and all after them with another."""
     found: Results = defaultdict(dict)
     tests = [item for item in request.session.items if getattr(item, "originalname", "") == "test_a_scenario"]
@@ -42,8 +43,8 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     path = f"{PROJECT}:{PROJECT / 'cli'}:{PROJECT / 'migrations'}:{site(base)}"
     # Hide what the tests set for themselves: direct mode is off there, and each process has a thread.
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE_", "TRTCACHE_"))}
-    environ |= {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    for seed, phases in (("1", PHASES[:2]), ("7", PHASES[2:])):
+    environ |= {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "SCENARIO_PYTHON": python}
+    for seed, phases in zip(SEEDS, (PHASES[:2], PHASES[2:]), strict=True):
         command = [sys.executable, "-W", "ignore", "-m", "tests.direct.scenario_runner", str(base)]
         command += [",".join(phases), *names]
         environ["PYTHONHASHSEED"] = seed
