@@ -29,8 +29,8 @@ _READ_AT_START = (
     *("LD_", "LC_", "LANG", "TZ", "MALLOC_", "GLIBC_", "COVERAGE_"),
 )
 _NOT_COMPARED = ("PYTHONPATH", "PYTHONHASHSEED")
-_ASKED_AGAIN = ("TORCHINDUCTOR_CACHE_DIR", "TMPDIR", "TEMP", "TMP", "LOGNAME", "USER", "LNAME", "USERNAME")
-"""What modules ask for while they are imported, and again each time that they need it: the place of a folder."""
+_ASKED_AGAIN = ("TORCHINDUCTOR_CACHE_DIR", "HOME", "TMPDIR", "TEMP", "TMP", "LOGNAME", "USER", "LNAME", "USERNAME")
+"""What modules ask for while they are imported, and again each time that they need it: places of folders."""
 _FORKED = b"+"
 _CPU = "cpu_s"  # the file with a line for each process that has ended
 
