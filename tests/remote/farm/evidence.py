@@ -124,7 +124,7 @@ _LATENCIES = """\
 
 A hit ends with the verified entry, flushed to the disk and read back from the cache directory. The raw GET is
 obstore's, of the same object, into memory; the next column adds writing and flushing a plain file. Then the entry is a
-local hit, which takes as long as that of an entry that was built by a cache without a remote: the last column.
+local hit; the last column is one of an entry that was built, by a cache without a remote. They took turns.
 """
 
 _REQUESTS = """\
@@ -175,7 +175,7 @@ def _latencies_text(figures: Figures) -> Iterator[str]:
             continue
         found = part["found"]
         yield f"With a load of {part['load']} on the machine:\n"
-        names = ("raw GET", "and flushed", "hit", "of raw", "bound", "kept", "then a local hit", "one that was built")
+        names = ("raw GET", "and flushed", "hit", "of raw", "bound", "kept", "then a local hit", "of a built entry")
         rows = [(part["server"], *names)]
         for label, bound_s in zip(measures.SIZES, bounds, strict=False):
             raw, hit = found[f"{label} raw"], found[f"{label} hit"]
