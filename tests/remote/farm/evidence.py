@@ -258,7 +258,7 @@ def _rest(figures: Figures) -> Iterator[str]:
         size = f"{measures.SYNCED:,} entries of {measures.SYNCED_BYTES / 1000:.0f} kB"
         yield (
             f"- `trtcache sync` of {size} {what}, 32 at once, the whole command, with {sync['server']} and a load of "
-            f"{sync['load']}: {took_s:.1f} s, obstore alone {raw_s:.1f}; bound {bound}."
+            f"{sync['load']}: {took_s:.2f} s, obstore alone {raw_s:.2f}; bound {bound}."
         )
     if found := figures.get("install"):
         size = f"{found['bytes'] / 1e6:.0f} MB in {found['distributions']:.0f} distributions"
