@@ -242,7 +242,7 @@ def _save(program: torch.export.ExportedProgram, path: Path, *, with_weights: bo
     Raises:
         WorkerError: torch cannot write it.
     """
-    from trtcache.lowering import ALONE
+    from trtcache.lowering import TORCH_LOCK
 
     sent = copy.copy(program)
     sent._example_inputs = None  # users' data
@@ -250,7 +250,7 @@ def _save(program: torch.export.ExportedProgram, path: Path, *, with_weights: bo
         sent._state_dict = {name: _placeholder(tensor) for name, tensor in program.state_dict.items()}
     data = io.BytesIO()
     try:
-        with ALONE:
+        with TORCH_LOCK:
             torch.export.save(sent, data)
     except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
         raise WorkerError(f"torch cannot send the program to a worker: {error}") from error

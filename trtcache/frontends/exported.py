@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from trtcache.config import paused_collector
 from trtcache.errors import SettingsError
 from trtcache.frontends.source import Source
-from trtcache.lowering import ALONE
+from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.arguments import automatic_sizes, reasons_for_fixed_sizes
 from trtcache.lowering.operators import identify_operators, is_foreign, operator_names
 
@@ -301,7 +301,7 @@ class ModuleSource(Source):
         from trtcache.lowering import capture
 
         args, kwargs, dynamic_shapes = self._examples
-        with ALONE, paused_collector():
+        with TORCH_LOCK, paused_collector():
             return capture.export(self._module, args, kwargs, dynamic_shapes)
 
     def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
@@ -346,7 +346,7 @@ def lower_program(
     if settings.autocast is not None:
         autocast = Autocast(settings.autocast, tuple(sorted(settings.autocast_exclude)))
     modules, operators = tuple(settings.torch_executed_modules), tuple(settings.torch_executed_ops)
-    with ALONE:
+    with TORCH_LOCK:
         lowered = lowering.lower(
             program,
             keep=capabilities.keep,

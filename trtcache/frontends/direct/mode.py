@@ -249,10 +249,10 @@ class Attempt:
         if self.manifest is not None and not self.is_verifying:
             self.outcome = "miss: no cached key for this program with these settings"
         from trtcache.frontends.direct.recording import record_export
-        from trtcache.lowering import ALONE
+        from trtcache.lowering import TORCH_LOCK
 
         seen: Recording | None = None
-        with ALONE, ExitStack() as around:
+        with TORCH_LOCK, ExitStack() as around:
             try:
                 self._attributes = _containers(self._model)
                 seen = around.enter_context(record_export(Globals(self._walk.fork())))
