@@ -74,7 +74,7 @@ class BackgroundBuild:
 
     @property
     def why_not(self) -> str:
-        """Why the program cannot be built in the background, or an empty text."""
+        """Why the program cannot be built in the background, or an empty string."""
         if not self.source.is_torch:
             return "it is an ONNX file, which torch cannot run"
         if self.cache.config.forbid_build:

@@ -128,7 +128,7 @@ def _end_with(supervisor: int) -> None:
 
 
 def _build(folder: Path) -> str:
-    """Build the engines of a request; return why they cannot be used, or an empty text."""
+    """Build the engines of a request; return why they cannot be used, or an empty string."""
     from trtcache.cache import Cache
     from trtcache.compiler.compile import build_source
     from trtcache.compiler.kept_program import KeptOptions, keep

@@ -251,7 +251,7 @@ class Source(ABC):
             in_spec: the pytree spec of the call's arguments.
 
         Returns:
-            (Leaf of the arguments, dimension or None for an int) -> reason, or an empty text.
+            (Leaf of the arguments, dimension or None for an int) -> reason, or an empty string.
         """
         del in_spec
         return {}

@@ -166,7 +166,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """Report the sizes that were to vary and that torch fixed, and name the reason in errors for other sizes.
 
         Args:
-            automatic: (leaf of the arguments, dimension or None for an int) -> why torch fixed it, or an empty text.
+            automatic: (leaf of the arguments, dimension or None for an int) -> why torch fixed it, or an empty string.
         """
         sizes: dict[tuple[int, int | None], object] = {(one.leaf, None): one.value for one in self._interface.values}
         for one in self._interface.inputs:

@@ -106,7 +106,7 @@ def _nodes(spec: pytree.TreeSpec) -> Iterator[pytree.TreeSpec]:
             yield from _nodes(child)
 
 
-class Attempt:
+class DirectLookup:
     """Direct mode of one ``compile`` call.
 
     Attributes:
