@@ -32,7 +32,7 @@ def base(root: Path, interpreter: str, tmp_path_factory: pytest.TempPathFactory)
     """Compile the unchanged model, and return the digest of its program."""
     load(write(tmp_path_factory.mktemp("base")))
     module = trtcache.compile(tiny(), (X,), backend=interpreter, cache=root, direct="on")
-    assert module.report.direct == "miss: nothing is known of it"
+    assert module.report.direct == "miss: no matching manifest"
     return exported_digest(export(tiny(), (X,), {}, None))
 
 

@@ -121,7 +121,7 @@ def test_a_module_that_is_imported_in_forward_is_followed(
 
     forget()
     first = trtcache.compile(model, (X,), backend=interpreter, cache=cache, direct="on").report
-    assert first.direct == "miss: nothing is known of it"
+    assert first.direct == "miss: no matching manifest"
     forget()
     same = DirectLookup(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
     assert same.find(), same.outcome

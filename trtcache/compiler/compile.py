@@ -54,7 +54,7 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
 
     # 4. If a module was exported and direct mode is on, store a manifest, through which the next process finds the
     #    program's alias without an export.
-    record_export(source, compilation, module)
+    store_manifest(source, compilation, module)
     return module
 
 
@@ -80,11 +80,11 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
     return compilation if exported is source else try_fast_path(exported, options, cache)
 
 
-def record_export(source: Source, compilation: Compilation, module: CompiledModule) -> None:
+def store_manifest(source: Source, compilation: Compilation, module: CompiledModule) -> None:
     """Store a manifest of direct mode and report it, if a module was exported."""
     if compilation.source is not source:
         source.store_manifest(compilation.source, has_alias=compilation.has_alias)
-        source.annotate(module.report, is_hit=False)
+        source.report_direct(module.report, is_hit=False)
 
 
 @dataclass(slots=True)

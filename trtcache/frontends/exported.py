@@ -252,8 +252,8 @@ class ModuleSource(Source):
             ExportError: the module cannot be exported.
         """
         self.find_backend(options)
-        watching = nullcontext() if self.direct_lookup is None else self.direct_lookup.watching()
-        with watching:
+        recording = nullcontext() if self.direct_lookup is None else self.direct_lookup.record()
+        with recording:
             start = time.perf_counter()
             program = self.program()
             export_s = time.perf_counter() - start
@@ -269,7 +269,9 @@ class ModuleSource(Source):
     def store_manifest(self, program: Source, *, has_alias: bool) -> None:
         """Store a manifest of direct mode for the next process, if the program has a key alias."""
         if self.direct_lookup is not None and isinstance(program, ExportedSource):
-            self.direct_lookup.keep(program.program(), lambda: program.digest, program.export_s, has_alias=has_alias)
+            self.direct_lookup.store_manifest(
+                program.program(), lambda: program.digest, program.export_s, has_alias=has_alias
+            )
 
     def automatic_sizes(self, in_spec: pytree.TreeSpec) -> Mapping[tuple[int, int | None], str]:
         """Return the sizes that ``Dim.AUTO`` left to torch, with the reason for fixing one if it was exported."""
@@ -280,7 +282,7 @@ class ModuleSource(Source):
             return {}
         return {place: self._reasons.get(name, "") for place, name in sizes.items()}
 
-    def annotate(self, report: Report, *, is_hit: bool) -> None:
+    def report_direct(self, report: Report, *, is_hit: bool) -> None:
         """Report the outcome of direct mode."""
         if self.direct_lookup is None:
             report.direct = self.direct
