@@ -104,7 +104,7 @@ class IncomingFile:
             temporary.close()
         if file.header != self.header:
             file.close()
-            raise CorruptBlobError(self.where, "header", "it was changed after it was written")
+            raise CorruptBlobError(self.where, "header", "it does not read back as written")
         return file
 
     def load(self, folder: Path, admit: Admit | None) -> dict[str, Buffer]:
