@@ -49,9 +49,9 @@ def in_this_environment() -> Iterator[Line]:
     """Yield the thread counts and variables of torch and trtcache in this environment."""
     import torch
 
-    from trtcache.config.threads import VARIABLES, in_force
+    from trtcache.config.threads import VARIABLES, effective_threads
 
-    found = in_force()
+    found = effective_threads()
     yield Line("intra", found.intra, found.intra_from, "intra-op threads of one call")
     yield Line("inter", found.inter, found.inter_from, "concurrent calls in runners()")
     yield Line("cores", found.cores, "", "cores available to this process")

@@ -14,7 +14,7 @@ from tests import direct
 from tests.direct import counting
 from tests.direct.package import X
 from trtcache.cache import Cache
-from trtcache.frontends.direct.mode import Attempt, describe
+from trtcache.frontends.direct.mode import DirectLookup, describe
 from trtcache.frontends.direct.walk import UnstableError, Walk
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ def test_what_is_read_of_a_module_is_noticed(
     model, cache = Reading(WAYS[way]), tmp_path / "cache"
     for _ in range(3):  # the first exports of a process load some of torch
         trtcache.compile(model, (X,), backend=interpreter, cache=cache, direct="on")
-    same = Attempt(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
+    same = DirectLookup(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
     assert same.find(), same.outcome
     monkeypatch.setattr(counting, "ABSENT" if way == "absent" else "COUNT", 3, raising=False)
-    assert not Attempt(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
+    assert not DirectLookup(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
 
 
 class Twice(torch.nn.Module):
@@ -121,12 +121,12 @@ def test_a_module_that_is_imported_in_forward_is_followed(
 
     forget()
     first = trtcache.compile(model, (X,), backend=interpreter, cache=cache, direct="on").report
-    assert first.direct == "miss: nothing is known of it"
+    assert first.direct == "miss: no matching manifest"
     forget()
-    same = Attempt(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
+    same = DirectLookup(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
     assert same.find(), same.outcome
     monkeypatch.setattr(sys.modules["tests.direct.counting"], "COUNT", 3)
-    assert not Attempt(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
+    assert not DirectLookup(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
 
 
 def test_slots_of_a_module_are_attributes() -> None:

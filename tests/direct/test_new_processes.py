@@ -63,7 +63,7 @@ def test_a_new_process_hits_and_imports_nothing_that_exports(
         (folder / "__init__.py").write_text(MODEL)
         environ = {"PYTHONPATH": f"{PROJECT}:{folder.parent}", "PYTHONHASHSEED": seed, "TRTCACHE_DIR": str(engines)}
         seen.append(answer(run_fresh_python(PROGRAM, **environ)))
-    assert [direct for direct, _, _ in seen] == ["miss: nothing is known of it", "hit"]
+    assert [direct for direct, _, _ in seen] == ["miss: no matching manifest", "hit"]
     assert all(right for _, right, _ in seen)
     assert seen[1][2] == []
 

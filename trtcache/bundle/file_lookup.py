@@ -131,7 +131,7 @@ class FileLookup:
         """Return the key that a stored alias leads to, without looking its entry up; None if it is not stored.
 
         Raises:
-            TorchNeeded: the alias cannot be followed without it.
+            TorchNeeded: the alias cannot be used without it.
         """
         if alias.digest not in self._keys:
             self._keys[alias.digest] = self._read(alias)
@@ -149,7 +149,7 @@ class FileLookup:
             if not fits or key.kind != self.backend.name or written["device"] != "cpu":
                 raise ValueError("its key has other parts")
         except BROKEN as error:  # a process with torch rejects the alias
-            raise TorchNeeded(f"a key alias cannot be followed: {error!r:.200}") from error
+            raise TorchNeeded(f"a key alias cannot be used: {error!r:.200}") from error
         if written.get("operators"):
             raise TorchNeeded("the program has custom operators, which have to be imported to know their versions")
         return key

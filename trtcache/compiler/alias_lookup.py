@@ -147,7 +147,7 @@ class AliasLookup:
             alias = KeyAlias.read(bytes(entry.read(MEMBER)), self._source.specs_of)
             self._check(alias)
         except (ValueError, KeyError) as error:
-            self._reject(entry, f"it cannot be followed: {error}")
+            self._reject(entry, f"it cannot be used: {error}")
             return None
         if alias.operators and not identify_again(alias.operators):
             log.info("the key alias of %s was made with other versions of its custom operators", self._source.label)
@@ -184,7 +184,7 @@ class AliasLookup:
         self._source.check_content(found.alias.content_digest)
         module.report = self._report(found, weights, time.perf_counter() - start)
         module.report.guards = module.guards
-        self._source.annotate(module.report, is_hit=True)
+        self._source.report_direct(module.report, is_hit=True)
         return module
 
     def _load_module(self, found: FoundEntry) -> tuple[CompiledModule, int]:

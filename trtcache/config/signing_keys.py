@@ -98,7 +98,7 @@ def parse_keys(text: str, where: str) -> tuple[PublicKey, ...]:
 
 
 def parse_mode(text: str, where: str) -> bool | None:
-    """Parse whether signatures are required; None for an empty text.
+    """Parse whether signatures are required; None for an empty string.
 
     Raises:
         SettingsError: it is neither ``require`` nor ``off``.

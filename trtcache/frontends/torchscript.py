@@ -17,7 +17,7 @@ from trtcache.errors import ExportError, SettingsError, did_you_mean
 from trtcache.frontends.exported import ExportedSource, device_type_of
 from trtcache.frontends.source import Source
 from trtcache.frontends.torch_archive import capture_logged_error
-from trtcache.lowering import ALONE
+from trtcache.lowering import TORCH_LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -200,7 +200,7 @@ def convert_script(
     if not args and not kwargs:
         raise SettingsError("args", f"{name} is TorchScript, whose file has no example inputs; give some")
     given = tuple(args), dict(kwargs or {})
-    with ALONE, torch.no_grad(), capture_logged_error("torch._subclasses.fake_tensor"):
+    with TORCH_LOCK, torch.no_grad(), capture_logged_error("torch._subclasses.fake_tensor"):
         script = Script(model)
         try:
             script.run_without_values(*given)

@@ -1,4 +1,4 @@
-"""The division of a program into partitions: what compiled modules and their reports have, also without any."""
+"""The partitions of a program, and the operators that stay in torch."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class PartitionedProgram:
         """The engine partitions by index."""
         from trtcache.partition.partitions import EnginePartition  # most programs are one engine
 
-        return {place: part for place, part in enumerate(self.parts) if isinstance(part, EnginePartition)}
+        return {index: part for index, part in enumerate(self.parts) if isinstance(part, EnginePartition)}
 
 
 def summarize_left(left: Sequence[LeftInTorch]) -> tuple[str, ...]:
     """Return one line for each operator and reason, with a count."""
-    counts = Counter((one.operator, one.why) for one in left)
+    counts = Counter((node.operator, node.why) for node in left)
     lines = [f"{count} x {operator} ({why})" for (operator, why), count in counts.items()]
     return tuple(lines if len(lines) <= _SHOWN else [*lines[:_SHOWN], f"{len(lines) - _SHOWN} more kinds"])

@@ -88,7 +88,7 @@ class Connection:
         return self._bucket
 
     def refusal(self) -> str:
-        """Return why the remote is not asked now, or an empty text. Costs no request."""
+        """Return why the remote is not asked now, or an empty string. Costs no request."""
         if bucket.used_by() not in (0, os.getpid()) and not self.off:
             self.stop("forked", "this process was forked after its parent had used the remote")
         if self.off:

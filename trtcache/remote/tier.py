@@ -209,7 +209,7 @@ class RemoteTier:
             download.limit(self.settings.timeout_s)
             file = IncomingFile.open(download.chunks(), size_bytes, key, where=where, admit=admit)
             # A download that takes longer than half of the build is not worth waiting for.
-            download.limit(max(_LEAST_S, file.header.build_s / 2), rest_bytes=size_bytes - len(file.begin))
+            download.limit(max(_LEAST_S, file.header.build_s / 2), rest_bytes=size_bytes - len(file.received))
             if upper is not None and upper.writable and self.stores:
                 upper.receive_stream(file.header, file.write)
                 entry = None

@@ -179,7 +179,7 @@ def _wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-_LOOK_EVERY_S = 2e-4
+_POLL_S = 2e-4
 
 
 class _Runner(Protocol):
@@ -221,7 +221,7 @@ class EngineSwap:
             if time.monotonic() > deadline:
                 self.swap_in(self.engine)
                 return False
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_S)
         return True
 
     def swap_in(self, engine: Engine) -> None:

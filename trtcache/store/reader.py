@@ -204,7 +204,7 @@ class ArtifactFile:
         while done < size:
             count = os.preadv(self._fd, [buffer[done:]], offset + done)
             if count == 0:
-                raise self._corrupt("size", f"it ends at {offset + done}")
+                raise self._corrupt("size", f"it ends after {offset + done} bytes")
             done += count
         return buffer.toreadonly()
 

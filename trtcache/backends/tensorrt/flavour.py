@@ -125,7 +125,7 @@ TENSORRT_RTX = Flavour(
     lacks={
         # The build needs libnvinfer_lean.so, which it does not ship (1.7).
         "version_compatible": "its plans are for one version; leave the setting out and build for each",
-        "avg_timing_iterations": "it times nothing while it builds; leave the setting out",
+        "avg_timing_iterations": "it times no kernels while it builds; leave the setting out",
         "compatible": "its plans are for capabilities, whatever the product; leave the setting out",
     },
     capabilities=("7.5", "8.0", "8.6", "8.9", "12.0", "12.1"),
@@ -183,7 +183,8 @@ def _for_this_gpu(
         raise SettingsError(label, f"there is no NVIDIA GPU here; {remedy}")
     if capabilities and tuple(capabilities) != (gpu.capability,):
         raise SettingsError(
-            label, f"{flavour.title} builds for the GPU at hand, {gpu.product} ({capability_words(gpu.capability)})"
+            label,
+            f"{flavour.title} builds for this machine's GPU only, {gpu.product} ({capability_words(gpu.capability)})",
         )
     return Target(platform, "cuda", "plan", (), gpu.capability, gpu)
 
