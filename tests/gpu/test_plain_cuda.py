@@ -52,7 +52,9 @@ def test_a_program_for_the_cpu_needs_no_torch_here(engines: Path, tmp_path: Path
     assert done.returncode == 0, done.stderr
 
 
-def test_a_program_for_cuda_imports_torch_and_says_so(engines: Path, tmp_path: Path, run_fresh_python: RunPython) -> None:
+def test_a_program_for_cuda_imports_torch_and_says_so(
+    engines: Path, tmp_path: Path, run_fresh_python: RunPython
+) -> None:
     """Its report has the reason, and its answers are the module's."""
     x = torch.randn(3, 16, device="cuda")
     module = trtcache.compile(_model().cuda(), (x,), cache=engines)
