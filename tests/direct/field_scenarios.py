@@ -2458,7 +2458,7 @@ for _expr, _set in (
     ("torch.get_autocast_dtype('cuda') is torch.float16", "torch.set_autocast_dtype('cuda', torch.bfloat16)"),
     ("torch.get_autocast_dtype('xpu') is torch.float16", "torch.set_autocast_dtype('xpu', torch.bfloat16)"),
     ("torch.backends.cudnn.benchmark_limit == 10", "torch.backends.cudnn.benchmark_limit = 3"),
-    ("torch.backends.cudnn.depthwise_kernel == 'auto'", "torch.backends.cudnn.depthwise_kernel = 'cudnn'"),
+    ("getattr(torch.backends.cudnn, 'depthwise_kernel', 'auto') == 'auto'", "torch.backends.cudnn.depthwise_kernel = 'cudnn'"),
     ("torch.backends.miopen.immediate", "torch.backends.miopen.immediate = True"),
     ("torch._C._functorch._is_vmap_fallback_enabled()", "torch._C._functorch._set_vmap_fallback_enabled(False)"),
     ("torch._C._get_autograd_fallback_mode() == 'warn'", "torch._C._set_autograd_fallback_mode('nothing')"),

@@ -345,8 +345,8 @@ def _after_set(steps: list[dis.Instruction], place: int) -> int:
     if names[:1] != ["END_FOR"]:
         return len(steps)
     after = 2 if names[1:2] in (["POP_TOP"], ["POP_ITER"]) else 1
-    if names[after : after + 1] != ["SWAP"]:
-        return len(steps)
+    if names[after : after + 1] != ["SWAP"]:  # the set is stored first, then the variables are restored
+        return end + after
     count = int(steps[end + after].arg or 0) - 1
     is_known = names[after + 1 : after + 1 + count] == ["STORE_FAST"] * count
     return end + after + 1 + count if is_known else len(steps)
