@@ -18,6 +18,7 @@ from trtcache.backends.host import environment, torch_environment, torch_version
 from trtcache.bundle.archive import BROKEN
 from trtcache.bundle.file_alias import MappedProgramFile
 from trtcache.bundle.load_program import TorchNeeded
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError
 from trtcache.keys.alias_key import INITIAL_STATE, MEMBER, make_alias_key
@@ -35,7 +36,7 @@ _EXTENSIONS: Final = "torch.backends"
 """The entry points of distributions that ``import torch`` loads: they may change torch's state."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Device:
     """The CPU, for ``Backend.target`` in a process without torch."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.calls import load_engine
 from trtcache.backends.protocol import WEIGHT_MAP, use_tuning_store
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
 from trtcache.keys.key import KIND, MEMBER, KeyAlias, alias_key
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class FoundEntry:
     """An entry that was found through a key alias.
 

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from trtcache.compiler.background_worker import PROGRAM, REQUEST, layouts_of, re
 from trtcache.compiler.compile import find_or_export, store_manifest, try_fast_path
 from trtcache.compiler.kept_program import KeptOptions
 from trtcache.config.contention import ContentionPolicy
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildForbiddenError, LockTimeoutError, TrtcacheError
@@ -56,7 +57,7 @@ class WorkerError(Exception):
     """A worker did not build the engines; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class BackgroundBuild:
     """A build of a program's engines by a worker process.
 

@@ -6,10 +6,11 @@ process. After an upgrade no request has the key of an old entry.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends import registry
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import canonical
 from trtcache.errors import BackendUnavailableError, StoreError
 from trtcache.keys.key import KIND as ALIAS
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from trtcache.store.record import Record
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Staleness:
     """Which entries are stale.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Self, TypeAlias
 
 from trtcache.config.backend_settings import BackendSettings
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError
 
 Option: TypeAlias = bool | int | float | str
@@ -29,7 +30,7 @@ PINNED_INDUCTOR_OPTIONS: Mapping[str, Option] = {
 """Inductor options that refit, sharing and the key rely on; ``InductorSettings`` cannot set them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class InductorSettings(BackendSettings):
     """Options of ``torch._inductor.config`` by dotted name; in a mapping, these names are the settings."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import dataclass_from
 from trtcache.errors import SettingsError
 
@@ -29,7 +30,7 @@ SETTINGS = "settings.threads"
 _TORCH = "torch.set_num_threads"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Threads:
     """Thread counts; None leaves a count to torch.
 
@@ -63,7 +64,7 @@ _INITIALIZING: dict[int, Lock] = {}
 _chosen: ContextVar[Threads] = ContextVar("trtcache_threads", default=_UNSET)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class EffectiveThreads:
     """Effective thread counts in a thread, and the origin of each.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trtcache.backends import registry
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError
 from trtcache.settings import Settings
 
@@ -33,7 +34,7 @@ Specs = tuple["pytree.TreeSpec", "pytree.TreeSpec"]
 """The pytree specs of a call's arguments and of a program's output."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CompileOptions:
     """Backend, settings and target of a compilation.
 

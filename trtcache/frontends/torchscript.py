@@ -6,13 +6,13 @@ import re
 import time
 import warnings
 import zipfile
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError, SettingsError, did_you_mean
 from trtcache.frontends.exported import ExportedSource, device_type_of
 from trtcache.frontends.source import Source
@@ -48,7 +48,7 @@ _OTHERWISE = "give the torch.nn.Module that it was created from"
 _OTHER_SUFFIXES = (".pt2", ".onnx")  # never TorchScript: not opened
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Example:
     """A description of an argument: a tensor of this shape and dtype, or a number, given as the only size."""
 

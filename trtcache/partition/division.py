@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 _SHOWN = 6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LeftInTorch:
     """A node that stays in torch.
 
@@ -31,7 +32,7 @@ class LeftInTorch:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PartitionedProgram:
     """A program as a sequence of partitions.
 

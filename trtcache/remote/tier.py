@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import (
     BusyError,
     CorruptBlobError,
@@ -61,7 +62,7 @@ def object_name(digest: str) -> str:
     return f"entries/v1/{digest[:2]}/{digest}.trtc"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Fetched:
     """A hit. ``entry`` is None if it was stored."""
 

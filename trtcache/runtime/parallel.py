@@ -13,7 +13,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trtcache.config import threads as thread_counts
+from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -133,7 +133,7 @@ class WorkerPool:
         self._pool.shutdown(wait=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TorchState:
     """The thread-local state of torch that helper threads take over; there are no gradients.
 
@@ -294,7 +294,7 @@ def _nothing(_: int) -> None:
     """Do nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Precedence:
     """The order of partitions that run in parallel where possible.
 

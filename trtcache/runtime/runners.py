@@ -6,12 +6,12 @@ import logging
 import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.protocol import Parallel
 from trtcache.config import threads as thread_counts
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError, RunError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _AHEAD = 4
 """Calls that ``map`` submits ahead of the output it yields, for each runner."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RunnersReport:
     """How calls run. Printing it gives one line.
 

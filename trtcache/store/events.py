@@ -14,11 +14,11 @@ import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.store.files import is_plain, make_permanent, publish_bytes
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ KEPT = 4
 """Number of logs that a host keeps, including the current one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Event:
     """One line of a log.
 
@@ -220,7 +220,7 @@ def numbers(directory: Path, host: str) -> list[int]:
     return [*takewhile(there.__contains__, count(min(there, default=0)))]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class EventCount:
     """Number of events and their seconds: for hits the build time saved, for waits the time waited."""
 
@@ -302,7 +302,7 @@ def day_of(t_ns: int) -> str:
         return ""  # a wrong clock or a damaged line: counted without a day
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LogTotals:
     """Name, length and counters of a log that is removed or about to be."""
 

@@ -13,9 +13,11 @@ import errno
 import os
 import stat
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,7 +163,7 @@ def delete(path: Path) -> int:
     return found.st_size
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Folders:
     """The directories below one root. ``durable`` are those of a private store whose names this process flushed."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import CorruptBlobError
 from trtcache.store.files import TemporaryFile, write_at
 from trtcache.store.format import PRELUDE_BYTES, check_document, parse_header, parse_prelude
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trtcache.store.reader import Buffer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class IncomingFile:
     """An artifact file whose header was received and authenticated.
 

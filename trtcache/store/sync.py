@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import errno
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, StoreError, UntrustedEntryError
 from trtcache.store.disk import DiskStore
 from trtcache.store.events import Event
@@ -76,7 +77,7 @@ class SyncStore(Protocol):
         """Store an entry after all of its stored bytes were verified; return None if it is there already."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TransferItem:
     """An entry to be copied. The sources are tried in order."""
 
@@ -84,7 +85,7 @@ class TransferItem:
     sources: tuple[SyncStore, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RejectedEntry:
     """An entry that is not transferred. ``reason`` is as for a miss: ``corrupt:member``, ``untrusted:unsigned``."""
 
@@ -94,7 +95,7 @@ class RejectedEntry:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SyncResult:
     """Result of a transfer. ``pinned`` are the newly pinned keys, ``freed_bytes`` the bytes pruned for the limits."""
 
@@ -104,7 +105,7 @@ class SyncResult:
     freed_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SyncPlan:
     """A planned transfer. Nothing has been copied yet.
 

@@ -8,11 +8,11 @@ this machine's GPU.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config.environment import is_installed
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.errors import BackendUnavailableError, SettingsError, did_you_mean
 from trtcache.target import Gpu, Target, capability_words, host_platform
@@ -27,7 +27,7 @@ WINDOWS = "windows-x86_64"
 _CAPABILITY = re.compile(r"sm_?(\d+)(\d)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Flavour:
     """One of the two TensorRTs.
 

@@ -8,10 +8,10 @@ import functools
 import marshal
 import os
 import re
-from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import hash_bytes
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def texts_of(code: CodeType) -> Iterator[str]:
             pending += value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Uses:
     """The values that a code object reads, and how it uses them.
 

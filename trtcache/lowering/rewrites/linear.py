@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 from torch import fx
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewrites.sizes import SizeNodes
 from trtcache.lowering.rewriting import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Linear(Pass):
     """Fuse a product and the addition of a vector, and make a batched product with one matrix an unbatched one.
 
@@ -162,7 +162,7 @@ _NORM = aten._native_batch_norm_legit_no_training.default
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class BatchNorm(Pass):
     """Fold BatchNorm in eval mode into weights computed by recipes.
 
@@ -183,7 +183,7 @@ class BatchNorm(Pass):
         return PassResult(graph_module, any(folded))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Affine:
     """The scale and shift of a BatchNorm, as recipes, and a fake tensor with an element for each channel."""
 
