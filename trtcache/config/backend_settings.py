@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
-from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import dataclass_from
 from trtcache.errors import SettingsError, TrtcacheError
 
 
-@frozen_dataclass
+@dataclass(frozen=True, slots=True)
 class BackendSettings:
     """Settings of a backend. Derive a frozen dataclass whose fields have defaults, and set ``section``.
 

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import operator
 import reprlib
-from dataclasses import FrozenInstanceError, field, fields
+from dataclasses import MISSING, FrozenInstanceError, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, overload
 
 if TYPE_CHECKING:
@@ -44,23 +44,61 @@ def frozen_dataclass(cls: type[T] | None = None, /, *, eq: bool = True, kw_only:
 
 def _create(cls: type[T], *, eq: bool, kw_only: bool) -> type[T]:
     own = vars(cls)
-    methods = {"__setattr__": _set_once, "__delattr__": _delete, "__repr__": _repr}
+    methods = {"__setattr__": _set, "__delattr__": _delete, "__repr__": _repr}
+    methods |= {"__getstate__": _get_state, "__setstate__": _set_state}
     methods |= {"__eq__": _eq, "__hash__": _hash} if eq else {}
     methods = {name: method for name, method in methods.items() if own.get(name) is None}
-    created = dataclasses.dataclass(repr=False, eq=False, slots=True, kw_only=kw_only)(cls)
+    created: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(cls)
+    methods["__init__"] = _compile_init(created)
     for name, method in methods.items():
         setattr(created, name, method)
-    return created
+    frozen: type[T] = created
+    return frozen
 
 
-def _set_once(self: object, name: str, value: object) -> None:
-    if hasattr(self, name):
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
-    object.__setattr__(self, name, value)
+def _compile_init(cls: Any) -> Any:
+    """Compile ``__init__``, which sets the fields, and calls ``__post_init__`` if there is one."""
+    given: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": MISSING}
+    positional, keyword, body = ["self"], list[str](), list[str]()
+    for one in fields(cls):
+        name, parameter, value = one.name, one.name, one.name
+        if one.default_factory is not MISSING:
+            given[f"_make_{name}"] = one.default_factory
+            parameter = f"{name}=_MISSING"
+            value = f"_make_{name}() if {name} is _MISSING else {name}" if one.init else f"_make_{name}()"
+        elif one.default is not MISSING:
+            given[f"_default_{name}"] = one.default
+            parameter = f"{name}=_default_{name}"
+            value = name if one.init else f"_default_{name}"
+        elif not one.init:  # __post_init__ sets it
+            continue
+        if one.init:
+            (keyword if one.kw_only else positional).append(parameter)
+        body.append(f"_set(self, {name!r}, {value})")
+    body += ["self.__post_init__()"] if hasattr(cls, "__post_init__") else []
+    parameters = ", ".join([*positional, *(["*", *keyword] if keyword else [])])
+    exec(f"def __init__({parameters}):\n " + "\n ".join(body or ["pass"]), given)  # noqa: S102  # names are the class's own
+    init = given["__init__"]
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    init.__annotations__ = {one.name: one.type for one in fields(cls) if one.init} | {"return": None}
+    return init
+
+
+def _set(_: object, name: str, __: object) -> None:
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
 def _delete(_: object, name: str) -> None:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _get_state(self: Any) -> list[Any]:
+    return [getattr(self, one.name) for one in fields(self)]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:
+    for one, value in zip(fields(self), state, strict=True):
+        object.__setattr__(self, one.name, value)
 
 
 @reprlib.recursive_repr()

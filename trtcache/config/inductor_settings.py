@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeAlias
 
 from trtcache.config.backend_settings import BackendSettings
-from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError
 
 Option: TypeAlias = bool | int | float | str
@@ -30,7 +29,7 @@ PINNED_INDUCTOR_OPTIONS: Mapping[str, Option] = {
 """Inductor options that refit, sharing and the key rely on; ``InductorSettings`` cannot set them."""
 
 
-@frozen_dataclass
+@dataclass(frozen=True, slots=True)
 class InductorSettings(BackendSettings):
     """Options of ``torch._inductor.config`` by dotted name; in a mapping, these names are the settings."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from trtcache.config.backend_settings import BackendSettings
-from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import dataclass_from, parse_size
 from trtcache.errors import SettingsError
 
@@ -22,7 +22,7 @@ _RANGES = {"optimization_level": (0, 5), "max_aux_streams": (0, 64), "avg_timing
 _WORDS = {"tiling": TILINGS, "profiling_verbosity": VERBOSITIES, "compatible": CHOICES}
 
 
-@frozen_dataclass
+@dataclass(frozen=True, slots=True)
 class TensorRTSettings(BackendSettings):
     """Settings of a TensorRT build. None leaves a setting to TensorRT, and is not part of the key.
 
