@@ -143,3 +143,29 @@ def test_an_empty_class_is_equal_to_itself() -> None:
 
     assert Empty() == Empty()
     assert hash(Empty()) == hash(Empty())
+
+
+@pytest.mark.parametrize("base", [frozen_dataclass, dataclasses.dataclass(frozen=True, slots=True)])
+@pytest.mark.parametrize("derived", [frozen_dataclass, dataclasses.dataclass(frozen=True, slots=True)])
+def test_classes_are_derived(base: Any, derived: Any) -> None:
+    """By either decorator from either: fields are added, and stay frozen; what may change cannot be derived."""
+
+    class A:
+        x: int
+        y: int = 2
+
+    first = base(A)
+
+    class B(first):  # type: ignore[misc, valid-type]
+        z: int = 3
+
+    second = derived(B)
+    made = second(1)
+    assert (made.x, made.y, made.z) == (1, 2, 3)
+    assert made == second(1)
+    assert made != second(1, z=4)
+    assert replace(made, x=5) == second(5)
+    with pytest.raises(AttributeError):
+        made.z = 4
+    with pytest.raises(TypeError, match="non-frozen"):
+        dataclasses.dataclass(type("C", (first,), {"__annotations__": {"w": int}}))

@@ -48,7 +48,11 @@ def _create(cls: type[T], *, eq: bool, kw_only: bool) -> type[T]:
     methods |= {"__getstate__": _get_state, "__setstate__": _set_state}
     methods |= {"__eq__": _eq, "__hash__": _hash} if eq else {}
     methods = {name: method for name, method in methods.items() if own.get(name) is None}
-    created: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(cls)
+    # dataclasses compiles two methods for frozen=True, and wants it if a base is frozen.
+    derived = any(map(dataclasses.is_dataclass, cls.__mro__[1:]))
+    decorate = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=derived, slots=True, kw_only=kw_only)
+    created: Any = decorate(cls)
+    created.__dataclass_params__.frozen = True  # a class that dataclasses creates from this one may be frozen
     methods["__init__"] = _compile_init(created)
     for name, method in methods.items():
         setattr(created, name, method)
