@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from transformers import BertConfig, BertModel
 
-from benchmarks.timing import Samples, timed
+from benchmarks import timing
+from trtcache.config import paused_collector
 from trtcache.frontends.direct.manifest import Globals, check, digest_of, write_manifest
 from trtcache.frontends.direct.mode import Examples, describe
 from trtcache.frontends.direct.recording import record_export
@@ -19,9 +19,20 @@ from trtcache_cli.demo_embedder import load_embedder, tokenize
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torch.export import ExportedProgram
+
     from trtcache.frontends.direct.manifest import Manifest
+    from trtcache.frontends.direct.recording import Recording
+
+T = TypeVar("T")
 
 Call = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
+
+
+def timed(call: Callable[[], T]) -> tuple[T, float]:
+    """Call a function as ``compile`` does, with the garbage collector paused; return its result and the seconds."""
+    with paused_collector():
+        return timing.timed(call)
 
 
 def bert(layers: str, width: str) -> Call:
@@ -33,7 +44,7 @@ def bert(layers: str, width: str) -> Call:
     return model.eval(), (torch.ones(1, 16, dtype=torch.int64),)
 
 
-def record(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Samples:
+def record(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> timing.Samples:
     """Export in turn with and without a recording, and return what each takes, and what a manifest takes after it."""
     from trtcache.lowering.capture import export
 
@@ -47,7 +58,7 @@ def record(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Samples:
     return {"export_s": plain, "recorded_s": with_recording, "write_s": written}
 
 
-def look(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Samples:
+def look(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> timing.Samples:
     """Return what a direct key takes, and a check."""
     manifest, _, _ = _manifest(model, inputs)
     keys = [timed(lambda: _key(model, inputs))[1] for _ in range(15)]
@@ -69,10 +80,12 @@ def _manifest(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple
 
     call: Examples = (inputs, {}, None)
     walk, _ = describe(model, call)
-    began_s = time.perf_counter()
-    with record_export(Globals(walk.fork())) as seen:
-        program = export(model, inputs, {}, None)
-    recorded_s = time.perf_counter() - began_s
+
+    def record_once() -> tuple[ExportedProgram, Recording]:
+        with record_export(Globals(walk.fork())) as seen:
+            return export(model, inputs, {}, None), seen
+
+    (program, seen), recorded_s = timed(record_once)
 
     def write() -> Manifest:
         manifest = write_manifest(program, exported_digest(program), recorded_s, seen, "")
@@ -84,7 +97,7 @@ def _manifest(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple
     return manifest, recorded_s, write_s
 
 
-WAYS: dict[str, Callable[..., Samples]] = {
+WAYS: dict[str, Callable[..., timing.Samples]] = {
     "record": lambda: record(load_embedder(), tokenize()),
     "look": lambda: look(load_embedder(), tokenize()),
     "bert": lambda layers, width: look(*bert(layers, width)),

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import platformdirs  # noqa: F401  # the path of the settings needs it, in the first call
 import torch
 from torch.utils import _pytree as pytree
 
@@ -21,6 +22,7 @@ from trtcache.config.imports import take_import_s
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.resolve import Model, as_args, resolve
 from trtcache.frontends.source import CompileOptions
+from trtcache.keys.code import code_digest
 from trtcache.runtime.guards import parse_on_guard
 from trtcache.runtime.verify import Examples
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 registry.import_default()
+code_digest()  # of the code that is imported, which can change before the first call
 
 
 def compile(  # noqa: A001  # named like torch.compile

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from trtcache.backends.host import preload
+from trtcache.config import paused_collector
 from trtcache.config.environment import require_torch_allowed
+from trtcache.config.imports import timed_imports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -165,7 +167,8 @@ def compile(  # noqa: A001  # named like torch.compile
                 return program
         what = str(model) if isinstance(model, (str, os.PathLike)) else f"a {type(model).__name__}"
         require_torch_allowed(what, why or "only a hit of a .pt2 file does without it")
-    from trtcache.api import compile as compile_with_torch
+    with paused_collector(), timed_imports():
+        from trtcache.api import compile as compile_with_torch
 
     module = compile_with_torch(
         model,

@@ -86,9 +86,9 @@ def resolve(
         return ScriptSource(model, args, kwargs, dynamic_shapes, name=name)
     direct_lookup = None  # finds the program of the module without an export
     if direct not in {None, "off"} and cache is not None:
-        from trtcache.frontends.direct.mode import DirectLookup  # its import takes 60 ms
-
         with paused_collector():
+            from trtcache.frontends.direct.mode import DirectLookup  # its import takes 25 ms
+
             examples = (args, kwargs, dynamic_shapes)
             direct_lookup = DirectLookup(model, examples, cache, mode=direct, name=name or type(model).__name__)
     source = ModuleSource(model, args, kwargs, dynamic_shapes, name=name, direct_lookup=direct_lookup)

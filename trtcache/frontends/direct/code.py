@@ -39,6 +39,7 @@ UNSEEN = frozenset(
 _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _OF_GLOBALS = _GLOBAL | {"STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
 _ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_NAMED = _GLOBAL | _ATTRIBUTE
 _NO_EFFECT = frozenset(
     {"CACHE", "PRECALL", "PUSH_NULL", "EXTENDED_ARG", "NOP", "RESUME", "COPY_FREE_VARS", "NOT_TAKEN"}
 )
@@ -71,8 +72,14 @@ def content(code: CodeType) -> str:
     """Return the digest of a code object without its file name and line numbers."""
     shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     names = (code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-    parts = (shape, names, code.co_code, code.co_exceptiontable, tuple(map(_constant, code.co_consts)))
+    constants = code.co_consts
+    if not _MARSHALLED.issuperset(map(type, constants)):  # marshal distinguishes the types of all others
+        constants = ("nested", *map(_constant, constants))
+    parts = (shape, names, code.co_code, code.co_exceptiontable, constants)
     return hash_bytes(marshal.dumps(parts, 2)).hex()[:32]
+
+
+_MARSHALLED = frozenset({str, int, float, bool, type(None), bytes, complex})
 
 
 def _constant(value: Any) -> Any:
@@ -82,7 +89,7 @@ def _constant(value: Any) -> Any:
         return ("set", *sorted(map(repr, value)))
     if isinstance(value, tuple):
         return ("tuple", *map(_constant, value))
-    return (type(value).__name__, value)
+    return value if type(value) in _MARSHALLED else (type(value).__name__, value)
 
 
 def within(code: CodeType) -> Iterator[CodeType]:
@@ -177,11 +184,13 @@ def uses(code: CodeType, space: Mapping[str, Any]) -> Uses:
 _SHOWS = frozenset({"repr", "ascii", "__repr__", "__str__", "__format__", "pformat", "hash", "__hash__"})
 _FORMATS = frozenset({"str", "format", "join", "dumps", "format_map"})
 _PARSES = frozenset({"int", "float", "ord", "sorted", "len", "index", "find", "sum", "min", "max", "encode", "fromhex"})
+_OF_TEXTS = _SHOWS | _FORMATS | _PARSES
 
 
 def _address(code: CodeType, steps: list[dis.Instruction]) -> str:
     """Return an operation that could use an object's address as a value; messages of raised exceptions do not count."""
-    names = {str(step.argval) for step in steps if step.opname in _GLOBAL | _ATTRIBUTE and not _is_raised(steps, step)}
+    known = [step for step in steps if step.opname in _NAMED and step.argval in _OF_TEXTS]
+    names = {str(step.argval) for step in known if not _is_raised(steps, step)}
     if shows := names & _SHOWS:
         return min(shows)
     formatted = [step for step in steps if step.opname == "FORMAT_VALUE" and not _is_raised(steps, step)]
@@ -200,7 +209,7 @@ _LOADS = frozenset({"LOAD_CONST", "LOAD_FAST", "LOAD_DEREF", "LOAD_GLOBAL"})
 def _composes(steps: list[dis.Instruction]) -> bool:
     """Return whether a name that is looked up may not be a constant, as it is in ``getattr(x, "name", None)``."""
     for place, step in enumerate(steps):
-        if step.opname not in _GLOBAL | _ATTRIBUTE or step.argval not in LOOK_UPS:
+        if step.opname not in _NAMED or step.argval not in LOOK_UPS:
             continue
         end = _after_call(steps, place)
         call, inside = steps[end - 1], steps[place:end]
@@ -255,10 +264,15 @@ def full_name(name: str, level: int, space: Mapping[str, Any]) -> str:
     return ".".join(filter(None, (*parts[: len(parts) - level + 1], name)))
 
 
+@functools.cache
+def _is_new_form(opname: str) -> bool:
+    return any(part in opname for part in ("_BORROW", "_CHECK", "_FAST_"))
+
+
 def _singly(steps: Iterable[dis.Instruction]) -> Iterator[dis.Instruction]:
     """Yield instructions in the form of Python 3.11: an instruction of 3.13 for two variables becomes two."""
     for step in steps:
-        if not any(part in step.opname for part in ("_BORROW", "_CHECK", "_FAST_")):
+        if not _is_new_form(step.opname):
             yield step
             continue
         first, is_double, second = step.opname.replace("_BORROW", "").partition("_FAST_")
@@ -299,7 +313,7 @@ _MAKES_SETS = frozenset({"set", "frozenset", "keys", "items"})
 
 def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  # one case for each form of a set
     """Return the creation of a set whose order could matter; membership, length and sorting do not depend on it."""
-    names = {step.argval for step in steps if step.opname in _GLOBAL | _ATTRIBUTE}
+    names = {step.argval for step in steps if step.opname in _NAMED}
     constants = [step.argval for step in steps if step.opname == "LOAD_CONST"]
     has_set = any(isinstance(value, frozenset) or getattr(value, "co_name", "") == "<setcomp>" for value in constants)
     if not (has_set or names & _MAKES_SETS or any(step.opname == "BUILD_SET" for step in steps)):

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 7
+FORMAT = 8
 MAX_MANIFESTS = 8
 
 _PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
@@ -458,7 +458,7 @@ def _read_by_builds(
     names = looked_up[""]
     found = {name: space[name] for name in names if name in space}
     yield from scan(found, walk, is_read=True)
-    classes = {name for name, value in found.items() if isinstance(value, type) and value.__module__ == label}
+    classes = {name for name, one in found.items() if issubclass(type(one), type) and one.__module__ == label}
     for qualname in sorted(classes.union(looked_up)):
         cls = lookup(label, qualname)
         if isinstance(cls, type) and cls.__module__ == label:

@@ -55,7 +55,8 @@ _SCANNED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init",
 def surroundings(walk: Walk) -> dict[str, Json]:
     """Describe the state of the process that an export depends on."""
     _refuse_modes()
-    state: dict[str, Any] = {name: str(_value_at(name)) for name in (*_FLAGS, *_backend_flags())}
+    modules = [pair for pair in sys.modules.copy().items() if type(pair[1]) is not ModuleType]
+    state: dict[str, Any] = {name: str(_value_at(name)) for name in (*_FLAGS, *_backend_flags(modules))}
     state |= {name: str(_call(name)) for name in (*_FUNCTIONS, *_getters())}
     state |= {"process": str(process_state()), "torch": [str(torch.__version__), torch.version.git_version]}
     state["saved tensors"] = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
@@ -72,9 +73,8 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     state["copies"] = [_own_entries(copyreg.dispatch_table, walk), _own_entries(copy._deepcopy_dispatch, walk)]  # type: ignore[attr-defined]
     state["warnings"] = _warnings(walk)
     state["cuda"] = bool(torch.version.cuda) and torch.cuda.is_available()
-    modules = [pair for pair in sys.modules.copy().items() if type(pair[1]) is not ModuleType]
-    modules = [pair for pair in modules if type(pair[1]).__name__ == _CONFIGURATION]
-    configured = {name: [*_find_overrides(module, walk)] for name, module in sorted(modules)}
+    configurations = sorted(pair for pair in modules if type(pair[1]).__name__ == _CONFIGURATION)
+    configured = {name: [*_find_overrides(module, walk)] for name, module in configurations}
     state["configuration"] = {name: options for name, options in configured.items() if options}
     hooks = {name: value for name, value in vars(torch.nn.modules.module).items() if name[:8] == "_global_"}
     state["hooks"] = walk.value([value for _, value in sorted(hooks.items()) if isinstance(value, dict) and value])
@@ -204,11 +204,10 @@ def _getters() -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _backend_flags() -> Iterator[str]:
+def _backend_flags(modules: Iterable[tuple[str, ModuleType]]) -> Iterator[str]:
     """Yield the names of all flags that torch's backends declare; a build for CUDA has more of them."""
-    backends = [(name, module) for name, module in sys.modules.copy().items() if name.startswith("torch.backends")]
-    for name, module in backends:
-        for kind in type(module).__mro__[:-1]:
+    for name, module in modules:
+        for kind in type(module).__mro__[:-1] if name.startswith("torch.backends") else ():
             flags = (flag for flag, value in vars(kind).items() if isinstance(value, torch.backends.ContextProp))
             yield from (f"{name.removeprefix('torch.')}.{flag}" for flag in flags)
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 PLAIN = frozenset({bool, int, str, type(None)})
 _NUMBERS_AND_TEXT = PLAIN | {float}
+_NUMBERS = PLAIN - {str}
 CONTAINERS = frozenset({dict, list, set})
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 ALL = "*"  # any name, for code that can compose names at run time
@@ -66,6 +67,7 @@ TORCH_OPERATORS = frozenset({"aten", "prims", "prim", "higher_order"})
 STATE_OF_LOGGERS = frozenset({"level", "disabled", "handlers", "parent", "propagate", "manager", "root"})
 """Names, in code or in its strings, that can lead to the state of a logger, which is compared then."""
 _LIMIT = 100_000  # objects in one walk
+_MANY = 100  # attributes
 HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a static C type has no attributes that can be set
 _COLLECTIONS = 3 << 5  # Py_TPFLAGS_SEQUENCE and Py_TPFLAGS_MAPPING, which ABC registration sets and match reads
 _NOTHING = object()
@@ -275,10 +277,15 @@ class Walk:
                 self.has_exempt = True
                 continue
             try:
-                if owner is not None and type(value) in _SETS and _owns(owner, key):
-                    written.append([key, [*sorted(map(str, value))]])
+                if type(key) is str:
+                    self.texts.add(key)
+                    said: Json = key
                 else:
-                    written.append([self.value(key), self.value(value)])
+                    said = self.value(key)
+                if owner is not None and type(value) in _SETS and _owns(owner, key):
+                    written.append([said, [*sorted(map(str, value))]])
+                else:
+                    written.append([said, value if type(value) in _NUMBERS else self.value(value)])
             except UnstableError as error:
                 raise error.below(key) from None
         return written
@@ -511,6 +518,8 @@ class Walk:
                     written[f".{name}"] = names
                 elif type(value) in _SETS and _owns(kind, name):
                     written[f".{name}"] = [*sorted(map(str, value))]
+                elif type(value) in _NUMBERS:
+                    written[f".{name}"] = value
                 else:
                     written[f".{name}"] = self.value(_rank(space, value) if name in _HOOKS else value)
             except UnstableError as error:
@@ -605,7 +614,18 @@ def scan(  # noqa: C901  # one case for each kind
     """
     written: list[Json] = []
     owners = _Owners()
-    for name, value in list(space.items()):  # another thread may import more of torch meanwhile
+    pairs = list(space.items())  # another thread may import more of torch meanwhile
+    if len(pairs) > _MANY:  # the module torch has 1,000 functions in C, under their own names
+        homes = {value.__module__ for _, value in pairs if type(value) is types.BuiltinFunctionType}
+        homes = {home for home in homes if home in _BUILTIN or owners[str(home)] != MODEL}
+        pairs = [
+            pair
+            for pair in pairs
+            if type(pair[1]) is not types.BuiltinFunctionType
+            or pair[1].__name__ != pair[0]
+            or pair[1].__module__ not in homes
+        ]
+    for name, value in pairs:
         kind = type(value)
         if kind is FunctionType or kind in _WRAPPED or kind is functools._lru_cache_wrapper:
             parts = (value,) if kind is FunctionType else filter(None, _functions(value))
@@ -664,15 +684,17 @@ def _function(part: Any, walk: Walk, name: str, owner: str) -> Json:
 
 def _patches(cls: type, walk: Walk) -> Iterator[Json]:
     """Yield the methods of a build's class that files outside of the build define."""
-    space = list(vars(cls).items())
-    files = {value.__code__.co_filename for _, value in space if type(value) is FunctionType}
-    is_patched = any(file_owner(file) == MODEL for file in files)
-    for name, value in space:
-        kind = type(value)
-        if kind in _WRAPPED or (is_patched and kind is FunctionType):
-            for part in _functions(value):
-                if type(part) is FunctionType and file_owner(part.__code__.co_filename) == MODEL:
-                    yield [name, walk.value(part)]
+    space = vars(cls).copy()
+    if _CODE.isdisjoint(map(type, space.values())):  # most classes in C
+        return
+    code = [pair for pair in space.items() if type(pair[1]) in _CODE]
+    files = set(map(_FILE_OF, [value for _, value in code if type(value) is FunctionType]))
+    if all(file_owner(file) != MODEL for file in files):
+        code = [pair for pair in code if type(pair[1]) is not FunctionType]
+    for name, value in code:
+        for part in _functions(value):
+            if type(part) is FunctionType and file_owner(part.__code__.co_filename) == MODEL:
+                yield [name, walk.value(part)]
 
 
 def _is_own(value: Any) -> bool:
@@ -691,15 +713,17 @@ def _own_among(values: Collection[Any]) -> list[Any]:
     """Return the functions and classes among values that no build defines."""
     kinds = {kind for kind in set(map(type, values)) if _is_code(kind)}
     if FunctionType in kinds:  # tables of decompositions have thousands, of a few files
-        files = {one.__code__.co_filename for one in values if type(one) is FunctionType}
-        if all(file_owner(file) != MODEL for file in files):
+        functions = [one for one in values if type(one) is FunctionType]
+        if all(file_owner(file) != MODEL for file in set(map(_FILE_OF, functions))):
             kinds.discard(FunctionType)
     return [one for one in values if type(one) in kinds and _is_own(one)] if kinds else []
 
 
+_FILE_OF = operator.attrgetter("__code__.co_filename")
 _BUILTIN = frozenset({None, "builtins"})
 _PARTIALS = frozenset({functools.partial, functools.partialmethod})
 _WRAPPED = frozenset({staticmethod, classmethod, property})
+_CODE = _WRAPPED | {FunctionType}
 
 
 def _home(value: Any) -> object:
@@ -971,11 +995,12 @@ def _changes(value: Any) -> list[tuple[str, Any]]:
     name = full.rpartition("::")[2]
     own = name if is_packet else f"{name}.{space['_overloadname']}"
     changed = [] if space["__name__"] == own else [("__name__", space["__name__"])]
-    for key, one in list(space.items()):
-        if type(one) is torch._ops.OpOverload:
+    overload = torch._ops.OpOverload
+    for key, one in [pair for pair in space.items() if pair[0] not in _OF_OPERATOR or type(pair[1]) is overload]:
+        if type(one) is overload:
             if one._overloadpacket is not value or one._overloadname != key or _changes(one):
                 changed.append((key, one))
-        elif key not in _OF_OPERATOR and not (key in _OF_PRIM and full.startswith("prims::")):
+        elif not (key in _OF_PRIM and full.startswith("prims::")):
             changed.append((key, one))
     return changed
 
