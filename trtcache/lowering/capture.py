@@ -29,7 +29,6 @@ from torch.export.graph_signature import (
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-import trtcache
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError
 from trtcache.lowering.arguments import configurations, has_classes, replace_inputs, whole_ranges
@@ -78,7 +77,7 @@ _REMEDIES = {
     "data-dependent expression": "the model branches on values of tensors: use torch.where or torch.cond",
 }
 """What torch's message contains -> what to do."""
-_TORCH, _OURS = Path(torch.__file__).parent, Path(trtcache.__file__).parent
+_TORCH, _OURS = Path(torch.__file__).parent, Path(__file__).parents[1]
 _FLAT_WEIGHTS = r"The tensor attributes (self\.[\w.]*_flat_weights\[\d+\](, )?)+ were assigned during export"
 
 Model = torch.nn.Module
