@@ -1,4 +1,4 @@
-"""The ``compile`` function that uses torch. ``trtcache.public.compile`` calls it, unless a hit needs no torch."""
+"""The ``compile`` function that uses torch. ``trtcache.compile`` calls it, unless a hit needs no torch."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def compile(  # noqa: A001  # named like torch.compile
     on_guard: str = "error",
     on_miss: str | None = None,
 ) -> CompiledModule:
-    """Compile a model with torch. Arguments and errors are those of ``trtcache.public.compile``."""
+    """Compile a model with torch. Arguments and errors are those of ``trtcache.compile``."""
     start = time.perf_counter()
     cache = cache if isinstance(cache, Cache) else Cache(cache)
     options = CompileOptions.of(backend, settings, target)

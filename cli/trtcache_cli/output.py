@@ -27,7 +27,7 @@ _LEAST_WIDTH = 12
 
 
 def on_terminal() -> bool:
-    """Return whether standard output is a terminal, or ``--color always`` asks for what a terminal gets."""
+    """Return whether standard output is a terminal, or ``--color always`` is given, which formats output as for one."""
     return sys.stdout.isatty() or presentation().color is True
 
 
@@ -75,10 +75,10 @@ def print_table(
     flexible: str = "",
     wraps: bool = False,
 ) -> None:
-    """Print rows in columns: those in ``right`` set to the right, and ``flexible`` shortened on a narrow terminal.
+    """Print rows in columns: those in ``right`` aligned to the right, and ``flexible`` shortened on a narrow terminal.
 
-    With ``wraps``, ``flexible`` is whole, on several lines. No other column is shortened: a number without its end is
-    another number. 10,000 rows take 30 ms, with rich 3.5 s.
+    With ``wraps``, ``flexible`` is whole, on several lines. No other column is shortened: a shortened number would
+    be read as another one. 10,000 rows take 30 ms, with rich 3.5 s.
     """
     cells = [[*map(printable, row)] for row in rows]
     widths = [max(map(text_width, column)) for column in zip(header, *cells, strict=True)]
@@ -104,8 +104,8 @@ def print_table(
 def _wrap(row: list[str], place: int, width: int) -> list[list[str]]:
     """Return a row as several, of which the first has all cells and the others only the rest of one."""
     text = row[place]
-    most = width if text.isascii() else max(1, width // 2)  # a wide character takes two columns
-    first, *rest = textwrap.wrap(text, most, break_on_hyphens=False) or [""]
+    columns = width if text.isascii() else max(1, width // 2)  # a wide character takes two columns
+    first, *rest = textwrap.wrap(text, columns, break_on_hyphens=False) or [""]
     empty = [""] * len(row)
     return [
         [*line[:place], part, *line[place + 1 :]] for line, part in [(row, first), *((empty, part) for part in rest)]

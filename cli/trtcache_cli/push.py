@@ -34,8 +34,8 @@ def push(session: Session) -> int:
     tier = RemoteTier(target, config.remotes, config.trust)
     sizes_bytes = {digest: _size_bytes(store, digest) for digest in store.outbox.digests()}
     waiting = len(sizes_bytes)
-    if waiting and (objection := tier.admission.objection()):
-        raise RemoteError(target.text, "unsigned", f"{objection}, and other machines would not use the entries")
+    if waiting and (why := tier.admission.why_not_stored()):
+        raise RemoteError(target.text, "unsigned", f"{why}, and other machines would not use the entries")
     outcomes: Counter[str] = Counter()
     with bytes_bar("uploading", sum(sizes_bytes.values())) as advance:
         for digest, outcome in Uploader(store, tier).send_all():

@@ -60,12 +60,12 @@ def _writing(config: Config, url: RemoteUrl) -> Check:
     from trtcache.remote.tier import RemoteTier
 
     try:
-        objection = RemoteTier(url, config.remotes, config.trust).admission.objection()
+        why = RemoteTier(url, config.remotes, config.trust).admission.why_not_stored()
     except SettingsError as error:
-        objection = str(error)
-    if objection:
+        why = str(error)
+    if why:
         advice = "trtcache trust keygen NAME; other machines add the key with trtcache trust add"
-        return Check("uploads", "bad", f"nothing is uploaded: {objection}", advice)
+        return Check("uploads", "bad", f"nothing is uploaded: {why}", advice)
     return Check("uploads", "ok", f"builds of {config.remotes.min_build_s:g} s and longer go to {url.text}")
 
 

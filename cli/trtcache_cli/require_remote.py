@@ -35,7 +35,7 @@ def open_required(config: Config) -> DiskStore:
     if not store.writable:
         raise ReadOnlyError(str(store.root), "log the look-ups of --require-remote")
     target = config.remotes.target
-    if target is not None and (why := RemoteTier(target, config.remotes, config.trust).admission.objection()):
+    if target is not None and (why := RemoteTier(target, config.remotes, config.trust).admission.why_not_stored()):
         raise RemoteError(target.text, "unsigned", f"nothing would be uploaded: {why}; see 'trtcache trust'")
     return store
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trtcache_cli.selftest_subject import Subject
 
 
-def attempt(step: str, subject: Subject) -> StepResult:
+def run_step(step: str, subject: Subject) -> StepResult:
     """Run one step and return its result, also if it fails."""
     from trtcache_cli.selftest_steps import RUN, FailedError, NotRunError, require_device
 
@@ -28,17 +28,17 @@ def attempt(step: str, subject: Subject) -> StepResult:
     try:
         if step != "environment":
             require_device(subject)
-        saw = RUN[step](subject)
-        if isinstance(saw, tuple):
-            saw, facts = saw
+        outcome = RUN[step](subject)
+        if isinstance(outcome, tuple):
+            outcome, facts = outcome
         status = OK
     except NotRunError as error:
-        status, saw = NOT_RUN, str(error)
+        status, outcome = NOT_RUN, str(error)
     except (FailedError, TrtcacheError) as error:
-        status, saw = FAILED, str(error)
+        status, outcome = FAILED, str(error)
     except Exception as error:  # noqa: BLE001  # any failure is a result of the test
-        status, saw = FAILED, f"{type(error).__name__}: {error}"
-    return StepResult(step, status, _without_paths(saw, subject.root), time.perf_counter() - start, facts)
+        status, outcome = FAILED, f"{type(error).__name__}: {error}"
+    return StepResult(step, status, _without_paths(outcome, subject.root), time.perf_counter() - start, facts)
 
 
 def _without_paths(text: str, root: Path) -> str:
@@ -54,7 +54,7 @@ def main(text: str) -> int:
     subject = Subject(request["backend"], request["device"], _target(request["backend"]), Path(request["root"]), {})
     usable = True
     for step in request["steps"]:
-        result = attempt(step, subject) if usable else StepResult(step, NOT_RUN, "the backend cannot be used here")
+        result = run_step(step, subject) if usable else StepResult(step, NOT_RUN, "the backend cannot be used here")
         usable = usable and not (step == "environment" and result.status == FAILED)
         sys.stdout.write(json.dumps({"end": asdict(result)}) + "\n")
         sys.stdout.flush()

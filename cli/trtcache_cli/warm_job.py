@@ -17,7 +17,7 @@ Ended: TypeAlias = tuple[int, str, str, float]
 
 
 def build_cell(arguments: Sequence[str], environ: Mapping[str, str], folder: str) -> Ended:
-    """Run ``trtcache build --json`` in a process of its own, which a crash of the builder ends and nothing else.
+    """Run ``trtcache build --json`` in a separate process: a crash of the builder ends only that.
 
     Args:
         arguments: those of ``trtcache build``.

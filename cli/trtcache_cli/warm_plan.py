@@ -139,10 +139,10 @@ class Planner:
     def _check_signatures(self, planned: Iterable[PlannedCell]) -> None:
         """Plan a build for each hit that a compile would not use: a listing says nothing of who signed an entry."""
         hits = {each.key: each for each in planned if each.state == HIT and each.key is not None}
-        here = {digest: self.cache.layers.objection(digest) for digest in hits}
+        here = {digest: self.cache.layers.why_missed(digest) for digest in hits}
         left = [digest for digest, reason in here.items() if reason]
         try:
-            found = self.remote.objections(left)
+            found = self.remote.miss_reasons(left)
         except RemoteError as error:
             note(f"trtcache: warning: {error}; its entries are not counted as hits")
             found = dict.fromkeys(left, error.reason)

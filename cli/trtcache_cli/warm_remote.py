@@ -52,7 +52,7 @@ class RemoteListing:
         """Return whether a remote has an entry of this key."""
         return any(digest in found for _, found in self._remotes)
 
-    def objections(self, digests: Iterable[str]) -> dict[str, str]:
+    def miss_reasons(self, digests: Iterable[str]) -> dict[str, str]:
         """Return the entries that no remote would serve, each with the reason; their headers are read, 32 at once.
 
         Raises:
@@ -60,7 +60,7 @@ class RemoteListing:
         """
         left = dict.fromkeys(digests, "absent")
         for remote, found in self._remotes:
-            for digest, reason in objections(remote, left.keys() & found.keys()).items():
+            for digest, reason in miss_reasons(remote, left.keys() & found.keys()).items():
                 if reason:
                     left[digest] = reason
                 else:
@@ -84,7 +84,7 @@ def list_entries(remote: RemoteEntries) -> dict[str, int]:
     return {stored.digest: stored.used_ns for stored in remote.scan()}
 
 
-def objections(remote: RemoteEntries, digests: Iterable[str]) -> dict[str, str]:
+def miss_reasons(remote: RemoteEntries, digests: Iterable[str]) -> dict[str, str]:
     """Return for each entry of a remote why it would not be served, or an empty string; by its header.
 
     Raises:
@@ -93,7 +93,7 @@ def objections(remote: RemoteEntries, digests: Iterable[str]) -> dict[str, str]:
     from trtcache.store.parallel import map_in_threads
     from trtcache.store.sync import REMOTE_THREADS
 
-    return dict(map_in_threads(remote.objection, list(digests), REMOTE_THREADS))
+    return dict(map_in_threads(remote.why_missed, list(digests), REMOTE_THREADS))
 
 
 def upload(cache: Cache, digests: Collection[str], *, replace: bool = False) -> None:
@@ -124,10 +124,10 @@ def check_remote(cache: Cache, digests: Collection[str]) -> int:
     remote = open_entries(config, target)
     try:
         there = set(digests) & list_entries(remote).keys()
-        bad = {digest: reason for digest, reason in objections(remote, there).items() if reason}
-        if here := [digest for digest in bad if not cache.layers.objection(digest)]:
+        bad = {digest: reason for digest, reason in miss_reasons(remote, there).items() if reason}
+        if here := [digest for digest in bad if not cache.layers.why_missed(digest)]:
             upload(cache, here, replace=True)
-            bad |= objections(remote, here)
+            bad |= miss_reasons(remote, here)
     except RemoteError as error:
         note(f"trtcache: --require-remote: {error}")
         return FAILED

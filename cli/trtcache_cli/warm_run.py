@@ -33,7 +33,7 @@ FAILED: Final = "failed"
 
 @frozen_dataclass
 class Outcome:
-    """What became of a cell.
+    """The outcome of a cell.
 
     Attributes:
         cell: the cell.
@@ -55,13 +55,13 @@ class Outcome:
         return {**self.cell.document(), **rest}
 
     def __str__(self) -> str:
-        """Return a line for people."""
+        """Return it as a line of text."""
         why = f": {printable(self.why)}" if self.why else ""
         return f"{self.cell.number} {printable(str(self.cell))}: {self.outcome}, {format_duration(self.seconds)}{why}"
 
 
 class Processes:
-    """The builds that run now; they are ended when this process is interrupted."""
+    """The running builds, which are interrupted with this process."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = {**os.environ, **(environ or {})}

@@ -101,11 +101,11 @@ def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shape
     key, graph, reason = find_key(path, backend, target, shapes)
     if key is None or graph is None:
         return {"key": None, "outcome": "uncacheable", "reason": reason, "found": None}
-    objection = layers.objection(key.digest)
-    if not objection:
+    why = layers.why_missed(key.digest)
+    if not why:
         return {"key": key.digest, "outcome": "hit", "reason": "", "found": None}
-    if objection != "absent":  # there is an entry, so that none is nearer
-        return {"key": key.digest, "outcome": "miss", "reason": objection, "found": None}
+    if why != "absent":  # there is an entry, so that none is nearer
+        return {"key": key.digest, "outcome": "miss", "reason": why, "found": None}
     each = (nearest(store, key.document, name=program_name(path), graph=graph) for store in layers.disks)
     found = next(filter(None, each), None)
     return {"key": key.digest, "outcome": "miss", "reason": "", "found": found}

@@ -70,7 +70,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         r"for sm_120, and the GPU here is NVIDIA L4 \(sm_89\)",
         "export it for this one: --target sm_89",
     ),
-    "version": ({"version": "1.7.0"}, r"version 1\.4\.0, and 1\.7\.0 is here", "install TensorRT-RTX 1.4.0"),
+    "version": (
+        {"version": "1.7.0"},
+        r"version 1\.4\.0, and version 1\.7\.0 is installed",
+        "install TensorRT-RTX 1.4.0",
+    ),
     "not installed": ({"installed": False}, "is not installed", "pip install 'trtcache[tensorrt-rtx]'"),
 }
 

@@ -15,7 +15,7 @@ from trtcache.backends.registry import load_backend
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
 from trtcache.testing.interpreter import Interpreter
 from trtcache_cli import selftest, selftest_process
-from trtcache_cli.selftest_process import attempt
+from trtcache_cli.selftest_process import run_step
 from trtcache_cli.selftest_result import FAILED, NOT_RUN, OK, STEPS, StepResult, report, summary
 from trtcache_cli.selftest_subject import SelfTest, Subject
 
@@ -40,7 +40,7 @@ def subject(interpreter: str, tmp_path: Path) -> Subject:
 
 def test_every_step_sees_what_it_should(subject: Subject) -> None:
     """Build, hit, run, refit, damage and version pass, one after the other, and say what they saw."""
-    found = {step: attempt(step, subject) for step in STEPS if step != "environment"}
+    found = {step: run_step(step, subject) for step in STEPS if step != "environment"}
     assert {step: one.status for step, one in found.items()} == dict.fromkeys(found, OK), found
     assert "hit: found, verified" in found["hit"].saw
     assert "restored bit for bit" in found["refit"].saw
@@ -60,24 +60,24 @@ class Wrong(Subject):
 
 def test_a_wrong_answer_is_a_failure(subject: Subject) -> None:
     """The result has the number of rows, the difference, and the tolerance."""
-    assert attempt("build", subject).status == OK
-    result = attempt("run", Wrong(subject.backend, "cpu", None, subject.root, {}))
+    assert run_step("build", subject).status == OK
+    result = run_step("run", Wrong(subject.backend, "cpu", None, subject.root, {}))
     assert result.status == FAILED
     assert "for 1 rows the output is off by" in result.saw
 
 
 def test_a_step_out_of_turn_is_a_failure(subject: Subject) -> None:
     """A hit in an empty cache, and a build in one that is not empty."""
-    missing = attempt("hit", subject)
+    missing = run_step("hit", subject)
     assert (missing.status, "no entry for" in missing.saw) == (FAILED, True)
     assert str(subject.root.parent) not in missing.saw
-    assert attempt("build", subject).status == OK
-    assert "the cache was empty, but the outcome is hit" in attempt("build", subject).saw
+    assert run_step("build", subject).status == OK
+    assert "the cache was empty, but the outcome is hit" in run_step("build", subject).saw
 
 
 def test_a_defect_is_a_failure_too(subject: Subject) -> None:
     """Whatever is raised, the step reports it under its own name."""
-    result = attempt("damage", replace(subject, device="nowhere"))
+    result = run_step("damage", replace(subject, device="nowhere"))
     assert result.status == FAILED
     assert result.saw.startswith("RuntimeError: ")
 
@@ -163,8 +163,8 @@ def test_any_registered_backend_can_be_tested(run: Callable[..., Result], interp
 def test_a_backend_without_refit_has_to_refuse_one(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     """The step is passed if a refit is an error that changes nothing."""
     monkeypatch.setattr(Interpreter, "capabilities", replace(Interpreter.capabilities, refit=False))
-    assert attempt("build", subject).status == OK
-    result = attempt("refit", subject)
+    assert run_step("build", subject).status == OK
+    result = run_step("refit", subject)
     assert (result.status, "a refit is refused" in result.saw) == (OK, True), result
 
 
@@ -206,13 +206,13 @@ def test_the_environment_is_told_in_facts(tmp_path: Path, backend: str) -> None:
     """Versions, GPU and driver, or that there is none; what is not installed is a failure."""
     if backend == "tensorrt_rtx" and not TENSORRT_RTX.installed:
         pytest.skip("needs TensorRT-RTX")
-    result = attempt(
+    result = run_step(
         "environment", Subject(backend, "cpu", "sm_89" if backend == "tensorrt_rtx" else None, tmp_path, {})
     )
     assert result.status == OK, result
     assert {"trtcache", "torch", "GPU", "driver", "target"} <= set(result.facts)
     assert ("C++ compiler" in result.facts) == (backend == "aot_inductor")
-    assert attempt("environment", Subject("nothing", "cpu", None, tmp_path, {})).status == FAILED
+    assert run_step("environment", Subject("nothing", "cpu", None, tmp_path, {})).status == FAILED
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests import models
 from trtcache.errors import PartitionError
 from trtcache.keys.graph_digest import graph_records
 from trtcache.lowering.operators import operator_name
-from trtcache.lowering.rewriting import draws
+from trtcache.lowering.rewriting import draws_random_numbers
 from trtcache.partition.capability import RANDOM
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_programs_that_draw_otherwise_have_two_digests(name: str) -> None:
 def test_a_layer_that_cannot_drop_draws_nothing() -> None:
     """An LSTM without dropout is a random operator to torch, also while it is trained."""
     program = trtcache.lower(torch.nn.LSTM(4, 5), (torch.randn(2, 3, 4),))
-    assert not any(map(draws, program.order))
+    assert not any(map(draws_random_numbers, program.order))
 
 
 def test_they_stay_in_torch(interpreter: str, tmp_path: Path) -> None:

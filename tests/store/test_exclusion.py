@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.cache import Cache
-from trtcache.store.file_lock import objection, try_locks
+from trtcache.store.file_lock import try_locks, why_not_exclusive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,10 +49,10 @@ def test_what_excludes_is_remembered(tmp_path: Path) -> None:
     store, notes = tmp_path / "store", tmp_path / "notes"
     store.mkdir()
     notes.mkdir()
-    assert objection(store, notes, lock=lets_all) is not None
-    assert objection(store, notes) is None
-    assert objection(store, notes, lock=lets_all) is None
-    assert objection(tmp_path / "gone", notes) == "its locks cannot be tested: No such file or directory"
+    assert why_not_exclusive(store, notes, lock=lets_all) is not None
+    assert why_not_exclusive(store, notes) is None
+    assert why_not_exclusive(store, notes, lock=lets_all) is None
+    assert why_not_exclusive(tmp_path / "gone", notes) == "its locks cannot be tested: No such file or directory"
 
 
 @pytest.fixture
@@ -68,7 +68,9 @@ def test_nothing_is_stored_where_locks_do_not_exclude(
     remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Hits are served and builds returned; the warning has what was seen, and the local store over it that helps."""
-    monkeypatch.setattr("trtcache.store.disk.objection", lambda *_: "two descriptors held the same lock at once")
+    monkeypatch.setattr(
+        "trtcache.store.disk.why_not_exclusive", lambda *_: "two descriptors held the same lock at once"
+    )
     cache = Cache(remote)
     assert cache.get_or_build({"n": 1}, lambda: b"again", kind="test").read() == b"built"
     assert caplog.text == ""

@@ -288,9 +288,9 @@ def directory(data: memoryview, path: str) -> dict[str, MemberSpan]:
         raise NotAProgramError(path, "it is not a program of trtcache.export: not even a zip archive")
     start, size, count = _end(data, path)
     if count > MAX_MEMBERS or size > MAX_DIRECTORY_BYTES or count * _ENTRY.size > size:
-        raise ProgramSizesError(path, f"a directory of {count} members in {size} bytes")
+        raise ProgramSizesError(path, f"a list of {count} members in {size} bytes")
     if start + size > len(data):
-        raise ProgramSizesError(path, "its directory is not within the file")
+        raise ProgramSizesError(path, "the list of its members extends beyond the file")
     found: dict[str, MemberSpan] = {}
     roots = set()
     for name, place in _entries(data, start, size, count, path):
@@ -309,10 +309,10 @@ def _end(data: memoryview, path: str) -> tuple[int, int, int]:
     tail = bytes(data[-(_END.size + _COMMENT_BYTES) :])
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) - at < _END.size:
-        raise TruncatedProgramError(path, "it is cut off: the directory at its end is missing")
+        raise TruncatedProgramError(path, "it is cut off: the list of members at its end is missing")
     _, disk, first, here, count, size, start, comment = _END.unpack_from(tail, at)
     if disk or first or here != count or at + _END.size + comment != len(tail):
-        raise DamagedProgramError(path, "the end of its directory is not as it was written")
+        raise DamagedProgramError(path, "the record after its list of members is damaged")
     if _FULL16 in {count} or _FULL32 in {size, start}:
         return _end64(data, len(data) - len(tail) + at, path)
     return start, size, count
@@ -320,13 +320,13 @@ def _end(data: memoryview, path: str) -> tuple[int, int, int]:
 
 def _end64(data: memoryview, at: int, path: str) -> tuple[int, int, int]:
     if at < _LOCATOR.size:
-        raise TruncatedProgramError(path, "it is cut off: the directory at its end is missing")
+        raise TruncatedProgramError(path, "it is cut off: the list of members at its end is missing")
     mark, _, end, _ = _LOCATOR.unpack_from(data, at - _LOCATOR.size)
     if mark != b"PK\x06\x07" or end + _END64.size > at:
-        raise ProgramSizesError(path, "the end of its directory is not where it should be")
+        raise ProgramSizesError(path, "the record after its list of members is in another place")
     mark, _, _, _, _, _, here, count, size, start = _END64.unpack_from(data, end)
     if mark != b"PK\x06\x06" or here != count:
-        raise DamagedProgramError(path, "the end of its directory is not as it was written")
+        raise DamagedProgramError(path, "the record after its list of members is damaged")
     return start, size, count
 
 
@@ -334,13 +334,13 @@ def _entries(data: memoryview, start: int, size: int, count: int, path: str) -> 
     at, end = start, start + size
     for _ in range(count):
         if at + _ENTRY.size > end:
-            raise ProgramSizesError(path, "its directory is shorter than it says")
+            raise ProgramSizesError(path, "the list of its members is shorter than it says")
         fields = _ENTRY.unpack_from(data, at)
         mark, flags, method, crc, packed, plain = fields[0], fields[3], fields[4], *fields[7:10]
         names, extra, comment, offset = *fields[10:13], fields[16]
         after = at + _ENTRY.size + names + extra + comment
         if mark != b"PK\x01\x02" or after > end:
-            raise DamagedProgramError(path, "its directory is not as it was written")
+            raise DamagedProgramError(path, "the list of its members is damaged")
         name = bytes(data[at + _ENTRY.size : at + _ENTRY.size + names]).decode("ascii", "replace")
         if not _NAME.fullmatch(name) or any(set(part) == {"."} for part in name.split("/")) or len(name) > 512:
             raise ProgramNamesError(path, f"a member has the invalid name {name!r:.80}")

@@ -2,7 +2,7 @@
 
 To add a kind of source, derive a class from ``trtcache.frontends.source.Source`` and add a case to
 ``trtcache.frontends.resolve``; nothing in this file depends on the kind. To add a kind of store, derive a class from
-``trtcache.store.contract.Store`` and put it into ``Cache.layers``, through which all look-ups go.
+``trtcache.store.contract.Store`` and add it to ``Cache.layers.lower``: all look-ups go through the layers.
 
 On a miss the calls are ``engines.build_and_load``, ``_load_whole`` or ``_load_partitions`` (which calls
 ``build_missing`` first), ``_load_engine``, ``entries.entry_for``, ``Cache.fetch``, and the backend's ``build``. What

@@ -59,11 +59,11 @@ def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tu
     writer = _Writer(program.symbols, declared)
     # Random operators are numbered in execution order, which decides what each one draws.
     calls = [node for node in program.graph_module.graph.nodes if node.op == "call_function"]
-    draws = {node: number for number, node in enumerate(node for node in calls if is_random(node.target))}
+    draw_numbers = {node: number for number, node in enumerate(node for node in calls if is_random(node.target))}
     for node in program.order:
         head, text, uses = writer.record(node, program.arguments[node])
         if node.op == "call_function" and not mergeable(node):
-            head.append(draws.get(node, len(records)))  # a random number drawn twice is not one drawn once
+            head.append(draw_numbers.get(node, len(records)))  # two draws are not equal to one
             text = _canonical_json(head)
         digests[node] = hash_bytes(b"".join([_frame(text), *[digests[used] for used in uses]]))
         places[node] = len(records)
@@ -73,8 +73,8 @@ def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tu
     effects = [digests[node] for node in program.order if not node.users]
     ranges = program.symbols.ranges(program.constraints)  # also of sizes that only operators make
     header = _frame(_canonical_json([head, [list(bounds) for bounds in ranges], len(effects)]))
-    whole = b"".join([header, *effects, *(digests[used] for used in uses)])
-    return records, Digest(hash_bytes(whole).hex(), len(whole))
+    content = b"".join([header, *effects, *(digests[used] for used in uses)])
+    return records, Digest(hash_bytes(content).hex(), len(content))
 
 
 def graph_document(program: LoweredProgram, records: list[Json]) -> dict[str, Json]:
@@ -122,22 +122,22 @@ class _Writer:
             name = self._names[node.target] = _operator_id(node.target)
         if "torch_executed" in node.meta:
             name += " in torch"
-        written: list[Json] = [self._argument(one, node) for one in arguments]
+        described_arguments: list[Json] = [self._argument(one, node) for one in arguments]
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
             sizes = tuple([size if type(size) is int else expression(size) for size in value.shape])
             kind = (value.dtype, sizes, value.device.type)
-            known = self._values.get(kind)
-            if known is None:
+            cached = self._values.get(kind)
+            if cached is None:
                 result = self._describe_value(value)
-                known = self._values[kind] = result, _canonical_json(result)
-            result, text = known
+                cached = self._values[kind] = result, _canonical_json(result)
+            result, text = cached
         else:
             result = self._describe_value(value)
             text = _canonical_json(result)
         return (
-            [name, written, result],
-            f"[{_canonical_json(name)},{_canonical_json(written)},{text}]",
+            [name, described_arguments, result],
+            f"[{_canonical_json(name)},{_canonical_json(described_arguments)},{text}]",
             list(self._uses),
         )
 

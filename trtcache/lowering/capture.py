@@ -29,7 +29,6 @@ from torch.export.graph_signature import (
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-import trtcache
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError
 from trtcache.lowering.arguments import configurations, has_classes, replace_inputs, whole_ranges
@@ -42,7 +41,7 @@ from trtcache.lowering.rewrites.constants import new_constant
 from trtcache.lowering.rewriting import (
     arguments,
     covers_memory,
-    draws,
+    draws_random_numbers,
     group_tied,
     identity_of,
     is_static,
@@ -78,7 +77,7 @@ _REMEDIES = {
     "data-dependent expression": "the model branches on values of tensors: use torch.where or torch.cond",
 }
 """What torch's message contains -> what to do."""
-_TORCH, _OURS = Path(torch.__file__).parent, Path(trtcache.__file__).parent
+_TORCH, _OURS = Path(torch.__file__).parent, Path(__file__).parents[1]
 _FLAT_WEIGHTS = r"The tensor attributes (self\.[\w.]*_flat_weights\[\d+\](, )?)+ were assigned during export"
 
 Model = torch.nn.Module
@@ -239,7 +238,7 @@ def decompose(
         ExportError: an operator cannot be decomposed or made functional.
     """
     # The decomposition of a random operator may draw other numbers: `bernoulli` is not `rand() < p` on a GPU.
-    drawing = {node.target for node in program.graph.nodes if draws(node)}
+    drawing = {node.target for node in program.graph.nodes if draws_random_numbers(node)}
     table = torch.export.default_decompositions()
     for target in list(table):
         if str(target).rpartition(".")[0] in keep or stays(target) or target in drawing:
@@ -273,7 +272,7 @@ def _use_draws(graph: fx.Graph) -> Iterator[None]:
     result depends on a draw.
     """
     used = set(_nodes_used(graph))
-    found = [node for node in graph.nodes if draws(node)]
+    found = [node for node in graph.nodes if draws_random_numbers(node)]
     added = []
     if any(node in used or node.target._schema.is_mutable for node in found):
         for node in found:
@@ -293,7 +292,9 @@ def _use_draws(graph: fx.Graph) -> Iterator[None]:
 def _nodes_used(graph: fx.Graph) -> Iterator[fx.Node]:
     """Yield the nodes on which outputs and side effects depend, other than draws of random numbers."""
     seen: set[fx.Node] = set()
-    stack = [node for node in graph.nodes if node.op == "output" or (node.is_impure() and not draws(node))]
+    stack = [
+        node for node in graph.nodes if node.op == "output" or (node.is_impure() and not draws_random_numbers(node))
+    ]
     while stack:
         node = stack.pop()
         if node not in seen:

@@ -56,7 +56,7 @@ def is_static(sizes: Sequence[Any]) -> bool:
     return all(type(size) is int for size in sizes)
 
 
-def is_dense(value: torch.Tensor) -> bool:
+def is_contiguous(value: torch.Tensor) -> bool:
     """Return whether a fake tensor is contiguous; torch's own check of symbolic sizes would add a guard."""
     if is_static(value.shape):
         return value.is_contiguous()
@@ -190,10 +190,10 @@ def reads_strides(node: fx.Node) -> bool:
 
 def is_returned(node: fx.Node) -> bool:
     """Return whether the output exposes the memory of a node, itself or through a view."""
-    return any(shows(user) for user in node.users)
+    return any(reaches_output(user) for user in node.users)
 
 
-def shows(user: fx.Node) -> bool:
+def reaches_output(user: fx.Node) -> bool:
     """Return whether a user is the output, or a view that the output exposes."""
     return user.op == "output" or (is_view(user) and is_returned(user))
 
@@ -244,7 +244,7 @@ def is_random(target: object) -> bool:
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
 
 
-def draws(node: fx.Node) -> bool:
+def draws_random_numbers(node: fx.Node) -> bool:
     """Return whether a call draws random numbers; arguments may disable it, as for attention without dropout."""
     if not is_random(node.target):
         return False
@@ -262,7 +262,7 @@ def is_ordered(node: fx.Node) -> bool:
     """Return whether a node must keep its order among such nodes: it draws random numbers or has a side effect."""
     if node.op != "call_function" or is_check(node):
         return False
-    return draws(node) if is_random(node.target) else node.is_impure()
+    return draws_random_numbers(node) if is_random(node.target) else node.is_impure()
 
 
 def nodes_in(argument: Any) -> Iterator[fx.Node]:

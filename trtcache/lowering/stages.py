@@ -23,7 +23,7 @@ from trtcache.lowering.guards import ExportGuards
 from trtcache.lowering.passes import installed_passes
 from trtcache.lowering.pipeline import default_pipeline, last_pipeline
 from trtcache.lowering.program import LoweredProgram, finish
-from trtcache.lowering.rewriting import draws, is_random
+from trtcache.lowering.rewriting import draws_random_numbers, is_random
 from trtcache.lowering.unguarded_sizes import assert_numbers
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class TorchSelection:
             if (module or operator) and isinstance(node.target, _OPERATORS) and value is not None and not is_number:
                 reason = f"torch_executed_modules has {module}" if module else f"torch_executed_ops has {operator}"
                 node.meta["torch_executed"] = reason
-                if not (draws(node) if is_random(node.target) else node.is_impure()):
+                if not (draws_random_numbers(node) if is_random(node.target) else node.is_impure()):
                     node.target = TorchExecuted(node.target)
                 count += 1
         self._check("torch_executed_modules", set(self.modules), {one for one in modules if not one.startswith(_NOTE)})

@@ -10,7 +10,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from trtcache.lowering.operators import TORCHS_OWN, operator_name, why_unknown
-from trtcache.lowering.rewriting import draws, is_check, is_ordered, is_view
+from trtcache.lowering.rewriting import draws_random_numbers, is_check, is_ordered, is_view
 from trtcache.partition.partitions import LeftInTorch
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def find_unsupported(
         target, why = node.target, None
         if marked := node.meta.get("torch_executed"):
             why = str(marked)
-        elif draws(node):
+        elif draws_random_numbers(node):
             why = RANDOM
         elif isinstance(target, torch._ops.OpOverload):
             why = why_unknown(target, declared)

@@ -17,7 +17,7 @@ from trtcache.errors import ExportError
 from trtcache.lowering.capture import MarkedGraph, Role
 from trtcache.lowering.interface import SmallSizes, evaluate
 from trtcache.lowering.program import assemble_program
-from trtcache.lowering.rewriting import canonical_order, expression, is_dense, is_static, reads_strides, tensor_of
+from trtcache.lowering.rewriting import canonical_order, expression, is_contiguous, is_static, reads_strides, tensor_of
 from trtcache.lowering.symbols import Symbols
 from trtcache.partition.capability import is_size
 from trtcache.partition.partitions import (
@@ -154,7 +154,7 @@ class _Extraction:
     def _input_layout(self, node: fx.Node) -> torch.Tensor:
         """Return an input with the program's own layout, or contiguous where that has gaps."""
         value: torch.Tensor = node.meta["val"]
-        if is_dense(value):
+        if is_contiguous(value):
             return value
         if is_static((*value.shape, *value.stride())) and layout(tuple(value.shape), value.stride()) == value.stride():
             return value

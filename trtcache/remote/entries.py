@@ -305,8 +305,8 @@ class RemoteEntries:
                 records[stored.digest] = Record.of(header, stored, pinned=stored.digest in pins)
         return list(records.values()), verdicts, unreadable
 
-    def objection(self, digest: str) -> str:
-        """Return why a look-up would not use an entry, as ``Layers.objection`` does; empty if it would, by its header.
+    def why_missed(self, digest: str) -> str:
+        """Return why a look-up would not use an entry, as ``Layers.why_missed`` does; empty if it would, by its header.
 
         Raises:
             RemoteError: a request failed.

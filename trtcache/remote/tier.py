@@ -285,7 +285,7 @@ class RemoteTiers:
         if self._claims is None:
             self._claims = Claims(tier.connection)
         claims, who = self._claims, BuildProcess.here(kind=key.kind, name=name)
-        if claims.denied or uploader_of(store, tier).objection:
+        if claims.denied or uploader_of(store, tier).why_disabled:
             return None
         report, waited = WaitReporter(key, busy), 0.0
         patience_s = LONGEST_WAIT_S if busy.patience_s is None else busy.patience_s

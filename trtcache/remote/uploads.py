@@ -80,24 +80,24 @@ class Uploader:
         self._thread: threading.Thread | None = None
         self._bucket: Bucket | None = None
         self._failed: set[str] = set()
-        self.objection = self._find_objection()
+        self.why_disabled = self._why_disabled()
 
-    def _find_objection(self) -> str | None:
+    def _why_disabled(self) -> str | None:
         """Return why entries of this process would not be used by others, and log it once."""
         try:
-            objection = self._tier.admission.objection()
+            why = self._tier.admission.why_not_stored()
         except SettingsError as error:
-            objection = str(error)
-        if objection:
-            _logger.warning("nothing is uploaded to %s: %s; see 'trtcache trust'", self._tier.url.text, objection)
-        return objection
+            why = str(error)
+        if why:
+            _logger.warning("nothing is uploaded to %s: %s; see 'trtcache trust'", self._tier.url.text, why)
+        return why
 
     def offer(self, digest: str, *, replace_: bool = False, renew: bool = False, claim: Claim | None = None) -> None:
         """Put an entry into the outbox, and upload it in the background; release its ``claim`` after that.
 
         ``replace_`` overwrites an unusable object, and ``renew`` one of which half of the lifetime is over.
         """
-        if self.objection:
+        if self.why_disabled:
             return
         try:
             if not self._store.outbox.add(digest):
@@ -157,7 +157,7 @@ class Uploader:
             except RemoteError as error:
                 reason = error.reason
                 if reason == "unsupported":  # such as a web server that is read only: look-ups go on
-                    self.objection = error.why
+                    self.why_disabled = error.why
                     _logger.warning("nothing is uploaded to %s: %s", self._tier.url.text, error.why)
                 else:
                     self._connection.note_failure(error)

@@ -27,7 +27,7 @@ MOST_PROGRAMS: Final = 8
 
 
 class TorchCalls:
-    """Answers calls in torch: with the model's own weights, or with those of a refit.
+    """Run calls in torch: with the model's own weights, or with those of a refit.
 
     It keeps the model, or its program, alive.
     """
@@ -69,8 +69,8 @@ def with_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> tor
         model = Scripted(Script(model))
     memo: dict[int, object] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        given = state.get(name)
-        memo[id(parameter)] = parameter if given is None else torch.nn.Parameter(given.detach(), requires_grad=False)
+        weight = state.get(name)
+        memo[id(parameter)] = parameter if weight is None else torch.nn.Parameter(weight.detach(), requires_grad=False)
     for name, buffer in model.named_buffers(remove_duplicate=False):
         memo[id(buffer)] = state.get(name, buffer).detach()
     return copy.deepcopy(model, memo)

@@ -1,8 +1,8 @@
 """The contract of stores: what look-ups, layers, listings and garbage collection need of a place with entries.
 
-``DiskStore`` implements it on a file system. To add another kind of store, derive a class from ``Store``, run the tests
-of ``tests/store/contract.py`` on it, and put it into ``cache.layers`` as a lower one (``dataclasses.replace``).
-Settings cannot name one yet, and listings and explanations of misses go through ``DiskStore`` only (``Layers.disks``).
+``DiskStore`` implements it on a file system. To add another kind of store, derive a class from ``Store``, run
+``trtcache.testing.StoreContract`` on it, and put it into ``cache.layers`` as a lower one (``dataclasses.replace``).
+Settings name directories only; listings and explanations of misses go through ``DiskStore`` (``Layers.disks``).
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from trtcache.errors import (
 from trtcache.store.contract import COLLISION, Miss, Store
 from trtcache.store.entry import StoredContents, entry_of
 from trtcache.store.events import EventLog
-from trtcache.store.file_lock import hold, objection
+from trtcache.store.file_lock import hold, why_not_exclusive
 from trtcache.store.files import TEMPORARY, Folders, TemporaryFile, delete, make_permanent, sweep, sync_directory
 from trtcache.store.format import Draft, check_document
 from trtcache.store.outbox import Outbox
@@ -96,7 +96,7 @@ class DiskStore(StoredEntries, Store):
     @cached_property
     def can_put(self) -> bool:
         """Whether a put is stored: the store is writable, and this process would trust its own entries."""
-        return self.writable and self.admission.objection() is None
+        return self.writable and self.admission.why_not_stored() is None
 
     @cached_property
     def can_store_builds(self) -> bool:
@@ -106,7 +106,7 @@ class DiskStore(StoredEntries, Store):
         """
         if not self.can_put or is_local(self.root):
             return self.can_put
-        why = objection(self.root, private_index_root(self.root))
+        why = why_not_exclusive(self.root, private_index_root(self.root))
         if why is not None:
             remedy = f"layer a store on a local disk over it: TRTCACHE_PATH=LOCAL:{self.root}"
             _logger.warning("%s: %s; hits are served, but builds are not stored. %s", self.root, why, remedy)
@@ -182,8 +182,8 @@ class DiskStore(StoredEntries, Store):
             HeaderSizeError: the key document is too large for a header.
         """
         self._require_writable("store an entry")
-        if objection := self.admission.objection():
-            raise UntrustedWriterError(str(self.root), objection)
+        if why := self.admission.why_not_stored():
+            raise UntrustedWriterError(str(self.root), why)
         began_s = time.perf_counter()
         draft = Draft(key, kind, name, self.clock_ns(), build_s, dict(provenance or {}), contents)
         from trtcache.store.writer import write_artifact  # a hit does not need it

@@ -73,7 +73,7 @@ def _open_descriptors() -> set[int]:
     return opened
 
 
-def objection(directory: Path, notes: Path, *, lock: Callable[[int, int], None] = fcntl.flock) -> str | None:
+def why_not_exclusive(directory: Path, notes: Path, *, lock: Callable[[int, int], None] = fcntl.flock) -> str | None:
     """Return why nothing should be built in ``directory``, or None. ``notes`` is a private directory on this host."""
     try:
         note = notes / f"locks-exclude-{directory.stat().st_dev:x}"

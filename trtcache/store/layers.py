@@ -75,7 +75,7 @@ class Layers:
                 raise
             _logger.warning("%s; building without a cache", error)
         if upper is not None and upper.writable and not upper.can_put and not config.forbid_build:
-            _logger.warning("%s", UntrustedWriterError(str(upper.root), upper.admission.objection() or ""))
+            _logger.warning("%s", UntrustedWriterError(str(upper.root), upper.admission.why_not_stored() or ""))
         return replace(cls.below(upper, config, named=named_below), after_copy=after_copy)
 
     @classmethod
@@ -108,7 +108,7 @@ class Layers:
         """Return the first store that has a file for a key's digest, without reading it."""
         return next((store for store in self.stores if store.contains(digest)), None)
 
-    def objection(self, digest: str) -> str:
+    def why_missed(self, digest: str) -> str:
         """Return why no store would serve the entry of a key's digest; empty if one would, judged by its header.
 
         The reasons are those of misses: ``absent``, ``untrusted:<why>``, ``corrupt:<why>``, ``format``.

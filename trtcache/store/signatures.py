@@ -125,7 +125,7 @@ class Admission:
 
         return refuse
 
-    def objection(self) -> str | None:
+    def why_not_stored(self) -> str | None:
         """Return why this process could not read back an entry that it stores here, or None if it could.
 
         Such an entry is not stored: it would replace one that others trust.

@@ -93,7 +93,9 @@ def test_a_plan_of_another_version_is_unfit(built: str, compatible: bool, fits: 
     if fits:
         require_fit(facts, HERE)
     else:
-        with pytest.raises(IncompatibleEngineError, match=rf"built by version {built}, and 1\.7\.1\.116 is here"):
+        with pytest.raises(
+            IncompatibleEngineError, match=rf"built by version {built}, and version 1\.7\.1\.116 is installed"
+        ):
             require_fit(facts, HERE)
 
 

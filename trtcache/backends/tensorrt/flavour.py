@@ -154,13 +154,15 @@ def plan_target(requested: str | None, flavour: Flavour, gpu: Gpu | None) -> Tar
         if len(words) > 1:
             raise SettingsError(label, "it includes every GPU from Ampere on; name no other target")
         return Target(platform, "cuda", "plan", (), AMPERE_PLUS)
-    known = {_capability(word, flavour) for word in words}
-    capabilities = tuple(sorted(known, key=lambda capability: [int(part) for part in capability.split(".")]))
+    requested_capabilities = {_capability(word, flavour) for word in words}
+    capabilities = tuple(
+        sorted(requested_capabilities, key=lambda capability: [int(part) for part in capability.split(".")])
+    )
     if len(capabilities) > 1 and not flavour.builds_without_gpu:
         raise SettingsError(f"target {requested!r}", f"{flavour.title} builds a plan for one GPU at a time")
     if flavour.builds_without_gpu and (capabilities or gpu):
-        found = (gpu.capability,) if gpu else ()
-        return Target(platform, "cuda", "plan", (), ",".join(capabilities or found))
+        own = (gpu.capability,) if gpu else ()
+        return Target(platform, "cuda", "plan", (), ",".join(capabilities or own))
     return _for_this_gpu(requested, platform, capabilities, flavour, gpu)
 
 

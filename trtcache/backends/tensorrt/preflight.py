@@ -133,7 +133,9 @@ def require_fit(facts: PlanFacts, machine: Machine) -> None:
     )
     if facts.version_compatible and here[:1] == built[:1] and here >= built:
         return
-    raise IncompatibleEngineError("plan", f"it was built by version {facts.version}, and {machine.version} is here")
+    raise IncompatibleEngineError(
+        "plan", f"it was built by version {facts.version}, and version {machine.version} is installed"
+    )
 
 
 def why_not_here(facts: PlanFacts, machine: Machine) -> str | None:

@@ -81,15 +81,15 @@ class ExternalData:
         Raises:
             OnnxFileError: its file is missing, forbidden or too short; the message names it.
         """
-        given = {entry.key: entry.value for entry in tensor.external_data}
+        fields = {entry.key: entry.value for entry in tensor.external_data}
         where = f"tensor {tensor.name!r}"
-        offset = self._number(given.get("offset", "0"), where, "offset")
-        length = self._number(given.get("length", str(size_bytes)), where, "length")
+        offset = self._number(fields.get("offset", "0"), where, "offset")
+        length = self._number(fields.get("length", str(size_bytes)), where, "length")
         if length != size_bytes:
             raise self._error(f"{where} has {length} bytes of external data, and its shape needs {size_bytes}")
-        content = self._content(given.get("location", ""), where)
+        content = self._content(fields.get("location", ""), where)
         if offset + length > len(content):
-            found = f"{offset} to {offset + length} of {given.get('location')}, which has {len(content)}"
+            found = f"{offset} to {offset + length} of {fields.get('location')}, which has {len(content)}"
             raise self._error(f"{where} is in bytes {found}: the file is cut off, or belongs to another model")
         return content[offset : offset + length]
 
@@ -128,13 +128,13 @@ class ExternalData:
             remedy = "it belongs beside the model" if error.errno == errno.ENOENT else "see its permissions"
             raise self._error(f"{where} is in {path.name}, which cannot be read: {error.strerror}; {remedy}") from error
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise self._error(f"{where} is in {path.name}, which is not a regular file")
-            mapped = mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE) if found.st_size else b""
+            mapped = mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE) if status.st_size else b""
         finally:
             os.close(descriptor)
-        self._mapped[location] = memoryview(mapped), state(found)
+        self._mapped[location] = memoryview(mapped), state(status)
         return self._mapped[location][0]
 
     def _path(self, location: str, where: str) -> Path:
@@ -160,9 +160,9 @@ class ExternalData:
         return OnnxFileError(str(self._model), why)
 
 
-def state(found: os.stat_result) -> tuple[int, ...]:
+def state(status: os.stat_result) -> tuple[int, ...]:
     """Return the fields of a file's status that change when it is written to, its inode first."""
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def size_bytes(tensor: Any) -> int:
@@ -175,7 +175,7 @@ SUFFIX = ".onnx"
 _LONGEST_VARINT_BYTE = 127  # the length of a longer name takes two bytes
 _MOST_BYTES = (1 << 31) - 1  # protobuf's limit
 
-_OTHERS = (
+_OTHER_FORMATS = (
     (b"PK\x03\x04", "it is a zip archive, such as torch.save and torch.export.save write"),
     (b"ORTM", "it is in ONNX Runtime's own format (.ort); give the .onnx file that it was converted from"),
     (b"version https://git-lfs", "it is a pointer of git-lfs, not the file itself; run: git lfs pull"),
@@ -210,12 +210,12 @@ class OnnxFile:
                 self._bytes = memoryview(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE))
         except FileNotFoundError as error:
             raise self.error("the file does not exist") from error
-        except (OSError, ValueError) as error:  # ValueError: a file of no bytes
+        except (OSError, ValueError) as error:  # ValueError: an empty file
             why = error.strerror if isinstance(error, OSError) else "it is empty"
             raise self.error(f"it cannot be read: {why}") from error
-        for begins, what in _OTHERS:
-            if bytes(self._bytes[: len(begins)]) == begins:
-                raise self.error(what)
+        for prefix, description in _OTHER_FORMATS:
+            if bytes(self._bytes[: len(prefix)]) == prefix:
+                raise self.error(description)
         self.digest = Digest.of(self._bytes)
         self.external = ExternalData(path)
 

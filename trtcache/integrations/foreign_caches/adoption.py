@@ -143,18 +143,18 @@ def plan_adoption(tool: str, directory: Path, *, advance: Advance = lambda _file
     """
     if tool not in TOOLS:
         raise SettingsError("tool", f"{tool!r} is not one of {', '.join(TOOLS)}")
-    objection = ""
+    why = ""
     try:
         check_safety(directory.resolve(), directory)
     except UnsafeStoreError as error:
-        objection = error.why
+        why = error.why
     finds: list[Find] = []
     first: dict[str, str] = {}  # the names of engines by digest
     for find in TOOLS[tool](directory):
         advance(find.file_bytes)
-        same = first.setdefault(find.digest.hex, find.name) if find.keyed and find.digest and not objection else ""
-        if find.keyed and objection:
-            finds.append(find.rejected_as("unsafe", objection))
+        same = first.setdefault(find.digest.hex, find.name) if find.keyed and find.digest and not why else ""
+        if find.keyed and why:
+            finds.append(find.rejected_as("unsafe", why))
         elif same not in {"", find.name}:
             finds.append(find.rejected_as("duplicate", f"the same bytes as {same}"))
         else:

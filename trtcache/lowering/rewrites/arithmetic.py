@@ -17,7 +17,7 @@ from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewriting import (
     arguments,
     calls_of,
-    is_dense,
+    is_contiguous,
     is_returned,
     is_static,
     nodes_in,
@@ -212,7 +212,7 @@ def may_cross(one: Any, other: Any) -> bool:
 
 def _is_in_order(tensor: torch.Tensor) -> bool:
     """Return whether strides do not increase from one dimension to the next (TensorIterator::reorder_dimensions)."""
-    if is_dense(tensor):
+    if is_contiguous(tensor):
         return True
     strides = [step for step in tensor.stride() if type(step) is not int or step]
     return is_static(strides) and strides == sorted(strides, reverse=True)

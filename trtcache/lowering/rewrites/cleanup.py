@@ -18,12 +18,12 @@ from trtcache.lowering.rewriting import (
     is_returned,
     is_view,
     nodes_in,
+    reaches_output,
     reads_strides,
     recipe_of,
     replace,
     same_shape,
     same_sizes,
-    shows,
     tensor_of,
 )
 from trtcache.weights.recipes import sources
@@ -258,4 +258,4 @@ def _is_fresh(source: fx.Node, copy: fx.Node) -> bool:
         return False
     if not same_sizes(source.meta["val"].stride(), copy.meta["val"].stride()):
         return False
-    return not any(shows(user) for user in source.users if user is not copy)
+    return not any(reaches_output(user) for user in source.users if user is not copy)

@@ -13,7 +13,15 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.interface import make_contiguous
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewrites.sizes import SizeNodes
-from trtcache.lowering.rewriting import arguments, calls_of, insert_call, is_dense, is_static, set_arguments, tensor_of
+from trtcache.lowering.rewriting import (
+    arguments,
+    calls_of,
+    insert_call,
+    is_contiguous,
+    is_static,
+    set_arguments,
+    tensor_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -147,7 +155,7 @@ class Factories(Pass):
         modified, sizes = False, SizeNodes(graph_module.graph)
         for node in calls_of(graph_module.graph, _NUMBERS):
             made = tensor_of(node)
-            if made is None or not is_dense(made):
+            if made is None or not is_contiguous(made):
                 continue
             is_explicit = node.target is aten.full.default and not is_static(made.shape)
             shape = arguments(node)[0] if is_explicit else sizes.of_all(made.shape)

@@ -111,12 +111,12 @@ class Dimensions(Pass):
             target = node.target
             if target in _OVERLOADS:
                 _change_overload(node, _OVERLOADS[target])
-            given = arguments(node)
-            values = list(given)
+            before = arguments(node)
+            values = list(before)
             for rule in _rules(node.target):
                 rule(node, values)
             if target is node.target and (
-                all(map(operator.is_, given, values)) or all(map(_alike, given, values))  # the first is quicker
+                all(map(operator.is_, before, values)) or all(map(_alike, before, values))  # the first is quicker
             ):
                 continue
             set_arguments(node, values)
@@ -124,11 +124,11 @@ class Dimensions(Pass):
         return PassResult(graph_module, modified)
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _alike(left: Any, right: Any) -> bool:
     """Return whether two arguments are the same; ``1`` and ``1.0`` are not."""
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_alike, one, other))
-    return one is other or (type(one) is type(other) and bool(one == other))
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        return len(left) == len(right) and all(map(_alike, left, right))
+    return left is right or (type(left) is type(right) and bool(left == right))
 
 
 def _change_overload(node: fx.Node, target: torch._ops.OpOverload) -> None:
@@ -150,7 +150,7 @@ def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
     names = parameter_places(target)
     if getattr(target, "namespace", None) != "aten":
         return ()
-    chosen: list[tuple[bool, Callable[[fx.Node, list[Any]], None]]] = [
+    rules: list[tuple[bool, Callable[[fx.Node, list[Any]], None]]] = [
         (bool(_DIM_NAMES & set(names)), _count_from_front),
         (target in _UNORDERED, _sort_dims),
         (target is aten.slice.Tensor or target is aten.slice_scatter.default, _bound_slice),
@@ -165,13 +165,13 @@ def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
         (target is aten.arange.start_step, _whole_bounds),
         (getattr(target, "_overloadname", "") == "vec" and "scale_factors" in names, _name_sizes),
     ]
-    return tuple(rule for applies, rule in chosen if applies)
+    return tuple(rule for applies, rule in rules if applies)
 
 
 def _rank(node: fx.Node, values: list[Any]) -> int | None:
     if node.target in _ADDING:
-        made = tensor_of(node)
-        return None if made is None else made.dim()
+        result = tensor_of(node)
+        return None if result is None else result.dim()
     first = values[0][0] if isinstance(values[0], (list, tuple)) and values[0] else values[0]
     if node.target is aten.cat.default:
         first = node  # an empty vector may be among tensors of any rank
@@ -259,8 +259,8 @@ def _float_numbers(node: fx.Node, values: list[Any]) -> None:
     if not whole:
         return
     dtypes = {value.dtype for value in map(tensor_of, values) if value is not None}
-    made = tensor_of(node)
-    dtypes |= set() if made is None or made.dtype is torch.bool else {made.dtype}
+    result = tensor_of(node)
+    dtypes |= set() if result is None or result.dtype is torch.bool else {result.dtype}
     if len(dtypes) != 1 or not next(iter(dtypes)).is_floating_point:
         return
     for place in whole:
@@ -288,12 +288,12 @@ def _drop_own_dtype(node: fx.Node, values: list[Any]) -> None:
 
 def _name_options(node: fx.Node, values: list[Any]) -> None:
     """Make dtype, layout and device of factory functions explicit; omit unchanged ones from copies."""
-    made, source = tensor_of(node), tensor_of(values[0])
-    if made is None:
+    result, source = tensor_of(node), tensor_of(values[0])
+    if result is None:
         return
     places = parameter_places(node.target)
     own = (None, None, None) if source is None else (source.dtype, source.device, source.layout)
-    options = (("dtype", made.dtype), ("device", made.device), ("layout", made.layout))
+    options = (("dtype", result.dtype), ("device", result.device), ("layout", result.layout))
     for (name, value), before in zip(options, own, strict=True):
         values[places[name]] = None if value == before else value
     values[places["pin_memory"]] = values[places["pin_memory"]] or None
@@ -316,14 +316,18 @@ def _whole_bounds(_: fx.Node, values: list[Any]) -> None:
 def _name_sizes(node: fx.Node, values: list[Any]) -> None:
     """Resize to a size if a power-of-two factor gives it: positions are computed from the quotient."""
     places = parameter_places(node.target)
-    factors, made, source = values[places["scale_factors"]], node.meta["val"].shape[2:], values[0].meta["val"].shape[2:]
-    if factors is None or not (is_static(made) and is_static(source)):
+    factors, result, source = (
+        values[places["scale_factors"]],
+        node.meta["val"].shape[2:],
+        values[0].meta["val"].shape[2:],
+    )
+    if factors is None or not (is_static(result) and is_static(source)):
         return
     exact = (
-        math.frexp(one)[0] == 0.5 and size * one == to for one, size, to in zip(factors, source, made, strict=True)
+        math.frexp(one)[0] == 0.5 and size * one == to for one, size, to in zip(factors, source, result, strict=True)
     )
     if all(exact):
-        values[places["output_size"]], values[places["scale_factors"]] = list(made), None
+        values[places["output_size"]], values[places["scale_factors"]] = list(result), None
 
 
 def _default_scale(_: fx.Node, values: list[Any]) -> None:

@@ -16,7 +16,7 @@ from trtcache.lowering.rewriting import (
     arguments,
     calls_of,
     insert_call,
-    is_dense,
+    is_contiguous,
     is_static,
     reads_strides,
     replace,
@@ -167,7 +167,7 @@ class Lookups(Pass):
         for node in calls_of(graph_module.graph, (aten.embedding.default, aten.index_select.default)):
             source, *dims, places = arguments(node)[: 3 - (node.target is aten.embedding.default)]
             values = [tensor_of(one) for one in (source, places)]
-            if all(value is not None and value.dim() > 0 and is_dense(value) for value in values):
+            if all(value is not None and value.dim() > 0 and is_contiguous(value) for value in values):
                 node.target, node.kwargs = aten.index.Tensor, {}
                 node.args = (source, [*[None] * sum(dims), places])
                 modified = True
