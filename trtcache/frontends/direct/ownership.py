@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 
-import trtcache
 
 _NEEDED_BY_TORCH = frozenset(
     ("_distutils_hack", "filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "pkg_resources")
@@ -27,7 +26,7 @@ _NEEDED_BY_TORCH = frozenset(
 
 _PYTHON = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # compared with names of files as they are in code
 _TORCH = os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120
-_OURS = str(Path(str(trtcache.__file__)).parent) + os.sep
+_OURS = str(Path(__file__).parents[2]) + os.sep
 
 TORCH, PYTHON, NEEDED, MODEL = "torch", "python", "needed", "model"
 
