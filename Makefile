@@ -143,7 +143,7 @@ $(PEERS_FILES)/.ready: | $(READY)
 	@touch $@
 
 bench: $(READY) $(TT_FILES)/.ready $(PEERS_FILES)/.ready  ## measure, and write docs/benchmarks.md, in under 30 minutes; ONLY=start,checks prints some of it, and RENEW=1 writes that
-	@$(BIN)/python -W ignore -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(RENEW),--renew)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -W ignore -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(RENEW),--renew)
 
 plans: $(READY)  ## build plans of many models, and write docs/evidence/tensorrt.md; about 20 minutes
 	$(BIN)/python -W ignore -m tests.backends.tensorrt.evidence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LOOK_EVERY_S = 0.001
+_POLL_S = 0.001
 _STATUS = Path("/proc/self/status")
 
 
@@ -40,7 +40,7 @@ def watched() -> Iterator[Memory]:
     memory, stop = Memory(now_bytes, now_bytes), threading.Event()
 
     def look() -> None:
-        while not stop.wait(_LOOK_EVERY_S):
+        while not stop.wait(_POLL_S):
             memory.peak_bytes = max(memory.peak_bytes, own_bytes())
 
     thread = threading.Thread(target=look)

@@ -219,6 +219,12 @@ def start_python(python: str) -> StartPython:
 
 
 @pytest.fixture
+def quick_children(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process start quick processes wherever it starts ``sys.executable``."""
+    monkeypatch.setattr(sys, "executable", python)
+
+
+@pytest.fixture
 def run_python(start_python: StartPython) -> RunPython:
     """Run code in a new process that has imported torch, to its end."""
     return lambda code, **environ: _ended(start_python(code, **environ))

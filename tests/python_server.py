@@ -1,14 +1,15 @@
 """A quick ``python`` for tests: each process is a fork of one that has imported torch, and nothing of this project.
 
-To start Python, to import torch and to tear it down again takes three CPU seconds; a fork takes none of them.
-``python`` is a program with Python's own command line, so that ``subprocess`` starts it as it does Python. It sends its
-arguments, environment, folder and files to a server, waits for the process that the server forks, and ends as that one
-ends; if it is killed, that one is killed.
+To start Python, to import torch and what ``torch.export`` imports, and to tear it down again takes four CPU seconds; a
+fork takes none of them. ``python`` is a program with Python's own command line, so that ``subprocess`` starts it as it
+does Python. It sends its arguments, environment, folder and files to a server, waits for the process that the server
+forks, and ends as that one ends; if it is killed, that one is killed.
 
 It runs the real Python instead for all that a fork cannot give: other options than ``-c``, ``-m`` and ``-W``, another
-value of a variable that Python or torch reads when it starts, a ``sitecustomize``, and coverage. Tests of what is
-imported, and of how a process starts, ends or takes signals, start the real Python themselves. There are two servers
-with different hash seeds: processes that do not name one of them have either.
+value of a variable that Python or torch reads when it starts, a ``sitecustomize``, and coverage. Modules ask for more
+variables while they are imported: a server notes which, and refuses a fork to those who have other values. Tests of
+what is imported, and of how a process starts, ends or takes signals, start the real Python themselves. There are two
+servers with different hash seeds: processes that do not name one of them have either.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _READ_AT_START = (
     *("LD_", "LC_", "LANG", "TZ", "MALLOC_", "GLIBC_", "COVERAGE_"),
 )
 _NOT_COMPARED = ("PYTHONPATH", "PYTHONHASHSEED")
+_ASKED_AGAIN = ("TORCHINDUCTOR_CACHE_DIR", "HOME", "TMPDIR", "TEMP", "TMP", "LOGNAME", "USER", "LNAME", "USERNAME")
+"""What modules ask for while they are imported, and again each time that they need it: places of folders."""
+_FORKED = b"+"
 _CPU = "cpu_s"  # the file with a line for each process that has ended
 
 
@@ -94,6 +98,8 @@ def client(arguments: list[str]) -> int:
         server.connect(_address(folder, seed))
         socket.send_fds(server, [len(content).to_bytes(8, "big")], [0, 1, 2])
         server.sendall(content)
+        if server.recv(1) != _FORKED:
+            os.execv(real, [real, *arguments])  # noqa: S606  # Python
         for descriptor in (0, 1, 2):
             os.close(descriptor)  # or the end of the process would not be the end of its output
         answer = server.recv(64)
@@ -120,13 +126,39 @@ def _parsed(arguments: list[str]) -> tuple[list[str], list[str]] | None:
     return (warned, rest) if is_option or (rest and rest[0].endswith(".py")) else None
 
 
+def _import_for_forks() -> dict[str, str | None]:
+    """Import what forks begin with; return the variables that the modules ask for, with their values."""
+    import torch  # its own variables are those of _READ_AT_START
+
+    asked: dict[str, str | None] = {}
+    kind: Any = type(os.environ)
+    look_up, contains = kind.get, kind.__contains__
+
+    def get(environ: Any, name: str, default: Any = None) -> Any:
+        asked.setdefault(name, look_up(environ, name))
+        return look_up(environ, name, default)
+
+    def contains_(environ: Any, name: str) -> bool:
+        asked.setdefault(name, look_up(environ, name))
+        return bool(contains(environ, name))
+
+    kind.get, kind.__contains__ = get, contains_
+    try:
+        import torch._dynamo
+        import torch._functorch.aot_autograd  # noqa: F401  # with torch._dynamo, what torch.export.export imports
+    finally:
+        del kind.get  # the one that it inherits
+        kind.__contains__ = contains
+    return {name: value for name, value in asked.items() if name not in _ASKED_AGAIN}
+
+
 def serve(listener: socket.socket, folder: Path) -> None:
     """Fork a process for each request until the standard input ends."""
     import gc
     import select
 
+    read = _import_for_forks()
     import numpy as np
-    import torch  # noqa: F401  # for the forks
 
     threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208
     assert threads == 1, f"{threads} threads would not be in a fork"
@@ -145,6 +177,9 @@ def serve(listener: socket.socket, folder: Path) -> None:
             head, files, _, _ = socket.recv_fds(connection, 8, 3)
             with connection.makefile("rb") as content:
                 request = json.loads(content.read(int.from_bytes(head, "big")))
+            if any(request["environ"].get(name) != value for name, value in read.items()):
+                os._exit(0)
+            connection.sendall(_FORKED)
             if child := os.fork():
                 _wait(child, connection, files, folder)
             connection.close()

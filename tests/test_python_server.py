@@ -55,13 +55,17 @@ def test_modules_and_files_are_run(python: str, tmp_path: Path) -> None:
 
 
 def test_it_begins_with_torch_and_without_the_project(python: str) -> None:
-    """Neither it nor what builds import is there, and it has one thread; another option is Python's own business."""
-    code = (
-        "import sys, os; print(*('torch' in sys.modules, 'trtcache' in sys.modules, 'torch._inductor' in sys.modules))"
-    )
-    assert answer(python, "-c", code)[1] == "True False False\n"
-    assert answer(python, "-B", "-c", code)[1] == "False False False\n"
-    assert answer(python, "-c", code, TORCH_LOGS="")[1] == "False False False\n"
+    """Neither it nor what builds import is there; another option or variable is Python's own business."""
+    names = ("torch", "torch._dynamo", "trtcache", "torch._inductor.compile_fx")
+    code = f"import sys; print(*(name in sys.modules for name in {names}))"
+    assert answer(python, "-c", code)[1] == "True True False False\n"
+    for arguments, environ in (
+        (("-B",), {}),
+        ((), {"TORCH_LOGS": ""}),
+        ((), {"SYMPY_DEBUG": "False"}),
+        ((), {"CXX": "g++"}),
+    ):
+        assert answer(python, *arguments, "-c", code, **environ)[1] == "False False False False\n"
 
 
 def test_hash_seeds_are_those_asked_for(python: str) -> None:

@@ -28,7 +28,7 @@ def test_the_python_of_the_document_runs(
     exec("\n".join(BLOCKS), {})  # noqa: S102  # the document's own code
     printed = capsys.readouterr().out
     assert printed.startswith("torch.Size([16, 8]) 100\n2 runners, 1 threads for each call (runners), ")
-    assert "calls run side by side" in printed
+    assert "calls run in parallel" in printed
 
 
 def test_the_command_prints_what_the_document_shows(monkeypatch: pytest.MonkeyPatch) -> None:

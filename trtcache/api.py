@@ -67,8 +67,8 @@ def compile(  # noqa: A001  # named like torch.compile
         if not source.is_torch:
             _check_onnx(guard_policy, miss_policy, keep_program=keep_program)
 
-        # Called when the engine is loaded: below, or later by the thread of a background build.
-        def complete(module: CompiledModule) -> None:
+        # Called when the engine was loaded: below, or later by the thread of a background build.
+        def after_load(module: CompiledModule) -> None:
             module.threads = options.settings.threads
             module.report.file_s = source.file_s
             module.note_fixed_sizes(source.automatic_sizes(module.in_spec))
@@ -106,10 +106,10 @@ def compile(  # noqa: A001  # named like torch.compile
             from trtcache.compiler.background import BackgroundBuild, compile_or_run_in_torch
 
             build = BackgroundBuild(source, options, cache, keep_program)
-            module = compile_or_run_in_torch(source, build, complete, stack, use_worker=use_worker)
+            module = compile_or_run_in_torch(source, build, after_load, stack, use_worker=use_worker)
         else:
             module = compile_source(source, options, cache)
-            complete(module)
+            after_load(module)
     module.report.import_s, module.report.compile_s = take_import_s(), time.perf_counter() - start
     log.info("%s", module.report)
     return module

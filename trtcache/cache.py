@@ -13,12 +13,13 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from trtcache.config.contention import ContentionPolicy
 from trtcache.config.environment import LOG_VARIABLE, Config, start_logging
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import absolute, absolutes
 from trtcache.config.remotes import parse_remotes, refuse_url
 from trtcache.config.units import parse_size
@@ -55,7 +56,7 @@ _BUILDING: ContextVar[frozenset[Path]] = ContextVar("trtcache.building", default
 """Entries that this thread has locked: waiting for one of them would deadlock."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CacheStats:
     """Totals of a cache directory.
 

@@ -157,13 +157,12 @@ def compile(  # noqa: A001  # named like torch.compile
     """
     why, load_without_torch = "", None
     if "torch" not in sys.modules:
-        is_plain = not (args or kwargs or dynamic_shapes or keep_program) and on_guard == "error"
-        if isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".pt2" and is_plain:
+        needs_torch = bool(args or kwargs or dynamic_shapes or keep_program) or on_guard != "error"
+        if isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".pt2" and not needs_torch:
             load_without_torch = partial(_load_without_torch, Path(model), backend, settings, target, cache, name)
-            result = load_without_torch()
-            if not isinstance(result, str):
-                return result
-            why = result
+            program, why = load_without_torch()
+            if program is not None:
+                return program
         what = str(model) if isinstance(model, (str, os.PathLike)) else f"a {type(model).__name__}"
         require_torch_allowed(what, why or "only a hit of a .pt2 file does without it")
     from trtcache.api import compile as compile_with_torch
@@ -184,10 +183,12 @@ def compile(  # noqa: A001  # named like torch.compile
         on_miss=on_miss,
     )
     module.report.torch = why
+    if load_without_torch is None:
+        return module
     # A hit returns a Program. Return one after a miss as well, or a caller who passes NumPy arrays would get tensors
     # the first time.
-    program = load_without_torch(counted=False) if load_without_torch is not None else None
-    if program is None or isinstance(program, str):
+    program, _ = load_without_torch(counted=False)
+    if program is None:
         return module
     program.report = module.report
     return program
@@ -202,8 +203,11 @@ def _load_without_torch(
     name: str | None,
     *,
     counted: bool = True,
-) -> Program | str:
-    """Return the program of a file from the cache, or why it needs torch; ``counted`` in the cache's statistics."""
+) -> tuple[Program | None, str]:
+    """Return the program of a file from the cache, or None and why it needs torch.
+
+    ``counted``: whether the look-up is counted in the cache's statistics.
+    """
     start = time.perf_counter()
     libraries = preload()  # a thread loads torch's libraries during the look-up
     try:
@@ -218,10 +222,10 @@ def _load_without_torch(
             program = find_program(path, options, opened, name=name, counted=counted)
         except TorchNeeded as error:
             log.info("%s needs torch: %s", path, error)
-            return str(error)
+            return None, str(error)
     finally:
         libraries.join()  # a process that forks during the load would inherit a lock
     program.report.compile_s = time.perf_counter() - start
     if counted:
         log.info("%s", program.report)
-    return program
+    return program, ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, TypeVar, cast
 
 from trtcache.config import backend_names
 from trtcache.config.backend_settings import BackendSettings, label
 from trtcache.config.environment import parse_on_miss
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.inductor_settings import InductorSettings
 from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.config.threads import Threads
@@ -47,7 +48,7 @@ _ALWAYS = frozenset({"inductor", "operator_versions"})
 """Settings that are in the key at their defaults too; the others were added later, and older keys stay valid."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Settings:
     """Build settings.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import platform
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError, did_you_mean
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _LONGEST_NAME = 100
 _CPUINFO_BYTES = 1 << 14  # the first processor's record; a whole file takes tens of milliseconds on 128 cores
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Gpu:
     """A GPU model. Two products of one compute capability (an L4, an RTX 4090) need different kernels.
 
@@ -61,7 +61,7 @@ class Gpu:
         return {"product": self.product, "multiprocessors": self.multiprocessors, "memory_gib": self.memory_gib}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Target:
     """The kind of machine that an engine is built for.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING
 
 import click
 
 from trtcache.config import backend_names
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BackendUnavailableError
 from trtcache_cli.output import on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Description:
     """A registered backend.
 

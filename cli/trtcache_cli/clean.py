@@ -26,12 +26,12 @@ def clean(session: Session, everything: bool, dry_run: bool, yes: bool) -> None:
 
     The directory remains a store, and the counters of stats are kept. Without a terminal, -y is needed.
     """
-    nothing = dry_run or not is_store(session.config().root)
-    store = session.store() if nothing else session.writable_store("clean")
+    is_read_only = dry_run or not is_store(session.config().root)
+    store = session.store() if is_read_only else session.writable_store("clean")
     records = load_records(store)
-    doomed = [record for record in records if everything or not record.pinned]
+    removed_records = [record for record in records if everything or not record.pinned]
     plan = PrunePlan(
-        tuple(Eviction(replace(record, pinned=False), "clean") for record in doomed),
+        tuple(Eviction(replace(record, pinned=False), "clean") for record in removed_records),
         tuple(record for record in records if record.pinned and not everything),
     )
     if dry_run:
@@ -40,10 +40,10 @@ def clean(session: Session, everything: bool, dry_run: bool, yes: bool) -> None:
     if plan.evict:
         confirm(f"Remove {len(plan.evict):,} entries, {format_size(plan.freed_bytes)}?", yes=yes)
     freed_bytes = remove(store, plan.evict)
-    for record in doomed:
+    for record in removed_records:
         if record.pinned:
             store.unpin(record.digest)
-    swept_bytes = 0 if nothing else store.sweep(quarantine_s=0.0)
+    swept_bytes = 0 if is_read_only else store.sweep(quarantine_s=0.0)
     if session.as_json:
         removed = [one.record.digest for one in plan.evict]
         print_json({"removed": removed, "kept": len(plan.kept), "freed_bytes": freed_bytes + swept_bytes})

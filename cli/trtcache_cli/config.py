@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +19,7 @@ from trtcache.config.environment import (
     settings_path,
     write_setting,
 )
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_size
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache_cli.command_group import CommandGroup
@@ -43,7 +43,7 @@ _DIRECTORIES = ("TRTCACHE_DIR", "TRTCACHE_PATH")
 _MODES = {None: "", True: "require", False: "off"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Setting:
     """One variable: its effective value (None for no limit) and its origin."""
 

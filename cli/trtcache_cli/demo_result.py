@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ NOTICEABLE = 1e-3
 HEADER = ("STEP", "OUTCOME", "COMPILE", "EXPORT", "BUILD", "TRTCACHE", "FIRST CALL", "SPEED-UP", "OFF BY")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StepResult:
     """Result of one process.
 

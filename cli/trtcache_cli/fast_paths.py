@@ -1,6 +1,6 @@
 """The child process of ``trtcache doctor`` that tries key aliases and direct mode: nothing is built.
 
-It prints a line of JSON: for each fast path why it does not work here, or an empty text.
+It prints a line of JSON: for each fast path why it does not work here, or an empty string.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def try_fast_paths() -> dict[str, str]:
     """Export and lower a small model, store its key alias and manifest, and find both again.
 
     Returns:
-        For ``key aliases`` and ``direct mode`` why it does not work here; an empty text where it does.
+        For ``key aliases`` and ``direct mode`` why it does not work here; an empty string where it does.
     """
     import torch
 
@@ -73,8 +73,8 @@ def try_fast_paths() -> dict[str, str]:
         first.store_manifest(exported, has_alias=True)
         second = source()
         known = second.fingerprint()
-        assert second.attempt is not None  # noqa: S101  # it is on
-        return {"key aliases": "", "direct mode": "" if known else second.attempt.explain()}
+        assert second.direct_lookup is not None  # noqa: S101  # it is on
+        return {"key aliases": "", "direct mode": "" if known else second.direct_lookup.explain()}
 
 
 class _Messages(logging.Handler):

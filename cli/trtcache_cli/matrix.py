@@ -6,12 +6,13 @@ import itertools
 import math
 import re
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache_cli.shapes import check_shapes
 
@@ -30,7 +31,7 @@ _REPEATED = ("shape", "setting")  # options that one cell can have several times
 _HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Cell:
     """One engine to build.
 
@@ -73,7 +74,7 @@ class Cell:
         return self.label
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Matrix:
     """The cells of a file, and the resources for each scheduler."""
 

@@ -9,9 +9,10 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,7 @@ _CONTENT_BYTES = 4 * 4096
 _LONGEST_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Measured:
     """Results. ``freed_s`` is None if a killed process's lock stayed, ``seen_s`` if a file was never seen.
 

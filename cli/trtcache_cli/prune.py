@@ -126,6 +126,6 @@ def _stale(store: DiskStore, records: list[Record]) -> dict[str, str]:
     from trtcache.compiler.staleness import Staleness  # torch
 
     found = Staleness.of(store, records)
-    for kind, why in sorted(found.unjudged.items()):
+    for kind, why in sorted(found.unchecked.items()):
         note(f"entries of {kind} are kept: {why}")
     return dict.fromkeys(found.stale, "stale-toolchain")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_size
 from trtcache.store.catalog import counters, load_records
 from trtcache.store.entry import is_companion
@@ -47,7 +48,7 @@ _AGES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Option:
     """What one call of ``trtcache prune`` would remove."""
 
@@ -60,7 +61,7 @@ class Option:
         return sum(eviction.record.build_s for eviction in self.plan.evict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Figures:
     """The figures of one place.
 

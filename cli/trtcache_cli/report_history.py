@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Final
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.store.events import SAVED
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ LONGEST_DAYS: Final = 371
 _MOST_DAYS_BY_DAY = 45
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LookUp:
     """Look-ups of one day with one result. ``reason`` is empty for hits."""
 
@@ -50,7 +51,7 @@ class Period:
         return self.hits + self.misses.total()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class History:
     """Periods without gaps up to today, and what happened at other times.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError
 from trtcache_cli.kind_sums import count_of
 from trtcache_cli.matrix import read_matrix
@@ -28,7 +29,7 @@ _COLUMN_OPTIONS = ("target", "backend")
 _MOST_BYTES = 256 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class HeatMap:
     """The states of all cells.
 
@@ -56,7 +57,7 @@ class HeatMap:
         return {state: counts[state] for state in STATES}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class HeatCell:
     """One cell. ``reason`` says why it failed or is unknown."""
 
@@ -151,6 +152,6 @@ def _shared_options(cells: Iterable[Cell]) -> set[tuple[str, tuple[str, ...]]]:
 
 def heat_document(heat: HeatMap) -> Mapping[str, object]:
     """Return the heat map for ``--json``."""
-    names = HeatCell.__slots__
+    names = [field.name for field in fields(HeatCell)]
     cells = [{name: getattr(cell, name) for name in names} for cell in heat.cells]
     return {"file": str(heat.path), **heat.counts, "expected_s": heat.expected_s, "cells": cells}

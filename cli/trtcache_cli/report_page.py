@@ -7,12 +7,12 @@ texts are escaped by Jinja2, and control characters, also those that change the 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import jinja2
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration, format_size
 from trtcache_cli.kind_sums import count_of, hits_and_misses
 from trtcache_cli.output import printable
@@ -36,7 +36,7 @@ _POINTS = 120
 OTHER: Final = "other reasons"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Bar:
     """A rectangle of a chart, in hundredths of its width and height, from the top left corner."""
 
@@ -47,7 +47,7 @@ class Bar:
     series: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Column:
     """The bars of one period; ``title`` is what it says in words."""
 
@@ -55,7 +55,7 @@ class Column:
     bars: list[Bar]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Chart:
     """Columns over time.
 
@@ -70,7 +70,7 @@ class Chart:
     most: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SumRow:
     """A row of a table of sizes; ``part`` is its size in hundredths of the largest."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ STEPS: Mapping[str, str] = {
 HEADER = ("STEP", "RESULT", "SECONDS", "WHAT IT DID", "WHAT IT SAW")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StepResult:
     """Result of one step.
 

@@ -5,7 +5,7 @@ B: batch, 1 to 8 rows. S: 5 positions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import nn
 from trtcache import api
 from trtcache.cache import Cache
 from trtcache.config.environment import Config
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class SelfTest(nn.Module):
         return probabilities
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Subject:
     """The tested backend, device and cache.
 

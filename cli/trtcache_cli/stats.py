@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration, format_size, parse_since
 from trtcache.store.catalog import counters, load_records, refold
 from trtcache.store.entry import is_companion
@@ -34,7 +35,7 @@ UNNAMED = "unknown"
 """Reason of events without one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Stats:
     """The displayed totals. ``entries`` are those that ``trtcache ls`` lists, ``hidden`` those of ``--all``."""
 
@@ -111,7 +112,7 @@ def _by_reason(counts: Counters, wanted: str) -> Counter[str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Shown:
     """The totals with what belongs to the cache and the call: directory, limits, lower layers and start of counting."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache_cli.output import on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Line:
     """A value, its origin (empty if unknown), and its meaning."""
 
@@ -49,9 +49,9 @@ def in_this_environment() -> Iterator[Line]:
     """Yield the thread counts and variables of torch and trtcache in this environment."""
     import torch
 
-    from trtcache.config.threads import VARIABLES, in_force
+    from trtcache.config.threads import VARIABLES, effective_threads
 
-    found = in_force()
+    found = effective_threads()
     yield Line("intra", found.intra, found.intra_from, "intra-op threads of one call")
     yield Line("inter", found.inter, found.inter_from, "concurrent calls in runners()")
     yield Line("cores", found.cores, "", "cores available to this process")

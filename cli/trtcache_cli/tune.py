@@ -284,7 +284,7 @@ def _document(
         "cells": [_cell(cell) for cell in cells],
         "best_latency": _cell(fastest(cells)),
         "best_throughput": _cell(busiest(cells)),
-        "side_by_side": not why_not,
+        "parallel": not why_not,
         "why_not": why_not,
         "output": str(output) if output else None,
         "weights": _weights(module),

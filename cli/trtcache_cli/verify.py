@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.remotes import RemoteUrl
 from trtcache.config.units import format_size
 from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, UnknownKeyError
@@ -30,7 +30,7 @@ DAMAGED = CorruptBlobError.exit_code
 UNREADABLE = "unreadable"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Finding:
     """An entry that failed verification, the reason, and its store."""
 

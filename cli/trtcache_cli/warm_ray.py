@@ -48,7 +48,7 @@ class RayJobs:
         """Submit a task for each cell.
 
         Raises:
-            SettingsError: ``[defaults.ray]`` has something that Ray does not take.
+            SettingsError: ``[defaults.ray]`` has an option that Ray does not accept.
         """
         task, folder = self._api.remote(build_cell), str(Path.cwd())
         for cell in cells:
@@ -69,11 +69,11 @@ class RayJobs:
         return [self._outcome(self._tasks.pop(task), task) for task in ended]
 
     def states(self) -> Mapping[Cell, str]:
-        """Return that the others are submitted: Ray tells more to its dashboard only."""
+        """Return ``submitted`` for each task that has not ended; only Ray's dashboard shows more."""
         return dict.fromkeys(self._tasks.values(), "submitted")
 
     def cancel(self) -> int:
-        """Interrupt the tasks that have not ended, and end the workers of those that do not listen."""
+        """Interrupt the tasks that have not ended, and kill the workers of those that do not stop."""
         tasks = list(self._tasks)
         for force in (False, True):
             for task in tasks:
@@ -83,7 +83,7 @@ class RayJobs:
         return len(self._tasks)
 
     def close(self) -> None:
-        """Disconnect from Ray, and end it if it was started here."""
+        """Disconnect from Ray, and shut it down if it was started here."""
         self._api.shutdown()
 
     def _outcome(self, cell: Cell, task: Any) -> Outcome:

@@ -85,7 +85,7 @@ def list_entries(remote: RemoteEntries) -> dict[str, int]:
 
 
 def objections(remote: RemoteEntries, digests: Iterable[str]) -> dict[str, str]:
-    """Return for each entry of a remote why it would not be served, or an empty text; by its header.
+    """Return for each entry of a remote why it would not be served, or an empty string; by its header.
 
     Raises:
         RemoteError: a request failed.

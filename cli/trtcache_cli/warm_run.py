@@ -10,10 +10,10 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.config.environment import VARIABLES, environment
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.remotes import PARAMETERS, VARIABLE, RemoteUrl
 from trtcache.config.units import format_duration
 from trtcache_cli.output import printable
@@ -31,7 +31,7 @@ HIT: Final = "hit"
 FAILED: Final = "failed"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Outcome:
     """What became of a cell.
 

@@ -18,12 +18,14 @@ class TestInterpreter(BackendContract):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_children")
 class TestAotInductor(BackendContract):
     backend = "aot_inductor"
     settings: ClassVar = INDUCTOR
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_children")
 class TestTensorRTRtx(BackendContract):
     backend = "tensorrt_rtx"
     target = "sm_89"

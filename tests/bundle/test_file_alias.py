@@ -167,9 +167,9 @@ def test_the_digest_of_a_file_is_the_same_with_torch(folder: Path, tmp_path: Pat
         MappedProgramFile(tmp_path / "text.pt2")
 
 
-def test_the_state_of_a_new_process_is_the_known_one(run_python: RunPython) -> None:
+def test_the_state_of_a_new_process_is_the_known_one(run_fresh_python: RunPython) -> None:
     """What a process without torch claims is what torch begins with."""
-    done = run_python(
+    done = run_fresh_python(
         """
         from trtcache.backends.aot_inductor.backend import ambient
         from trtcache.backends.host import INITIAL_AMBIENT

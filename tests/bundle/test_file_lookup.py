@@ -70,7 +70,7 @@ other = {"format": 1, "kind": "aot_inductor"}
 assert "other parts" in follow(lambda parts: {"key": {**other, "parts": {**parts, "target": None}}})
 assert "other parts" in follow(lambda parts: {"key": {**other, "kind": "tensorrt", "parts": parts}})
 assert "other parts" in follow(lambda parts: {"device": "cuda:0"})
-assert "cannot be followed" in follow(lambda parts: {"key": None})
+assert "cannot be used" in follow(lambda parts: {"key": None})
 assert "custom operators" in follow(lambda parts: {"operators": {"mine.op": ["1.0"]}})
 assert "torch" not in sys.modules
 """

@@ -35,6 +35,7 @@ def affine():
 def nothing():
     return None
 """
+_FRESH = sys.executable  # whatever quick_children puts there
 PLAN = """
 import sys
 from trtcache_cli.main import main
@@ -72,13 +73,14 @@ def _states(done: Result) -> list[str]:
 
 def _plan_without_torch(matrix: Path) -> Any:
     """Return the plan of a process that does not import torch."""
-    command = [sys.executable, "-W", "ignore", "-c", PLAN, str(matrix)]
+    command = [_FRESH, "-W", "ignore", "-c", PLAN, str(matrix)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_children")
 def test_what_misses_is_built_once(run: Callable[..., Result], matrix: Path) -> None:
     """By processes of their own; cells that cannot be built are errors of their own, and the exit code is 1."""
     text = matrix.read_text().replace('"interpreter"', '"aot_inductor"')

@@ -31,6 +31,7 @@ target = ["x86-64-v2", "x86-64-v3"]
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_children")
 def test_a_machine_without_a_gpu_warms_for_several(
     run: Callable[..., Result], file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

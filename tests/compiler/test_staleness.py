@@ -49,7 +49,7 @@ def test_entries_of_other_versions_are_stale(store: DiskStore) -> None:
     found = Staleness.of(store, records)
     names = {record.digest: record.name for record in records}
     assert sorted(str(names[digest]) for digest in found.stale) == ["alias of other code", "old", "old alias"]
-    assert list(found.unjudged) == ["aot_inductor for cuda"]
+    assert list(found.unchecked) == ["aot_inductor for cuda"]
 
 
 def test_prune_evicts_stale_entries(store: DiskStore, capsys: pytest.CaptureFixture[str]) -> None:

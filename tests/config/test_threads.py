@@ -10,7 +10,7 @@ import torch
 
 import trtcache
 from trtcache.config import threads as thread_counts
-from trtcache.config.threads import Threads, in_force, origin, run_with
+from trtcache.config.threads import Threads, effective_threads, origin, run_with
 from trtcache.errors import SettingsError
 from trtcache.settings import AT_RUN_TIME, Settings
 
@@ -29,12 +29,12 @@ def test_numbers_hold_in_the_block_and_no_longer() -> None:
     """Blocks nest, and an omitted number is inherited from the enclosing one."""
     before = torch.get_num_threads()
     with trtcache.threads(intra=3, inter=5):
-        assert (torch.get_num_threads(), in_force().intra_from) == (3, "trtcache.threads")
+        assert (torch.get_num_threads(), effective_threads().intra_from) == (3, "trtcache.threads")
         with suppress(ValueError), trtcache.threads(intra=2):
-            assert (torch.get_num_threads(), in_force().inter) == (2, 5)
+            assert (torch.get_num_threads(), effective_threads().inter) == (2, 5)
             raise ValueError("inside")
         with trtcache.threads(inter=1):
-            assert (torch.get_num_threads(), in_force().inter) == (3, 1)
+            assert (torch.get_num_threads(), effective_threads().inter) == (3, 1)
     assert torch.get_num_threads() == before
     assert thread_counts.current() == Threads()
 
@@ -64,11 +64,14 @@ def test_settings_override_torch_and_not_threads(monkeypatch: pytest.MonkeyPatch
     """In the effective counts, and in a call."""
     torch.set_num_threads(2)
     given = Threads(intra=3, inter=4)
-    assert (in_force(given).intra_from, in_force(given).inter_from) == ("settings.threads", "settings.threads")
+    assert (effective_threads(given).intra_from, effective_threads(given).inter_from) == (
+        "settings.threads",
+        "settings.threads",
+    )
     assert run_with(3, lambda _: torch.get_num_threads(), None) == 3
     assert torch.get_num_threads() == 2
     with trtcache.threads(intra=1):
-        assert in_force(given).intra == 1
+        assert effective_threads(given).intra == 1
         assert run_with(3, lambda _: torch.get_num_threads(), None) == 1
 
 

@@ -60,14 +60,14 @@ def _answer(script: Mapping[str, Any], cache: Path, direct: str) -> tuple[str, l
 def judged(script: Mapping[str, Any], cache: Path, *, compare: bool = True) -> dict[str, Any]:
     """Try to find the model; compile it with direct mode and without where it is found, and compare."""
     from trtcache.cache import Cache
-    from trtcache.frontends.direct.mode import Attempt
+    from trtcache.frontends.direct.mode import DirectLookup
 
     examples = (script["args"], script["kwargs"], script["dynamic_shapes"])
-    attempt = Attempt(script["model"], examples, Cache(cache), mode="on", name="Model")
-    attempt.find()
-    if attempt.manifest is None:
-        attempt.explain()
-        return {"direct": attempt.outcome, "wrong": ""}
+    lookup = DirectLookup(script["model"], examples, Cache(cache), mode="on", name="Model")
+    lookup.find()
+    if lookup.manifest is None:
+        lookup.explain()
+        return {"direct": lookup.outcome, "wrong": ""}
     if not compare:
         return {"direct": "hit", "wrong": ""}
     direct, got = _answer(script, cache, "on")

@@ -11,7 +11,7 @@ import trtcache
 from tests.direct.changes import HIT, MISS, Subject
 from tests.direct.package import X, load, tiny, write
 from trtcache.cache import Cache
-from trtcache.frontends.direct.mode import Attempt
+from trtcache.frontends.direct.mode import DirectLookup
 from trtcache.keys.program_digest import exported_digest
 from trtcache.lowering.capture import export
 
@@ -32,7 +32,7 @@ def base(root: Path, interpreter: str, tmp_path_factory: pytest.TempPathFactory)
     """Compile the unchanged model, and return the digest of its program."""
     load(write(tmp_path_factory.mktemp("base")))
     module = trtcache.compile(tiny(), (X,), backend=interpreter, cache=root, direct="on")
-    assert module.report.direct == "miss: nothing is known of it"
+    assert module.report.direct == "miss: no matching manifest"
     return exported_digest(export(tiny(), (X,), {}, None))
 
 
@@ -44,12 +44,12 @@ def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
     return Subject(package, monkeypatch, tiny())
 
 
-def found(subject: Subject, root: Path) -> Attempt:
-    """Return the attempt to find a model without exporting it."""
+def found(subject: Subject, root: Path) -> DirectLookup:
+    """Return the look-up of a model, which is not exported."""
     examples = (subject.args, subject.kwargs, subject.dynamic_shapes)
-    attempt = Attempt(subject.model, examples, Cache(root), mode="on", name="Tiny")
-    attempt.find()
-    return attempt
+    lookup = DirectLookup(subject.model, examples, Cache(root), mode="on", name="Tiny")
+    lookup.find()
+    return lookup
 
 
 def slowly(subject: Subject) -> Digest:
@@ -63,11 +63,11 @@ def test_a_change_is_noticed(subject: Subject, root: Path, base: Digest, name: s
     change, word, alters = MISS[name]
     change(subject)
     with subject.around():
-        attempt = found(subject, root)
-        assert attempt.manifest is None
-        attempt.explain()
-        assert attempt.outcome.startswith(("miss: ", "off: "))
-        assert word in attempt.outcome
+        lookup = found(subject, root)
+        assert lookup.manifest is None
+        lookup.explain()
+        assert lookup.outcome.startswith(("miss: ", "off: "))
+        assert word in lookup.outcome
         assert (slowly(subject) != base) == alters
 
 
@@ -75,8 +75,8 @@ def test_a_change_is_noticed(subject: Subject, root: Path, base: Digest, name: s
 def test_irrelevant_changes_are_ignored(subject: Subject, root: Path, base: Digest, name: str) -> None:
     """The manifest of the unchanged model is valid, and the slow path gives the same key."""
     HIT[name](subject)
-    attempt = found(subject, root)
-    assert attempt.manifest is not None, attempt.outcome
+    lookup = found(subject, root)
+    assert lookup.manifest is not None, lookup.outcome
     assert slowly(subject) == base
 
 

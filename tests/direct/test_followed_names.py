@@ -14,7 +14,8 @@ from tests import direct
 from tests.direct import counting
 from tests.direct.package import X
 from trtcache.cache import Cache
-from trtcache.frontends.direct.mode import Attempt, describe
+from trtcache.frontends.direct.code import uses
+from trtcache.frontends.direct.mode import DirectLookup, describe
 from trtcache.frontends.direct.walk import UnstableError, Walk
 
 if TYPE_CHECKING:
@@ -62,10 +63,10 @@ def test_what_is_read_of_a_module_is_noticed(
     model, cache = Reading(WAYS[way]), tmp_path / "cache"
     for _ in range(3):  # the first exports of a process load some of torch
         trtcache.compile(model, (X,), backend=interpreter, cache=cache, direct="on")
-    same = Attempt(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
+    same = DirectLookup(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
     assert same.find(), same.outcome
     monkeypatch.setattr(counting, "ABSENT" if way == "absent" else "COUNT", 3, raising=False)
-    assert not Attempt(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
+    assert not DirectLookup(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
 
 
 class Twice(torch.nn.Module):
@@ -121,12 +122,12 @@ def test_a_module_that_is_imported_in_forward_is_followed(
 
     forget()
     first = trtcache.compile(model, (X,), backend=interpreter, cache=cache, direct="on").report
-    assert first.direct == "miss: nothing is known of it"
+    assert first.direct == "miss: no matching manifest"
     forget()
-    same = Attempt(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
+    same = DirectLookup(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
     assert same.find(), same.outcome
     monkeypatch.setattr(sys.modules["tests.direct.counting"], "COUNT", 3)
-    assert not Attempt(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
+    assert not DirectLookup(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
 
 
 def test_slots_of_a_module_are_attributes() -> None:
@@ -139,6 +140,30 @@ def test_slots_of_a_module_are_attributes() -> None:
 
 class Ordered(OrderedDict[str, int]):
     """One of its own kind."""
+
+
+def _is_field(name: str, fields: list[Any]) -> bool:
+    names = {field.name for field in fields}
+    return name in names and name is not None
+
+
+def _is_key(name: str, pairs: list[tuple[str, int]]) -> bool:
+    return name in {key for key, value in pairs if value}
+
+
+def _first_field(fields: list[Any]) -> str:
+    names = {field.name for field in fields}
+    return "".join(names)
+
+
+def _by_position(pairs: list[tuple[str, int]]) -> list[str]:
+    return [*{key for key, value in pairs if value}]
+
+
+def test_only_the_order_of_a_set_that_is_iterated_over_counts() -> None:
+    """Membership does not depend on it. From Python 3.12 on, the loop of a comprehension is in the function's code."""
+    found = [uses(each.__code__, globals()).order for each in (_is_field, _is_key, _first_field, _by_position)]
+    assert [bool(order) for order in found] == [False, False, True, True]
 
 
 def test_order_and_layout_are_described() -> None:

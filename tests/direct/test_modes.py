@@ -78,7 +78,7 @@ def test_a_model_that_creates_named_tuples_is_exported_once(compiled: Compile, m
     """Their constructors are code of a string, as ``collections.namedtuple`` makes them; others are a miss."""
     model = Splits()
     reports = [compiled(model, (X,)).report.direct for _ in range(2)]
-    assert reports == ["miss: nothing is known of it", "hit"]
+    assert reports == ["miss: no matching manifest", "hit"]
     swapped = collections.namedtuple("Halves", "high low")
     monkeypatch.setattr(sys.modules[__name__], "Halves", swapped)
     module = compiled(model, (X,))
@@ -97,7 +97,7 @@ class Selects(nn.Module):
 def test_a_model_with_sizes_that_depend_on_data_is_exported_once(compiled: Compile, mode: str) -> None:
     """Lowering adds such sizes to the program's environment; the manifest has the digest from before."""
     reports = [compiled(Selects(), (X,), direct=mode).report.direct for _ in range(2)]
-    assert reports == ["miss: nothing is known of it", "hit" if mode == "on" else "verified"]
+    assert reports == ["miss: no matching manifest", "hit" if mode == "on" else "verified"]
 
 
 FIRST = SECOND = [2.0, 3.0]
@@ -118,7 +118,7 @@ class Operators(nn.Module):
 def test_a_model_that_names_operators_is_exported_once(compiled: Compile) -> None:
     """A namespace of ``torch.ops`` is torch's: a recording does not count it among the model's objects."""
     reports = [compiled(Operators(), (X,)).report.direct for _ in range(2)]
-    assert reports == ["miss: nothing is known of it", "hit"]
+    assert reports == ["miss: no matching manifest", "hit"]
 
 
 MODULES = {
@@ -177,7 +177,7 @@ def test_a_model_of_diffusers_that_reads_its_dtype_is_exported_once(
         monkeypatch.delitem(sys.modules, name, raising=False)
     model = importlib.import_module("diffusers.models.modeling_utils").ModelMixin()
     reports = [compiled(model, (X,)).report.direct for _ in range(2)]
-    assert reports == ["miss: nothing is known of it", "hit"]
+    assert reports == ["miss: no matching manifest", "hit"]
     type(model)._keep_in_fp32_modules = ["norm", "lin.weight"]
     assert compiled(model, (X,)).report.direct.startswith("miss: ")
 
@@ -193,14 +193,14 @@ def test_modules_that_share_an_object_are_described_in_one_order(
     monkeypatch.syspath_prepend(tmp_path)
     model = importlib.import_module("ordered.model").Model()
     reports = [compiled(model, (X,)).report.direct for _ in range(2)]
-    assert reports == ["miss: nothing is known of it", "hit"]
+    assert reports == ["miss: no matching manifest", "hit"]
 
 
 def test_a_model_is_exported_once(compiled: Compile, tmp_path: Path) -> None:
     """The second compile is a hit with other weights, and so is one of another instance of the class."""
     first = compiled(Affine(), (X,))
     second, third = compiled(Affine(2.0), (X,)), compiled(Affine(3.0), (X,), name="other")
-    assert [one.report.direct for one in (first, second, third)] == ["miss: nothing is known of it", "hit", "hit"]
+    assert [one.report.direct for one in (first, second, third)] == ["miss: no matching manifest", "hit", "hit"]
     assert second.report.partitions[0].key == first.report.partitions[0].key
     assert second.report.partitions[0].outcome == "hit"
     assert "instead of" in str(second.report)
@@ -222,7 +222,7 @@ def test_a_wrong_manifest_is_rejected_by_verify(
     compiled(Affine(), (X,))
     changed(tmp_path / "cache", wrong)
     module = compiled(Affine(), (X,), direct="verify")
-    assert module.report.direct.startswith("refused: it leads to the program b3:000")
+    assert module.report.direct.startswith("refused: it has the program b3:000")
     assert "is refused" in caplog.text
     assert difference(Affine()(X), module(X)) is None
     events = DiskStore.open(tmp_path / "cache").events.read()
@@ -292,7 +292,7 @@ def test_where_nothing_can_be_stored_nothing_is_recorded(
     """A model that is not known stays so."""
     compiled(nn.Linear(4, 4), (X,))
     monkeypatch.setenv("TRTCACHE_READONLY", "1")
-    assert [compiled(Affine(), (X,)).report.direct for _ in range(2)] == ["miss: nothing is known of it"] * 2
+    assert [compiled(Affine(), (X,)).report.direct for _ in range(2)] == ["miss: no matching manifest"] * 2
     assert tmp_path.exists()
 
 
@@ -338,7 +338,7 @@ def test_a_model_that_alternates_keeps_both_manifests(compiled: Compile, monkeyp
     for value in ("1", "2", "1", "2"):
         monkeypatch.setenv("AFFINE_MODE", value)
         seen.append(compiled(Reading(), (X,)).report.direct)
-    assert seen[0] == "miss: nothing is known of it"
+    assert seen[0] == "miss: no matching manifest"
     assert seen[1] == "miss: environment variable AFFINE_MODE: '1' -> '2'"
     assert seen[2:] == ["hit", "hit"]
 

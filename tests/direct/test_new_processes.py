@@ -53,7 +53,7 @@ def answer(done: Any) -> list[Any]:
 
 
 def test_a_new_process_hits_and_imports_nothing_that_exports(
-    run_python: Callable[..., Any], tmp_path: Path, engines: Path
+    run_fresh_python: Callable[..., Any], tmp_path: Path, engines: Path
 ) -> None:
     """It has another hash seed, another copy of the package, and weights of its own."""
     seen = []
@@ -62,8 +62,8 @@ def test_a_new_process_hits_and_imports_nothing_that_exports(
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "__init__.py").write_text(MODEL)
         environ = {"PYTHONPATH": f"{PROJECT}:{folder.parent}", "PYTHONHASHSEED": seed, "TRTCACHE_DIR": str(engines)}
-        seen.append(answer(run_python(PROGRAM, **environ)))
-    assert [direct for direct, _, _ in seen] == ["miss: nothing is known of it", "hit"]
+        seen.append(answer(run_fresh_python(PROGRAM, **environ)))
+    assert [direct for direct, _, _ in seen] == ["miss: no matching manifest", "hit"]
     assert all(right for _, right, _ in seen)
     assert seen[1][2] == []
 

@@ -15,7 +15,7 @@ from tests.direct.package import X, load, tiny, write
 from tests.effort import tries
 from trtcache.cache import Cache
 from trtcache.errors import ExportError
-from trtcache.frontends.direct.mode import Attempt
+from trtcache.frontends.direct.mode import DirectLookup
 from trtcache.keys.program_digest import exported_digest
 from trtcache.lowering.capture import export
 
@@ -50,15 +50,15 @@ def edited(folder: Path, cache: Cache, draw: random.Random) -> str:
             model = tiny()
         except Exception:  # noqa: BLE001  # an edit may break the package in any way
             return "broken"
-        attempt = Attempt(model, ((X,), {}, None), cache, mode="on", name="Tiny")
-        if not attempt.find():
+        lookup = DirectLookup(model, ((X,), {}, None), cache, mode="on", name="Tiny")
+        if not lookup.find():
             return "miss"
-        assert attempt.manifest is not None
+        assert lookup.manifest is not None
         try:
             program = export(model, (X,), {}, None)
         except ExportError as error:
             raise AssertionError(
                 f"exporting fails, and direct mode hits: {(folder / f'{name}.py').read_text()}"
             ) from error
-    assert exported_digest(program) == attempt.manifest.digest, (folder / f"{name}.py").read_text()
+    assert exported_digest(program) == lookup.manifest.digest, (folder / f"{name}.py").read_text()
     return "hit"

@@ -28,14 +28,14 @@ def _model() -> nn.Module:
     return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 4)).eval()
 
 
-def test_a_program_for_the_cpu_needs_no_torch_here(engines: Path, tmp_path: Path, run_python: RunPython) -> None:
+def test_a_program_for_the_cpu_needs_no_torch_here(engines: Path, tmp_path: Path, run_fresh_python: RunPython) -> None:
     """``libtorch_cpu.so`` of a build for CUDA loads without ``import torch``, and answers bit for bit."""
     x = torch.randn(3, 16)
     module = trtcache.compile(_model(), (x,), cache=engines)
     trtcache.export(module, tmp_path / "program.pt2")
     np.save(tmp_path / "x.npy", x.numpy())
     np.save(tmp_path / "y.npy", module(x).numpy())
-    done = run_python(f"""
+    done = run_fresh_python(f"""
         import sys
         import numpy as np
         import trtcache
@@ -52,13 +52,15 @@ def test_a_program_for_the_cpu_needs_no_torch_here(engines: Path, tmp_path: Path
     assert done.returncode == 0, done.stderr
 
 
-def test_a_program_for_cuda_imports_torch_and_says_so(engines: Path, tmp_path: Path, run_python: RunPython) -> None:
+def test_a_program_for_cuda_imports_torch_and_says_so(
+    engines: Path, tmp_path: Path, run_fresh_python: RunPython
+) -> None:
     """Its report has the reason, and its answers are the module's."""
     x = torch.randn(3, 16, device="cuda")
     module = trtcache.compile(_model().cuda(), (x,), cache=engines)
     trtcache.export(module, tmp_path / "program.pt2")
     torch.save((x.cpu(), module(x).cpu()), tmp_path / "expected.pt")
-    done = run_python(f"""
+    done = run_fresh_python(f"""
         import trtcache
 
         module = trtcache.load({str(tmp_path / "program.pt2")!r}, trust="local-file")

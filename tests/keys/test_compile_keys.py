@@ -231,14 +231,14 @@ os._exit(0)
 
 
 def test_another_process_with_other_hashes_and_unreadable_weights_has_the_same_key(
-    start_python: Callable[..., Any],
+    start_fresh_python: Callable[..., Any],
 ) -> None:
     """Keys depend on no seed of Python's hashes and on no cache of Inductor; reading a weight would be a SIGSEGV."""
     environs = (
         {"PYTHONHASHSEED": "1"},
         {"PYTHONHASHSEED": "2", "TORCHINDUCTOR_CACHE_DIR": "/nowhere", "UNREADABLE": "1"},
     )
-    running = [start_python(PROGRAM, **environ) for environ in environs]
+    running = [start_fresh_python(PROGRAM, **environ) for environ in environs]
     assert len({_printed(process) for process in running}) == 1
 
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from trtcache.config import threads as thread_counts
-from trtcache.config.threads import InForce, Threads
+from trtcache.config.threads import EffectiveThreads, Threads
 from trtcache.runtime import parallel as inter_op
 from trtcache.runtime.parallel import Call, InterOp, Precedence, TorchState, WorkerPool
 
@@ -287,7 +287,9 @@ def test_helpers_have_the_callers_number_of_threads_or_a_share_of_the_cores(monk
     thread.start()
     thread.join()
     assert [torch.get_num_threads(), *new] == [before, before]
-    monkeypatch.setattr(thread_counts, "in_force", lambda _: InForce(8, "cores", 2, "settings.threads", 8))
+    monkeypatch.setattr(
+        thread_counts, "effective_threads", lambda _: EffectiveThreads(8, "cores", 2, "settings.threads", 8)
+    )
     shared = InterOp(Threads(inter=2), calls=2).pool(4)
     assert shared is not None
     assert (shared.inter, shared.intra) == (2, 2)

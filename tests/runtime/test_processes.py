@@ -67,17 +67,17 @@ def test_two_processes_that_want_one_engine_build_it_once(
 
 
 def test_a_later_process_hits_and_imports_neither_inductor_nor_a_database(
-    start_python: Callable[..., Any], root: Path, build_count: Callable[[Path], int]
+    start_fresh_python: Callable[..., Any], root: Path, build_count: Callable[[Path], int]
 ) -> None:
     """With builds forbidden it has the engine, with its own weights, and loads no module that only a build needs."""
     built = build_count(root)
-    answer = _answer(start_python(_program(), TRTCACHE_DIR=str(root), TRTCACHE_FORBID_BUILD="1"))
+    answer = _answer(start_fresh_python(_program(), TRTCACHE_DIR=str(root), TRTCACHE_FORBID_BUILD="1"))
     assert (answer["outcome"], answer["found"], answer["added"]) == ("hit", EXPECTED, [])
     assert build_count(root) == built == 1
 
 
 def test_the_key_does_not_change_by_inductors_import_but_by_its_configuration(
-    start_python: Callable[..., Any],
+    start_fresh_python: Callable[..., Any],
 ) -> None:
     """Importing Inductor's configuration leaves the key as it was; setting an option in it changes the key."""
     code = """
@@ -91,11 +91,11 @@ def test_the_key_does_not_change_by_inductors_import_but_by_its_configuration(
         assert trtcache.key(Affine(), (x,)).digest != before
     print(json.dumps({"same": trtcache.key(Affine(), (x,)).digest == before}))
     """
-    assert _answer(start_python(code)) == {"same": True}
+    assert _answer(start_fresh_python(code)) == {"same": True}
 
 
 def test_a_file_is_answered_for_in_a_new_process_without_export_lowering_or_a_database(
-    start_python: Callable[..., Any], root: Path, tmp_path: Path
+    start_fresh_python: Callable[..., Any], root: Path, tmp_path: Path
 ) -> None:
     """By an alias, with its own weights, and without importing what only the long way or a database needs."""
     code = f"""
@@ -112,7 +112,9 @@ def test_a_file_is_answered_for_in_a_new_process_without_export_lowering_or_a_da
     added = [name for name in names if name in set(sys.modules) - before]
     print(json.dumps([compiled.report.route, compiled.report.partitions[0].outcome, found, added]))
     """
-    first = _answer(start_python(code.replace("MAKE", "True"), TRTCACHE_DIR=str(root)))
+    first = _answer(start_fresh_python(code.replace("MAKE", "True"), TRTCACHE_DIR=str(root)))
     assert (first[0], first[2]) == ("lowered", EXPECTED)
-    second = _answer(start_python(code.replace("MAKE", "False"), TRTCACHE_DIR=str(root), TRTCACHE_FORBID_BUILD="1"))
+    second = _answer(
+        start_fresh_python(code.replace("MAKE", "False"), TRTCACHE_DIR=str(root), TRTCACHE_FORBID_BUILD="1")
+    )
     assert second == ["alias", "hit", EXPECTED, []]

@@ -1,4 +1,4 @@
-"""Runners: calls side by side on one engine, refits meanwhile, errors, forks, the end of the process."""
+"""Runners: parallel calls on one engine, refits meanwhile, errors, forks, the end of the process."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import trtcache
 from tests.models import Affine
 from trtcache.backends.aot_inductor.container import Container, PackageLibrary, ProcessContainer
 from trtcache.backends.aot_inductor.loader import PackageEngine, ParallelEngine
-from trtcache.config.threads import InForce
+from trtcache.config.threads import EffectiveThreads
 from trtcache.errors import IncompatibleEngineError, InputError, RunError, SettingsError
-from trtcache.runtime.runners import Runners, RunnersReport, report_on, side_by_side
+from trtcache.runtime.runners import Runners, RunnersReport, parallel_engine, report_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ def test_calls_from_many_threads_have_their_own_answers(module: trtcache.Compile
                 for future, before in zip(futures, alone * 25, strict=True)
             )
 
-        assert runners.report.side_by_side
+        assert runners.report.is_parallel
         assert list(callers.map(call_all, range(8))) == [True] * 8
         assert [torch.equal(one[0], before[0]) for one, before in zip(runners.map(inputs), alone, strict=True)] == (
             [True] * 50
@@ -143,7 +143,7 @@ def test_an_engine_that_cannot_says_why_and_its_calls_run_in_turn(
         assert "does not support it" in str(runners.report)
         assert torch.equal(runners.submit(X).result(60)[0], other(X)[0])
     engine = module._swap.engine
-    assert side_by_side(engine, 2, changes_weights=True) == (engine, "calls change the module's buffers")
+    assert parallel_engine(engine, 2, changes_weights=True) == (engine, "calls change the module's buffers")
 
 
 def test_a_package_that_needs_torchs_loader_says_so(module: trtcache.CompiledModule, tmp_path: Path) -> None:
@@ -245,9 +245,9 @@ def test_more_threads_than_cores_are_a_warning_with_numbers(caplog: pytest.LogCa
 
 def test_cores_are_shared_out_where_nobody_chose_a_number() -> None:
     """A number that somebody chose is kept, and one given to runners is over it."""
-    unsaid = InForce(8, "cores", 8, "cores", cores=8)
-    said = InForce(3, "OMP_NUM_THREADS", 2, "cores", cores=8)
-    assert (report_on(4, None, unsaid, "").intra, report_on(4, None, unsaid, "").intra_from) == (2, "shared out")
+    unsaid = EffectiveThreads(8, "cores", 8, "cores", cores=8)
+    said = EffectiveThreads(3, "OMP_NUM_THREADS", 2, "cores", cores=8)
+    assert (report_on(4, None, unsaid, "").intra, report_on(4, None, unsaid, "").intra_from) == (2, "cores / runners")
     assert (report_on(16, None, unsaid, "").intra, report_on(4, None, said, "").intra) == (1, 3)
     assert report_on(4, 5, said, "").intra_from == "runners"
 

@@ -538,6 +538,6 @@ def test_read_ends_at_a_file_cut_meanwhile(tmp_path: Path) -> None:
     write(tmp_path / "a")
     file = ArtifactFile(tmp_path / "a")
     os.truncate(tmp_path / "a", 5000)
-    with pytest.raises(CorruptBlobError, match="it ends at 5000"):
+    with pytest.raises(CorruptBlobError, match="it ends after 5000 bytes"):
         file.load(mapped=False)
     assert reader.MAP_FROM_BYTES == 1 << 20

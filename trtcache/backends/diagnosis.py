@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from trtcache.config.frozen import frozen_dataclass
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 Status: TypeAlias = Literal["ok", "missing", "bad"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Check:
     """One finding. ``missing`` is informational, ``bad`` has to be fixed and makes ``doctor`` exit with 1."""
 

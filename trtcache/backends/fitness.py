@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.target import capability_words, host_flags, levels_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StoredTarget:
     """One target of an exported program.
 
@@ -31,7 +31,7 @@ class StoredTarget:
     member: Callable[[str], bytes] | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Misfit:
     """Why an engine cannot run here, the remedy, and its distance: smaller if less has to be done.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+
+from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class OnnxModel:
     """An ONNX model for a builder, exported or read from a file.
 
@@ -54,7 +55,7 @@ class OnnxModel:
         return bytes(model.SerializeToString())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Range:
     """The shapes of one input that an engine supports: ``minimum`` (min), ``optimal`` (opt) and ``maximum`` (max)."""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import canonical, json_bytes
 from trtcache.errors import BackendUnavailableError, BuildError
 from trtcache.settings import AUTO, PACKED, REFITTABLE
@@ -85,7 +86,7 @@ def interface_document(interface: Interface, constants: Mapping[str, torch.Tenso
     return document
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Capabilities:
     """The abilities of a backend.
 
@@ -122,7 +123,7 @@ class Capabilities:
     weights: frozenset[str] = frozenset({"refittable"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Artifact:
     """The result of a build.
 

@@ -15,9 +15,9 @@ import struct
 import sys
 import time
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import hash_bytes, json_bytes
 from trtcache.errors import (
     DamagedProgramError,
@@ -69,7 +69,7 @@ _HASHED_MEANWHILE_BYTES = 256 << 20  # by one thread, while torch's libraries ar
 _BEGINS = b"PK\x03\x04"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Checksum:
     """A size and a digest, ``b3:...``."""
 
@@ -77,7 +77,7 @@ class Checksum:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ProgramHeader:
     """The header of a program file.
 
@@ -267,7 +267,7 @@ def is_private(found: os.stat_result) -> bool:
     return found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class MemberSpan:
     """The location of a member's bytes, and their checksum."""
 

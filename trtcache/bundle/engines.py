@@ -7,11 +7,11 @@ import binascii
 import json
 import os
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from trtcache.backends.protocol import ENGINE
 from trtcache.bundle.archive import MODEL, is_private
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.errors import (
     CorruptBlobError,
@@ -156,7 +156,7 @@ class EngineReader:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class EnginePayload:
     """One engine of one partition for one target.
 

@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from trtcache.compiler.engines import provenance_of
 from trtcache.compiler.entries import entries_for, entry_for, report_request
 from trtcache.compiler.stored_program import CallStructure, rebuild_program
 from trtcache.config.environment import Config
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import require_file
 from trtcache.config.signing_keys import SecretKey
 from trtcache.errors import ProgramFileError, SettingsError
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from trtcache.store.entry import Entry
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ProgramContents:
     """The contents of a program file.
 
@@ -94,7 +95,7 @@ def contents_of_module(module: CompiledModule, path: str) -> ProgramContents:
     return ProgramContents(module.report.name, executable, call, origin.division, values, origin.parameters, (origin,))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ExportReport:
     """The result of an export. Printing it gives a line or two.
 

@@ -18,6 +18,7 @@ from trtcache.backends.host import environment, torch_environment, torch_version
 from trtcache.bundle.archive import BROKEN
 from trtcache.bundle.file_alias import MappedProgramFile
 from trtcache.bundle.load_program import TorchNeeded
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError
 from trtcache.keys.alias_key import INITIAL_STATE, MEMBER, make_alias_key
@@ -35,7 +36,7 @@ _EXTENSIONS: Final = "torch.backends"
 """The entry points of distributions that ``import torch`` loads: they may change torch's state."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Device:
     """The CPU, for ``Backend.target`` in a process without torch."""
 
@@ -131,7 +132,7 @@ class FileLookup:
         """Return the key that a stored alias leads to, without looking its entry up; None if it is not stored.
 
         Raises:
-            TorchNeeded: the alias cannot be followed without it.
+            TorchNeeded: the alias cannot be used without it.
         """
         if alias.digest not in self._keys:
             self._keys[alias.digest] = self._read(alias)
@@ -149,7 +150,7 @@ class FileLookup:
             if not fits or key.kind != self.backend.name or written["device"] != "cpu":
                 raise ValueError("its key has other parts")
         except BROKEN as error:  # a process with torch rejects the alias
-            raise TorchNeeded(f"a key alias cannot be followed: {error!r:.200}") from error
+            raise TorchNeeded(f"a key alias cannot be used: {error!r:.200}") from error
         if written.get("operators"):
             raise TorchNeeded("the program has custom operators, which have to be imported to know their versions")
         return key

@@ -7,7 +7,7 @@ import os
 import zipfile
 from collections import defaultdict
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,6 +19,7 @@ from trtcache.bundle.engines import document, make_payloads
 from trtcache.bundle.graph import TracedProgram, export_graph, payload_name, torch_members
 from trtcache.bundle.partitions import write_partitions
 from trtcache.bundle.signature import write_signature, write_structure
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import atomic_write, require_file
 from trtcache.digests import json_bytes
 from trtcache.errors import ProgramFileError
@@ -230,7 +231,7 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Run:
     """A range of one storage that tensors of one dtype cover without gaps.
 

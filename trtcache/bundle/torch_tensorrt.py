@@ -10,10 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from trtcache.bundle.archive import MODEL, content_of, directory
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import NotAProgramError, ProgramContentError, ProgramSizesError
 from trtcache.frontends.torch_archive import DTYPES
 from trtcache.weights.slots import dtype_name
@@ -31,7 +32,7 @@ _BETWEEN = "%"
 _BROKEN = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TensorSpec:
     """An input or output of an engine: its name, dtype, and sizes, strings if dynamic."""
 
@@ -40,7 +41,7 @@ class TensorSpec:
     shape: tuple[int | str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ForeignEngine:
     """An engine of a program written by torch_tensorrt.
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.calls import load_engine
 from trtcache.backends.protocol import WEIGHT_MAP, use_tuning_store
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
 from trtcache.keys.key import KIND, MEMBER, KeyAlias, alias_key
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class FoundEntry:
     """An entry that was found through a key alias.
 
@@ -147,7 +148,7 @@ class AliasLookup:
             alias = KeyAlias.read(bytes(entry.read(MEMBER)), self._source.specs_of)
             self._check(alias)
         except (ValueError, KeyError) as error:
-            self._reject(entry, f"it cannot be followed: {error}")
+            self._reject(entry, f"it cannot be used: {error}")
             return None
         if alias.operators and not identify_again(alias.operators):
             log.info("the key alias of %s was made with other versions of its custom operators", self._source.label)
@@ -184,7 +185,7 @@ class AliasLookup:
         self._source.check_content(found.alias.content_digest)
         module.report = self._report(found, weights, time.perf_counter() - start)
         module.report.guards = module.guards
-        self._source.annotate(module.report, is_hit=True)
+        self._source.report_direct(module.report, is_hit=True)
         return module
 
     def _load_module(self, found: FoundEntry) -> tuple[CompiledModule, int]:

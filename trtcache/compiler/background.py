@@ -1,9 +1,9 @@
 """Background builds: a worker process builds while calls run in torch (``on_miss="background"``).
 
-The program is exported by the caller's thread, never by another beside the live model: of 145 calls beside an export 32
-returned fake tensors. A thread sends it to a worker without its weights, waits, and loads the engine. Of all processes
-of a host that need the same program, one has a worker: it holds a lock of the store, which the kernel releases when
-the worker ends, and the others wait for it.
+The caller's thread exports the program, since a model must not be called while another thread exports it: of 145 calls
+during an export, 32 returned fake tensors. A second thread sends the program to a worker without its weights, waits,
+and loads the engine. If several processes of a host need the same program, only one starts a worker: it holds a lock of
+the store, which the kernel releases when the worker ends, and the others wait for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +28,10 @@ import torch
 from trtcache.cache import Cache
 from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.compiler.background_worker import PROGRAM, REQUEST, layouts_of, remove
-from trtcache.compiler.compile import find_or_export, record_export, try_fast_path
+from trtcache.compiler.compile import find_or_export, store_manifest, try_fast_path
 from trtcache.compiler.kept_program import KeptOptions
 from trtcache.config.contention import ContentionPolicy
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildForbiddenError, LockTimeoutError, TrtcacheError
@@ -47,10 +48,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 0.2
+_POLL_S = 0.2
 _LOCK = "background"
-
-
 _CHANGES_WEIGHTS = "calls change its weights"
 
 
@@ -58,7 +57,7 @@ class WorkerError(Exception):
     """A worker did not build the engines; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class BackgroundBuild:
     """A build of a program's engines by a worker process.
 
@@ -76,7 +75,7 @@ class BackgroundBuild:
 
     @property
     def why_not(self) -> str:
-        """Why the program cannot be built in the background, or an empty text."""
+        """Why the program cannot be built in the background, or an empty string."""
         if not self.source.is_torch:
             return "it is an ONNX file, which torch cannot run"
         if self.cache.config.forbid_build:
@@ -100,16 +99,16 @@ class BackgroundBuild:
             WorkerError: the worker failed, or was killed.
             OSError: the request cannot be written, or no process can be started.
         """
-        start, others = time.monotonic(), False
+        start, has_waited = time.monotonic(), False
         for digest in busy:
-            with ExitStack() as waiting:
-                others |= self._hold(waiting, digest)[1]
+            with ExitStack() as stack:
+                has_waited |= self._acquire(stack, digest)[1]
         with ExitStack() as stack:
-            lock = None
-            for digest in self._lock_digest():
-                lock, waited = self._hold(stack, digest)
-                others |= waited
-            if others and self._is_stored(busy):
+            lock, program = None, self._lock_digest()
+            if program is not None:
+                lock, waited = self._acquire(stack, program)
+                has_waited |= waited
+            if has_waited and self._is_stored(busy):
                 return f"built by another process in {format_duration(time.monotonic() - start)}"
             return self._run_worker(lock)
 
@@ -125,18 +124,22 @@ class BackgroundBuild:
         """Return the cache for what the worker has stored: nothing is built in this process."""
         return Cache(config=replace(self.cache.config, forbid_build=True, recache=False))
 
-    def _lock_digest(self) -> tuple[str, ...]:
-        """Return the digest that the lock of the program and its options is named after; none for some programs."""
+    def _lock_digest(self) -> str | None:
+        """Return the digest that names the lock of the program and its options; None if its fingerprint fails."""
         try:
             fingerprint = self.source.fingerprint()
         except (ValueError, TrtcacheError):  # each process has its own worker; the locks of the engines remain
-            return ()
+            return None
         options = KeptOptions.of(self.options).write().decode()
         parts = {"program": dict(fingerprint or {}), "options": options, "is_subgraph": self.options.is_subgraph}
-        return (CacheKey.of(_LOCK, parts).digest,)
+        return CacheKey.of(_LOCK, parts).digest
 
-    def _hold(self, stack: ExitStack, digest: str) -> tuple[int | None, bool]:
-        """Hold a build lock; return its descriptor, None if it cannot be had, and whether another process held it."""
+    def _acquire(self, stack: ExitStack, digest: str) -> tuple[int | None, bool]:
+        """Wait for a build lock and hold it until ``stack`` is closed.
+
+        Returns:
+            The lock's file descriptor, None if it cannot be locked; and whether another process held it.
+        """
         store, waited = self.cache.store, False
         assert store is not None  # noqa: S101  # see why_not
         while True:
@@ -144,7 +147,7 @@ class BackgroundBuild:
                 return stack.enter_context(store.lock(digest)), waited
             except LockTimeoutError:
                 waited = True
-                time.sleep(_LOOK_EVERY_S)
+                time.sleep(_POLL_S)
             except OSError as error:
                 log.warning("building %s without the lock of its worker: %s", self.source.name, error)
                 return None, waited
@@ -168,7 +171,7 @@ class BackgroundBuild:
                 assert process.stdin is not None  # noqa: S101  # both are pipes
                 assert process.stdout is not None  # noqa: S101
                 with process.stdin:
-                    folder = _path(process.stdout.readline())
+                    folder = _parse_folder(process.stdout.readline())
                     self._write_request(folder)
                     process.stdin.write("build\n")
                 first = process.stdout.readline()
@@ -178,10 +181,10 @@ class BackgroundBuild:
         finally:
             if folder is not None:
                 remove(folder, builder)  # if the supervisor was killed, it has not done so
-        found: dict[str, Any] = json.loads(answer) if answer.endswith("\n") else {"error": "the worker was killed"}
-        if "error" in found:
-            raise WorkerError(found["error"])
-        return f"built by a worker in {format_duration(found['built_s'])}"
+        result: dict[str, Any] = json.loads(answer) if answer.endswith("\n") else {"error": "the worker was killed"}
+        if "error" in result:
+            raise WorkerError(result["error"])
+        return f"built by a worker in {format_duration(result['built_s'])}"
 
     def _write_request(self, folder: Path) -> None:
         options, source = self.options, self.source
@@ -210,7 +213,7 @@ class BackgroundBuild:
         (folder / REQUEST).write_text(json.dumps(request))
 
     def _environ(self) -> dict[str, str]:
-        # The worker waits for other processes whatever this one does: nobody waits for the worker.
+        # The worker waits for other processes even if this one does not: no caller waits for the worker.
         config = replace(self.cache.config, busy=ContentionPolicy("wait", self.cache.busy.timeout_s), on_miss="build")
         threads = str(self.options.settings.build_processes or 1)
         return {
@@ -223,7 +226,7 @@ class BackgroundBuild:
         }
 
 
-def _path(line: str) -> Path:
+def _parse_folder(line: str) -> Path:
     """Return the folder that a supervisor prints.
 
     Raises:
@@ -240,7 +243,7 @@ def _save(program: torch.export.ExportedProgram, path: Path, *, with_weights: bo
     Raises:
         WorkerError: torch cannot write it.
     """
-    from trtcache.lowering import ALONE
+    from trtcache.lowering import TORCH_LOCK
 
     sent = copy.copy(program)
     sent._example_inputs = None  # users' data
@@ -248,7 +251,7 @@ def _save(program: torch.export.ExportedProgram, path: Path, *, with_weights: bo
         sent._state_dict = {name: _placeholder(tensor) for name, tensor in program.state_dict.items()}
     data = io.BytesIO()
     try:
-        with ALONE:
+        with TORCH_LOCK:
             torch.export.save(sent, data)
     except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
         raise WorkerError(f"torch cannot send the program to a worker: {error}") from error
@@ -304,8 +307,8 @@ def _placeholder(tensor: torch.Tensor) -> torch.Tensor:
 def compile_or_run_in_torch(
     source: Source,
     build: BackgroundBuild,
-    complete: Callable[[CompiledModule], None],
-    closing: ExitStack,
+    after_load: Callable[[CompiledModule], None],
+    resources: ExitStack,
     *,
     use_worker: bool,
 ) -> CompiledModule:
@@ -314,8 +317,8 @@ def compile_or_run_in_torch(
     Args:
         source: the source to compile.
         build: the options of the build; its source is not used.
-        complete: completes a module after its engine was loaded.
-        closing: what to close when the source is no longer needed; it is taken over if a build begins.
+        after_load: called with the module once its engine is loaded.
+        resources: what to close when the source is no longer needed; moved to the thread of a build if one starts.
         use_worker: whether a worker process builds what is missing; otherwise this process or another one does.
 
     Returns:
@@ -339,18 +342,18 @@ def compile_or_run_in_torch(
             background="its engine is being built; calls run in torch",
         )
         model = _model_of(source, build)
-        return _build_for(BackgroundModule(build.source.program(), model, report), source, build, complete, closing)
+        return _build_for(BackgroundModule(build.source.program(), model, report), source, build, after_load, resources)
     if use_worker:
         log.info("%s is not built in the background: %s", source.name, why_not)
     module = compilation.finish()
-    record_export(source, compilation, module)
-    complete(module)
+    store_manifest(source, compilation, module)
+    after_load(module)
     busy = [part.key.digest for part in module.report.partitions if part.reason == "busy" and part.key is not None]
     if not busy or build.why_not:
         return module
     module.report.background = "another process builds its engine; calls run in torch"
     waiting = BackgroundModule(build.source.program(), _model_of(source, build), module.report, module)
-    return _build_for(waiting, source, build, complete, closing, busy)
+    return _build_for(waiting, source, build, after_load, resources, busy)
 
 
 def _model_of(source: Source, build: BackgroundBuild) -> TorchCalls:
@@ -364,8 +367,8 @@ def _build_for(
     module: BackgroundModule,
     source: Source,
     build: BackgroundBuild,
-    complete: Callable[[CompiledModule], None],
-    closing: ExitStack,
+    after_load: Callable[[CompiledModule], None],
+    resources: ExitStack,
     busy: Sequence[str] = (),
 ) -> BackgroundModule:
     """Start the build of a module's engine, which takes over when it is loaded."""
@@ -373,15 +376,15 @@ def _build_for(
     def load(how: str) -> None:
         found = try_fast_path(build.source, build.options, build.reading_cache())
         loaded = found.finish()
-        record_export(source, found, loaded)
+        store_manifest(source, found, loaded)
         if any(slot.mutated for slot in loaded.interface.slots):  # which changes_weights has not found
             raise WorkerError(f"{_CHANGES_WEIGHTS}; use on_miss='build'")
         loaded.report.background = how
-        complete(loaded)
+        after_load(loaded)
         module.take_over(loaded)
         log.info("%s", module.report)
 
-    build_in_thread(build, load, module.fail, closing.pop_all(), busy)
+    build_in_thread(build, load, module.fail, resources.pop_all(), busy)
     return module
 
 
@@ -389,11 +392,11 @@ def build_in_thread(
     build: BackgroundBuild,
     load: Callable[[str], None],
     fail: Callable[[str], None],
-    closing: ExitStack,
+    resources: ExitStack,
     busy: Sequence[str] = (),
 ) -> None:
     """Start a thread that builds, and calls ``load`` with how it was built, or ``fail`` with why it was not."""
-    _BuildThread(build, load, fail, closing, busy).start()
+    _BuildThread(build, load, fail, resources, busy).start()
 
 
 class _BuildThread(threading.Thread):
@@ -404,18 +407,18 @@ class _BuildThread(threading.Thread):
         build: BackgroundBuild,
         load: Callable[[str], None],
         fail: Callable[[str], None],
-        closing: ExitStack,
+        resources: ExitStack,
         busy: Sequence[str],
     ) -> None:
         super().__init__(name=f"trtcache: {build.source.name}", daemon=True)
-        self._build, self._load, self._fail, self._closing, self._busy = build, load, fail, closing, busy
+        self._build, self._load, self._fail, self._resources, self._busy = build, load, fail, resources, busy
         self._loading, self._is_ending, self._pid = threading.Lock(), False, os.getpid()
 
     def run(self) -> None:
         """Build and load."""
         atexit.register(self._end)
         try:
-            with self._closing:
+            with self._resources:
                 how = self._build.run(self._busy)
                 with self._loading:
                     if not self._is_ending:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 REQUEST, ANSWER, PROGRAM = "request.json", "answer.json", "program.pt2"
 
 NICENESS = 10
-_LOOK_EVERY_S = 0.2
+_POLL_S = 0.2
 
 
 def supervise(parent: int, *, is_detached: bool) -> None:
@@ -51,7 +51,7 @@ def supervise(parent: int, *, is_detached: bool) -> None:
         _say(folder)
         # The parent writes the request. A process that it forks meanwhile keeps the pipe open, so that its end alone
         # does not tell whether the parent lives.
-        while not select.select([sys.stdin], [], [], _LOOK_EVERY_S)[0]:
+        while not select.select([sys.stdin], [], [], _POLL_S)[0]:
             if os.getppid() != parent:
                 return
         if not sys.stdin.readline():
@@ -61,7 +61,7 @@ def supervise(parent: int, *, is_detached: bool) -> None:
         while builder.poll() is None:
             if not is_detached and os.getppid() != parent:
                 return
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_S)
         try:
             answer = json.loads((folder / ANSWER).read_text())
         except (OSError, ValueError):
@@ -123,12 +123,12 @@ def main(folder: Path) -> None:
 
 def _end_with(supervisor: int) -> None:
     while os.getppid() == supervisor:
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_S)
     os.killpg(0, signal.SIGKILL)
 
 
 def _build(folder: Path) -> str:
-    """Build the engines of a request; return why they cannot be used, or an empty text."""
+    """Build the engines of a request; return why they cannot be used, or an empty string."""
     from trtcache.cache import Cache
     from trtcache.compiler.compile import build_source
     from trtcache.compiler.kept_program import KeptOptions, keep

@@ -44,19 +44,17 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
         BuildError: the build failed.
         BusyError: another process is building the engine, ``on_busy`` is ``eager``, and torch cannot run the program.
     """
-    # 1 and 2. The fast path; without a hit, the export and the fast path of the exported program.
+    # 1 and 2. Look the source up; without a hit, export it and look its program up.
     compilation = find_or_export(source, options, cache)
-    if compilation.module is not None and compilation.source is source:
-        return compilation.module  # a hit before any export
 
-    # 3. If the exported program was a hit too, ``finish`` returns its module. Otherwise this is the slow path: lower,
-    #    partition, a key for each engine partition; get or build each of them, load it, set its weights, and store the
-    #    key alias for the next time. An ONNX file is not lowered: it is parsed, and always one partition.
+    # 3. A hit has its module already. On a miss: lower, partition, make a key for each engine partition, get or build
+    #    each engine, load it, set its weights, and store the key alias for the next time. An ONNX file is not lowered:
+    #    it is parsed, and always one partition.
     module = compilation.finish()
 
     # 4. If a module was exported and direct mode is on, store a manifest, through which the next process finds the
     #    program's alias without an export.
-    record_export(source, compilation, module)
+    store_manifest(source, compilation, module)
     return module
 
 
@@ -82,11 +80,11 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
     return compilation if exported is source else try_fast_path(exported, options, cache)
 
 
-def record_export(source: Source, compilation: Compilation, module: CompiledModule) -> None:
+def store_manifest(source: Source, compilation: Compilation, module: CompiledModule) -> None:
     """Store a manifest of direct mode and report it, if a module was exported."""
     if compilation.source is not source:
         source.store_manifest(compilation.source, has_alias=compilation.has_alias)
-        source.annotate(module.report, is_hit=False)
+        source.report_direct(module.report, is_hit=False)
 
 
 @dataclass(slots=True)
@@ -131,13 +129,13 @@ class Compilation:
         return self.request.key
 
     def finish(self) -> CompiledModule:
-        """Return the compiled module: build what is not stored, load the engines, and store the key alias."""
+        """Return the module of a hit; otherwise build what is not stored, load the engines, and store the key alias."""
         if self.module is not None:
             return self.module
         from trtcache.compiler.engines import build_and_load  # a hit needs none of it
 
         self.prepare()
-        assert self.request is not None  # noqa: S101  # it is prepared
+        assert self.request is not None  # noqa: S101  # set by prepare
         module = build_and_load(self.request, self.source, self.cache)
         if self.lookup is not None:
             self.lookup.store(self.request)

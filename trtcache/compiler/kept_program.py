@@ -12,11 +12,12 @@ import io
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey
 from trtcache.settings import Settings
 
@@ -33,7 +34,7 @@ KIND = "program"
 PROGRAM, OPTIONS = "program.pt2", "asked.json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class KeptOptions:
     """The options that a kept program was compiled with, as JSON values."""
 

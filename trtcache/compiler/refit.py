@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import zipfile
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.backends import registry
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import atomic_write
 from trtcache.errors import IncompatibleEngineError, ModelFileError, RefitError
 from trtcache.frontends.pt2 import ProgramFile
@@ -37,7 +37,7 @@ _CHUNK_BYTES = 1 << 22
 _CPU = torch.device("cpu")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class FileRefit:
     """The comparison of a program's weights with new ones.
 

@@ -1,15 +1,16 @@
 """Stale entries: their keys name versions of the toolchain, or code of this package, that are not installed.
 
 A key has the exact versions of the tools that built its engine (``Backend.versions``), and a request has those of this
-process. After an upgrade no request has the keys of the old ones.
+process. After an upgrade no request has the key of an old entry.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends import registry
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import canonical
 from trtcache.errors import BackendUnavailableError, StoreError
 from trtcache.keys.key import KIND as ALIAS
@@ -22,22 +23,22 @@ if TYPE_CHECKING:
     from trtcache.store.record import Record
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Staleness:
-    """The stale entries among some.
+    """Which entries are stale.
 
     Attributes:
         stale: digests of the entries that cannot be used with the installed versions.
-        unjudged: why others were not judged, by backend and device: a backend that cannot run here may run on another
-            machine.
+        unchecked: why other entries were not checked, by backend and device: a backend that cannot run here may run on
+            another machine.
     """
 
     stale: list[str] = field(default_factory=list)
-    unjudged: dict[str, str] = field(default_factory=dict)
+    unchecked: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, store: DiskStore, records: Iterable[Record]) -> Staleness:
-        """Judge entries by the toolchain and the code in their keys.
+        """Check entries by the toolchain and the code in their keys.
 
         An entry that names no toolchain, or that cannot be read, is not stale.
         """
@@ -54,9 +55,9 @@ class Staleness:
                     toolchain = registry.find(backend, device).versions(device)
                     installed[backend, device] = canonical(toolchain)
             except BackendUnavailableError as error:
-                staleness.unjudged[f"{backend} for {device}"] = str(error)
+                staleness.unchecked[f"{backend} for {device}"] = str(error)
                 continue
-            # A plan from an ONNX file records no versions of what exports from torch.
+            # A plan from an ONNX file records no versions of the exporters from torch.
             versions = installed[backend, device]
             is_other = any(versions.get(name) != version for name, version in recorded.items())
             if is_other or ("code" in parts and parts["code"] != canonical(code_digest())):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import operator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +21,7 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from trtcache.backends.protocol import CONSTANTS, GRAPH, INTERFACE, WEIGHT_MAP
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.capture import MarkedGraph, Role
 from trtcache.lowering.interface import Content, SmallSizes
 from trtcache.lowering.program import assemble_program
@@ -47,7 +48,7 @@ _HEADS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CallStructure:
     """The structure of a program's arguments and output.
 

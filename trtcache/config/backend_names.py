@@ -40,7 +40,7 @@ def _merge(ours: Mapping[str, str], theirs: Iterable[EntryPoint]) -> dict[str, s
 
 
 def package_of(name: str) -> tuple[str, str]:
-    """Return the distribution that offers a backend, and its version; empty texts if that is unknown."""
+    """Return the distribution that offers a backend, and its version; empty strings if that is unknown."""
     from importlib.metadata import entry_points
 
     if name in BUILT_IN:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError, did_you_mean
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ finds the others waiting.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ContentionPolicy:
     """What to do while another process builds the same entry.
 

@@ -11,11 +11,12 @@ import os
 import re
 import stat
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from trtcache.config.contention import ContentionPolicy
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import absolute, atomic_write, cache_folder, config_folder
 from trtcache.config.remotes import VARIABLE as REMOTE_VARIABLE
 from trtcache.config.remotes import RemoteSettings, refuse_url
@@ -85,7 +86,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
 """Area -> its loggers."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Config:
     """Configuration of a cache. ``max_size_bytes`` and ``max_entries`` are None for no limit.
 

@@ -10,10 +10,11 @@ import errno
 import os
 import stat
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def room_for(path: Path, remedy: str) -> Iterator[None]:
         raise OSError(error.errno, f"{os.strerror(error.errno)}; {remedy}", str(path)) from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StatFingerprint:
     """Device and inode, size, and the times of the last write and the last inode change.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from trtcache.config.contention import parse_seconds
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import parse_duration
 from trtcache.errors import SettingsError, did_you_mean
 
@@ -30,7 +31,7 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _PREFIX = re.compile(r"(?!\.)[A-Za-z0-9._=-]{1,200}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RemoteUrl:
     """A bucket and a prefix in it, or a folder of a web server.
 
@@ -129,7 +130,7 @@ class RemoteUrl:
         return self.scheme == "http" or self.endpoint.startswith("http://")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RemoteSettings:
     """The remotes in the order in which they are asked, and what they may cost.
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _SEED_BYTES = 32
 _MAX_FILE_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PublicKey:
     """A key that verifies signatures. ``until`` is the last day on which it is valid."""
 
@@ -69,7 +70,7 @@ class PublicKey:
         return f"{self.name}:{self.raw.hex()}" + (f":{self.until.isoformat()}" if self.until else "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Trust:
     """Signature requirements of a store. By default shared stores require signatures and private ones do not.
 
@@ -98,7 +99,7 @@ def parse_keys(text: str, where: str) -> tuple[PublicKey, ...]:
 
 
 def parse_mode(text: str, where: str) -> bool | None:
-    """Parse whether signatures are required; None for an empty text.
+    """Parse whether signatures are required; None for an empty string.
 
     Raises:
         SettingsError: it is neither ``require`` nor ``off``.
@@ -140,7 +141,7 @@ def is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SecretKey:
     """A key that signs. Its seed is never in a message or a ``repr``."""
 

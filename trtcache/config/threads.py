@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import dataclass_from
 from trtcache.errors import SettingsError
 
@@ -29,7 +30,7 @@ SETTINGS = "settings.threads"
 _TORCH = "torch.set_num_threads"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Threads:
     """Thread counts; None leaves a count to torch.
 
@@ -59,12 +60,12 @@ class Threads:
 
 
 _UNSET = Threads()
-_BEGINNING: dict[int, Lock] = {}
+_INITIALIZING: dict[int, Lock] = {}
 _chosen: ContextVar[Threads] = ContextVar("trtcache_threads", default=_UNSET)
 
 
-@dataclass(frozen=True, slots=True)
-class InForce:
+@frozen_dataclass
+class EffectiveThreads:
     """Effective thread counts in a thread, and the origin of each.
 
     Attributes:
@@ -107,7 +108,7 @@ def current() -> Threads:
     return _chosen.get()
 
 
-def begin(intra: int, inter: int | None = None) -> None:
+def initialize(intra: int, inter: int | None = None) -> None:
     """Set the counts of a new thread for its lifetime.
 
     torch also makes the first of them the process's count, with which new threads begin, so another thread restores
@@ -115,7 +116,7 @@ def begin(intra: int, inter: int | None = None) -> None:
     """
     import torch
 
-    with _BEGINNING.setdefault(os.getpid(), Lock()):  # a fork may inherit a lock
+    with _INITIALIZING.setdefault(os.getpid(), Lock()):  # a fork may inherit a lock
         before = torch.get_num_threads()
         if before != intra:
             torch.set_num_threads(intra)
@@ -145,7 +146,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_force(settings: Threads = _UNSET) -> InForce:
+def effective_threads(settings: Threads = _UNSET) -> EffectiveThreads:
     """Return the effective counts in this thread; ``threads`` overrides ``settings`` and the rest."""
     import torch
 
@@ -160,7 +161,7 @@ def in_force(settings: Threads = _UNSET) -> InForce:
     else:
         # By default runners have one thread each, which maximizes throughput.
         inter, inter_from = available if intra_from == "cores" else max(1, available // intra), "cores"
-    return InForce(intra, intra_from, inter, inter_from, available)
+    return EffectiveThreads(intra, intra_from, inter, inter_from, available)
 
 
 def origin(number: int, environ: Mapping[str, str], *, cores: int, mkl: bool) -> str:

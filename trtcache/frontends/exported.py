@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from trtcache.config import paused_collector
 from trtcache.errors import SettingsError
 from trtcache.frontends.source import Source
-from trtcache.lowering import ALONE
+from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.arguments import automatic_sizes, reasons_for_fixed_sizes
 from trtcache.lowering.operators import identify_operators, is_foreign, operator_names
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from trtcache.digests import Digest, Json
-    from trtcache.frontends.direct.mode import Attempt
+    from trtcache.frontends.direct.mode import DirectLookup
     from trtcache.frontends.request import EngineRequest, Request
     from trtcache.frontends.source import CompileOptions, Specs
     from trtcache.keys.key import KeyAlias
@@ -173,7 +173,7 @@ class ModuleSource(Source):
         dynamic_shapes: Any,
         *,
         name: str | None = None,
-        attempt: Attempt | None = None,
+        direct_lookup: DirectLookup | None = None,
     ) -> None:
         """Create a source.
 
@@ -183,7 +183,7 @@ class ModuleSource(Source):
             kwargs: example keyword arguments.
             dynamic_shapes: sizes that vary, as ``torch.export.export`` takes them.
             name: its name in reports; by default its class's.
-            attempt: direct mode for this call; None to do without.
+            direct_lookup: direct mode for this call; None if it is off.
 
         Raises:
             SettingsError: ``args`` is no tuple, or ``kwargs`` no dict.
@@ -192,7 +192,7 @@ class ModuleSource(Source):
         self.model = self._module = model
         self.name = name or type(model).__name__
         self._examples = tuple(args or ()), dict(kwargs or {}), dynamic_shapes
-        self.attempt = attempt
+        self.direct_lookup = direct_lookup
         self._find_s = 0.0
         self._reasons: Mapping[str, str] = {}
 
@@ -213,9 +213,9 @@ class ModuleSource(Source):
         return device_type_of([*state, *pytree.tree_leaves(self._examples[:2])])
 
     def _manifest_value(self, name: str) -> Any:
-        if self.attempt is None or self.attempt.manifest is None:
+        if self.direct_lookup is None or self.direct_lookup.manifest is None:
             raise ValueError("it is not exported")
-        return getattr(self.attempt, name)
+        return getattr(self.direct_lookup, name)
 
     def fingerprint(self) -> Mapping[str, object] | None:
         """Return the digest of the program that a manifest of direct mode leads to; None without a valid manifest.
@@ -223,14 +223,14 @@ class ModuleSource(Source):
         Raises:
             ValueError: the manifest cannot be used here.
         """
-        if self.attempt is None:
+        if self.direct_lookup is None:
             return None
         start = time.perf_counter()
-        is_known = self.attempt.find()
+        is_known = self.direct_lookup.find()
         self._find_s = time.perf_counter() - start
-        if not is_known or self.attempt.is_verifying:
+        if not is_known or self.direct_lookup.is_verifying:
             return None
-        self.specs, self.forward = self.attempt.specs, inspect.signature(self._module.forward)
+        self.specs, self.forward = self.direct_lookup.specs, inspect.signature(self._module.forward)
         return {self.kind: self._manifest_value("digest")}
 
     def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:
@@ -239,8 +239,8 @@ class ModuleSource(Source):
         Raises:
             ValueError: the module has no weight of one of the names.
         """
-        assert self.attempt is not None  # noqa: S101  # a manifest was found
-        state = self.attempt.state
+        assert self.direct_lookup is not None  # noqa: S101  # a manifest was found
+        state = self.direct_lookup.state
         if missing := sorted(name for name in names if name not in state):
             raise ValueError(f"it has no weight {', '.join(missing)}")
         return {name: state[name] for name in names}
@@ -252,8 +252,8 @@ class ModuleSource(Source):
             ExportError: the module cannot be exported.
         """
         self.find_backend(options)
-        watching = nullcontext() if self.attempt is None else self.attempt.watching()
-        with watching:
+        recording = nullcontext() if self.direct_lookup is None else self.direct_lookup.record()
+        with recording:
             start = time.perf_counter()
             program = self.program()
             export_s = time.perf_counter() - start
@@ -268,8 +268,10 @@ class ModuleSource(Source):
 
     def store_manifest(self, program: Source, *, has_alias: bool) -> None:
         """Store a manifest of direct mode for the next process, if the program has a key alias."""
-        if self.attempt is not None and isinstance(program, ExportedSource):
-            self.attempt.keep(program.program(), lambda: program.digest, program.export_s, has_alias=has_alias)
+        if self.direct_lookup is not None and isinstance(program, ExportedSource):
+            self.direct_lookup.store_manifest(
+                program.program(), lambda: program.digest, program.export_s, has_alias=has_alias
+            )
 
     def automatic_sizes(self, in_spec: pytree.TreeSpec) -> Mapping[tuple[int, int | None], str]:
         """Return the sizes that ``Dim.AUTO`` left to torch, with the reason for fixing one if it was exported."""
@@ -280,17 +282,17 @@ class ModuleSource(Source):
             return {}
         return {place: self._reasons.get(name, "") for place, name in sizes.items()}
 
-    def annotate(self, report: Report, *, is_hit: bool) -> None:
+    def report_direct(self, report: Report, *, is_hit: bool) -> None:
         """Report the outcome of direct mode."""
-        if self.attempt is None:
+        if self.direct_lookup is None:
             report.direct = self.direct
             return
-        if is_hit and self.attempt.manifest is not None:
-            self.attempt.outcome = "hit"
-            report.route, report.direct_s = "direct", self.attempt.took_s
-            report.alias_saved_s += self.attempt.manifest.took_s
+        if is_hit and self.direct_lookup.manifest is not None:
+            self.direct_lookup.outcome = "hit"
+            report.route, report.direct_s = "direct", self.direct_lookup.took_s
+            report.alias_saved_s += self.direct_lookup.manifest.took_s
             report.alias_s -= self._find_s
-        report.direct = self.attempt.outcome
+        report.direct = self.direct_lookup.outcome
 
     def program(self) -> ExportedProgram:
         """Export the module.
@@ -301,7 +303,7 @@ class ModuleSource(Source):
         from trtcache.lowering import capture
 
         args, kwargs, dynamic_shapes = self._examples
-        with ALONE, paused_collector():
+        with TORCH_LOCK, paused_collector():
             return capture.export(self._module, args, kwargs, dynamic_shapes)
 
     def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
@@ -346,7 +348,7 @@ def lower_program(
     if settings.autocast is not None:
         autocast = Autocast(settings.autocast, tuple(sorted(settings.autocast_exclude)))
     modules, operators = tuple(settings.torch_executed_modules), tuple(settings.torch_executed_ops)
-    with ALONE:
+    with TORCH_LOCK:
         lowered = lowering.lower(
             program,
             keep=capabilities.keep,

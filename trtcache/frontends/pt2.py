@@ -44,7 +44,7 @@ from trtcache.frontends.torch_archive import (
     device_of,
     flat,
 )
-from trtcache.lowering import ALONE
+from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.operators import identify_operators
 from trtcache.weights import archive as archives
 from trtcache.weights.archive import KNOWN_VERSION
@@ -206,7 +206,7 @@ class ProgramFile(Source):
         self._file.seek(0)
         logged = None
         try:
-            with ALONE, capture_logged_error("torch.export") as logged:
+            with TORCH_LOCK, capture_logged_error("torch.export") as logged:
                 program: torch.export.ExportedProgram = torch.export.load(self._file)
         except Exception as error:
             log.debug("torch.export.load cannot read %s", self.path, exc_info=True)

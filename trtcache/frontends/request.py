@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trtcache.backends.calls import build_artifact
 from trtcache.backends.protocol import ENGINE, make_members
 from trtcache.backends.registry import why_unavailable
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BackendUnavailableError, BuildError, CanonicalizationError
 from trtcache.keys.key import frozen_part, key_parts, part_digests
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 keys_log = logging.getLogger("trtcache.keys")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class EngineRequest(ABC):
     """The description of a program that look-ups, builds and compiled modules use.
 
@@ -113,7 +114,7 @@ class EngineRequest(ABC):
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Request(EngineRequest):
     """The request for a torch program.
 

@@ -84,14 +84,14 @@ def resolve(
         from trtcache.frontends.torchscript import ScriptSource
 
         return ScriptSource(model, args, kwargs, dynamic_shapes, name=name)
-    attempt = None  # of direct mode, to find the program of the module without an export
+    direct_lookup = None  # finds the program of the module without an export
     if direct not in {None, "off"} and cache is not None:
-        from trtcache.frontends.direct.mode import Attempt  # its import takes 60 ms
+        from trtcache.frontends.direct.mode import DirectLookup  # its import takes 60 ms
 
         with paused_collector():
             examples = (args, kwargs, dynamic_shapes)
-            attempt = Attempt(model, examples, cache, mode=direct, name=name or type(model).__name__)
-    source = ModuleSource(model, args, kwargs, dynamic_shapes, name=name, attempt=attempt)
+            direct_lookup = DirectLookup(model, examples, cache, mode=direct, name=name or type(model).__name__)
+    source = ModuleSource(model, args, kwargs, dynamic_shapes, name=name, direct_lookup=direct_lookup)
     source.direct = "off: direct=off" if direct == "off" else ""
     return source
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trtcache.backends import registry
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError
 from trtcache.settings import Settings
 
@@ -33,7 +34,7 @@ Specs = tuple["pytree.TreeSpec", "pytree.TreeSpec"]
 """The pytree specs of a call's arguments and of a program's output."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CompileOptions:
     """Backend, settings and target of a compilation.
 
@@ -70,14 +71,14 @@ class Source(ABC):
     1. to find the alias: ``require_weights``, ``fingerprint``, ``find_backend``, ``device``, ``toolchain``;
     2. with the alias: ``specs_of``, ``expect_digest``;
     3. with the entry: ``move_interface``, ``weights``, ``engine_weights``, ``input_names``, ``weight_file``,
-       ``check_content``, ``annotate``.
+       ``check_content``, ``report_direct``.
 
     On a miss:
 
     1. ``export``; the rest on the source that it returned, which is tried as above first;
     2. to build: ``request``, ``release``;
     3. to store the alias: ``stat_fingerprint``, ``custom_operators``, ``check_alias``;
-    4. on the source that was exported: ``store_manifest``, ``annotate``.
+    4. on the source that was exported: ``store_manifest``, ``report_direct``.
 
     Attributes:
         kind: the name of the fingerprint in an alias's key. Sources of one kind and digest share an alias: a module
@@ -251,7 +252,7 @@ class Source(ABC):
             in_spec: the pytree spec of the call's arguments.
 
         Returns:
-            (Leaf of the arguments, dimension or None for an int) -> reason, or an empty text.
+            (Leaf of the arguments, dimension or None for an int) -> reason, or an empty string.
         """
         del in_spec
         return {}
@@ -284,8 +285,8 @@ class Source(ABC):
             has_alias: whether its key alias is stored.
         """
 
-    def annotate(self, report: Report, *, is_hit: bool) -> None:
-        """Add to the report on a compiled module; ``is_hit`` tells whether this source's alias led to its engine."""
+    def report_direct(self, report: Report, *, is_hit: bool) -> None:
+        """Report the outcome of direct mode; ``is_hit`` tells whether this source's alias led to its engine."""
 
     @abstractmethod
     def request(self, options: CompileOptions) -> EngineRequest:

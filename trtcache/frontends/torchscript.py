@@ -6,18 +6,18 @@ import re
 import time
 import warnings
 import zipfile
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError, SettingsError, did_you_mean
 from trtcache.frontends.exported import ExportedSource, device_type_of
 from trtcache.frontends.source import Source
 from trtcache.frontends.torch_archive import capture_logged_error
-from trtcache.lowering import ALONE
+from trtcache.lowering import TORCH_LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -48,7 +48,7 @@ _OTHERWISE = "give the torch.nn.Module that it was created from"
 _OTHER_SUFFIXES = (".pt2", ".onnx")  # never TorchScript: not opened
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Example:
     """A description of an argument: a tensor of this shape and dtype, or a number, given as the only size."""
 
@@ -200,7 +200,7 @@ def convert_script(
     if not args and not kwargs:
         raise SettingsError("args", f"{name} is TorchScript, whose file has no example inputs; give some")
     given = tuple(args), dict(kwargs or {})
-    with ALONE, torch.no_grad(), capture_logged_error("torch._subclasses.fake_tensor"):
+    with TORCH_LOCK, torch.no_grad(), capture_logged_error("torch._subclasses.fake_tensor"):
         script = Script(model)
         try:
             script.run_without_values(*given)

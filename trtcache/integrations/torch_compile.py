@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.cache import Cache
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import field_names, refuse_unknown
 from trtcache.errors import (
     BuildForbiddenError,
@@ -65,7 +66,7 @@ _UNSUPPORTED = (CanonicalizationError, ExportError, PassError)
 """Errors of graphs that cannot have an engine. A failed build is not among them: it raises."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Options:
     """The options of one ``torch.compile``: the fields of ``Settings``, and these.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.keys.stored_graph import SELECTION, compare_arguments, format_value, is_use, match, short_digest
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _MOST_SHOWN = 160
 _INDEX = re.compile(r"(\[[^\]]*\])+$")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class KeyDifference:
     """One difference: ``inputs[0].shape[2]: 224 -> 256``.
 

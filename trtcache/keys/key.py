@@ -12,12 +12,13 @@ weights.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import StatFingerprint
 from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, json_bytes
 from trtcache.keys.alias_key import KIND as KIND
@@ -47,7 +48,7 @@ Specs = tuple[pytree.TreeSpec, pytree.TreeSpec]
 """The pytree specs of a call's arguments and of a program's output."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class KeyAlias:
     """The result of lowering a program, as far as a hit needs it.
 

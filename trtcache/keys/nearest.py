@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import StoreError
 from trtcache.keys.explain import explain
 from trtcache.keys.graph_diff import KeyDifference, summary
@@ -32,7 +32,7 @@ _SIMILAR = 0.5  # of the operators: a BERT and a ResNet have less in common, one
 _NAMES_OF_NONE = frozenset({None, "ExportedProgram", "GraphModule"})  # the names of unnamed programs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Nearest:
     """An entry, and how the requested key differs from it."""
 
@@ -149,7 +149,7 @@ def _graph_distance(first: StoredGraph | None, other: StoredGraph) -> int:
     return ((ours - theirs) + (theirs - ours)).total()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SimilarGpuEntry:
     """An entry that differs from the requested key only in the GPU's product.
 

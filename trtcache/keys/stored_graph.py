@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.operators import NodeNames
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ IN_TORCH = " in torch"
 _LETTERS = {"weight": "w", "constant": "c"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StoredNode:
     """One record of a graph.
 
@@ -47,7 +47,7 @@ class StoredNode:
         return self.operator == "input" or self.operator in _LETTERS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StoredGraph:
     """A lowered graph: nodes in canonical order, results, and names for printing.
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _EXPORTS = {"LoweredProgram": "trtcache.lowering.program", "lower": "trtcache.lowering.stages"}
 
-__all__ = ["ALONE", "LoweredProgram", "lower"]
+__all__ = ["TORCH_LOCK", "LoweredProgram", "lower"]
 
-ALONE = threading.RLock()
+TORCH_LOCK = threading.RLock()
 """Held by a thread in which torch loads, exports, decomposes or compiles a program.
 
 ``torch.export.load``, ``torch.export.export``, its decompositions and Inductor use global state: of four threads that

@@ -8,7 +8,7 @@ import operator
 import traceback
 import warnings
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -30,6 +30,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 import trtcache
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError
 from trtcache.lowering.arguments import configurations, has_classes, replace_inputs, whole_ranges
 from trtcache.lowering.assignments import record_assignments, reject_lost_assignments
@@ -84,7 +85,7 @@ Model = torch.nn.Module
 """Models that can be exported."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Role:
     """The role of one output of a lowered graph.
 
@@ -407,7 +408,7 @@ def _is_library(file: str) -> bool:
     return file.startswith("<") or ours or is_standard_library(file)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class MarkedGraph:
     """A lowered graph, and the program's data besides it.
 

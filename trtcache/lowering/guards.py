@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import json_bytes
 from trtcache.errors import ExportError
 from trtcache.lowering.arguments import leaf_paths
@@ -76,7 +77,7 @@ class UnknownTermError(ValueError):
     """A term of a guard has no canonical form."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ExportGuards:
     """Assumptions about sizes from an exported program, before it is lowered.
 

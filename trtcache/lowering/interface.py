@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ NOT_COMPUTED = frozenset({"value", "size"})
 """Kinds of results that the engine does not compute."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TensorInput:
     """A tensor leaf of the arguments. Sizes and strides are numbers or expressions (see ``symbols.py``).
 
@@ -53,7 +53,7 @@ class TensorInput:
         return document
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ValueInput:
     """A leaf of the arguments that is not a tensor; the program is specialised on this value."""
 
@@ -61,7 +61,7 @@ class ValueInput:
     value: object
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Result:
     """One output of the engine or of the model.
 
@@ -82,7 +82,7 @@ class Result:
         return self.kind not in NOT_COMPUTED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TensorOutput:
     """An output tensor of the engine. Sizes are numbers or expressions over the inputs' symbols."""
 
@@ -95,7 +95,7 @@ class TensorOutput:
         return {"dtype": self.dtype, "shape": list(self.shape), "device": self.device}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SmallSizes:
     """The sizes of 0 and 1 that a program supports (``small_sizes.py``).
 
@@ -118,7 +118,7 @@ class SmallSizes:
         return None if document is None else cls(tuple(document["least"]), tuple(document["excluded"]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Interface:
     """The interface of a lowered program.
 
@@ -161,7 +161,7 @@ class Interface:
         return (*self.guards, *(self.small_sizes.excluded if self.small_sizes else ()))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class FixedSize:
     """A size that was to vary where the program allows it (``Dim.AUTO``), and that torch fixed.
 
@@ -184,7 +184,7 @@ class FixedSize:
         return f"{what}: Dim.AUTO was given, and torch fixed it" + (f" {self.why}" if self.why else "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Content:
     """The content of a constant: the digest of its bytes, and how to read them."""
 

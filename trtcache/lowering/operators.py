@@ -18,11 +18,11 @@ import re
 import sys
 import sysconfig
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ def _contains(path: str, size_bytes: int, modified_ns: int, content: bytes) -> b
         return data.find(content) >= 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Distribution:
     """An installed distribution.
 

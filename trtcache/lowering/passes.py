@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import file_bytes
 from trtcache.errors import PassError
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from torch import fx
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PassResult:
     """A lowered graph, and whether it was modified."""
 

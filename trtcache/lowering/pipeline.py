@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import logging
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import PassError, PostconditionError, PreconditionError
 from trtcache.lowering.passes import Pass, PassResult, load_third_party, spec
 from trtcache.lowering.program import listing
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("trtcache.lowering")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PassRun:
     """The run of one pass.
 
@@ -51,7 +51,7 @@ class PassRun:
         return f"{self.spec} {what} in {self.duration_s * 1e3:.2f} ms" + (f"\n{self.diff}" if self.diff else "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Pipeline:
     """Passes in the order in which they run.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError
 from trtcache.lowering.interface import (
     NOT_COMPUTED,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from trtcache.lowering.pipeline import PassRun
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LoweredProgram:
     """A program after lowering.
 

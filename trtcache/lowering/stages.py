@@ -11,11 +11,12 @@ import logging
 import re
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import PassError, SettingsError, did_you_mean
 from trtcache.lowering.capture import decompose, export, mark
 from trtcache.lowering.guards import ExportGuards
@@ -108,7 +109,7 @@ _CALL_NUMBER = re.compile(r"@\d+$")  # torch.export numbers further calls of a m
 _VARIABLE = re.compile(r"^[LG]\['\w+'\]\.?")  # torch.compile adds the variable with the model: "L['self'].lin"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TorchExecuted:
     """An operator that torch executes, hidden from passes: it equals no operator that they know."""
 
@@ -123,7 +124,7 @@ class TorchExecuted:
         return self.operator(*args, **kwargs)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TorchSelection:
     """Names of what stays in torch.
 

@@ -1,10 +1,11 @@
-"""The division of a program into partitions: what compiled modules and their reports have, also without any."""
+"""The partitions of a program, and the operators that stay in torch."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 _SHOWN = 6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LeftInTorch:
     """A node that stays in torch.
 
@@ -31,7 +32,7 @@ class LeftInTorch:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PartitionedProgram:
     """A program as a sequence of partitions.
 
@@ -57,11 +58,11 @@ class PartitionedProgram:
         """The engine partitions by index."""
         from trtcache.partition.partitions import EnginePartition  # most programs are one engine
 
-        return {place: part for place, part in enumerate(self.parts) if isinstance(part, EnginePartition)}
+        return {index: part for index, part in enumerate(self.parts) if isinstance(part, EnginePartition)}
 
 
 def summarize_left(left: Sequence[LeftInTorch]) -> tuple[str, ...]:
     """Return one line for each operator and reason, with a count."""
-    counts = Counter((one.operator, one.why) for one in left)
+    counts = Counter((node.operator, node.why) for node in left)
     lines = [f"{count} x {operator} ({why})" for (operator, why), count in counts.items()]
     return tuple(lines if len(lines) <= _SHOWN else [*lines[:_SHOWN], f"{len(lines) - _SHOWN} more kinds"])

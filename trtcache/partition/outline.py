@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 import torch
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_count
 from trtcache.lowering.operators import operator_name
 from trtcache.partition.capability import is_step
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trtcache.partition.partitions import LeftInTorch, PartitionedProgram
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PartitionOutline:
     """One partition.
 
@@ -51,7 +51,7 @@ class PartitionOutline:
         return Counter(operator for _, operator in self.nodes).most_common()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Outline:
     """A partitioned program.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.partition.division import LeftInTorch as LeftInTorch
 from trtcache.partition.division import PartitionedProgram as PartitionedProgram
 from trtcache.partition.division import summarize_left as summarize_left
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from trtcache.lowering.program import LoweredProgram
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class InputWire:
     """A program input, by index."""
 
     place: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class WeightWire:
     """A weight, by its name in the whole program (``w3``)."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ConstantWire:
     """A constant, by its name in the whole program (``c0``)."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PartitionOutput:
     """A result of a partition, by the partition's number and the result's index."""
 
@@ -48,7 +48,7 @@ class PartitionOutput:
     place: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SizeWire:
     """A number: an expression over the program's input sizes, as ``Symbols`` writes it, in JSON."""
 
@@ -60,7 +60,7 @@ class SizeWire:
         return cls(json.dumps(written))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SizeTensor:
     """A tensor without elements whose first dimension is a size: engines take only tensors."""
 
@@ -70,7 +70,7 @@ class SizeTensor:
 Wire: TypeAlias = InputWire | WeightWire | ConstantWire | PartitionOutput | SizeWire | SizeTensor
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Cluster:
     """Nodes that run together: in canonical order for an engine, in graph order in torch."""
 
@@ -78,7 +78,7 @@ class Cluster:
     in_torch: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class EnginePartition:
     """A partition that an engine computes.
 
@@ -97,7 +97,7 @@ class EnginePartition:
     cluster: Cluster
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TorchPartition:
     """A partition that runs in torch.
 

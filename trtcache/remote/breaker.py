@@ -10,10 +10,11 @@ import json
 import os
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.config.environment import make_folders
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import atomic_write
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _PROBE_S = 10.0
 _MOST_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class BreakerState:
     """``until_s`` is the time (since 1970) up to which nothing is asked, 0 while it is closed."""
 

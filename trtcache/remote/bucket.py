@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from mmap import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RemoteError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def used_by() -> int:
     return _USED_BY[0] if _USED_BY else 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RemoteObject:
     """An object in a listing. ``name`` is without the remote's prefix."""
 

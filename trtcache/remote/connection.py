@@ -51,7 +51,8 @@ _PARTS_AT_ONCE = 4
 _PART_BYTES = 4 << 20
 """Four parts that arrive, and one that is written, are in memory."""
 
-_CHUNK_BYTES = 1 << 20
+_FIRST_PART_BYTES = 1 << 20
+_CHUNK_BYTES = 256 << 10
 _AT_ONCE = ("unreachable", "timeout")
 _MARGIN_S = 0.3
 _SLICE_S = 0.1
@@ -87,7 +88,7 @@ class Connection:
         return self._bucket
 
     def refusal(self) -> str:
-        """Return why the remote is not asked now, or an empty text. Costs no request."""
+        """Return why the remote is not asked now, or an empty string. Costs no request."""
         if bucket.used_by() not in (0, os.getpid()) and not self.off:
             self.stop("forked", "this process was forked after its parent had used the remote")
         if self.off:
@@ -261,8 +262,8 @@ class Download:
             offset += len(chunk)
             yield chunk
         # The first ones are small, so that a slow network shows before much time is lost.
-        starts = [offset + _CHUNK_BYTES * number for number in range(_PARTS_AT_ONCE)]
-        starts += range(starts[-1] + _CHUNK_BYTES, size_bytes, _PART_BYTES)
+        starts = [offset + _FIRST_PART_BYTES * number for number in range(_PARTS_AT_ONCE)]
+        starts += range(starts[-1] + _FIRST_PART_BYTES, size_bytes, _PART_BYTES)
         parts = list(pairwise([*starts, size_bytes]))
         pending = deque(starmap(self._start_part, parts[:_PARTS_AT_ONCE]))
         for number in range(len(parts)):

@@ -182,8 +182,8 @@ class RemoteEntries:
         size_bytes, chunks = self._bucket.get(object_name(digest))
         yield IncomingFile.open(chunks, size_bytes, digest, where=self.address(digest), admit=admit)
 
-    def receive(self, file: ArtifactFile | IncomingFile) -> bool:
-        """Upload an entry after all of its stored bytes were verified; return False if it was there already.
+    def receive(self, file: ArtifactFile | IncomingFile) -> EntryStat | None:
+        """Upload an entry after all of its stored bytes were verified; return None if it was there already.
 
         Raises:
             CorruptBlobError: it is damaged.
@@ -196,7 +196,9 @@ class RemoteEntries:
             finally:
                 spooled.close()
         file.verify_stored()
-        return self._bucket.put(object_name(file.header.key.digest), file.chunks(), file.stat.st_size)
+        digest, size_bytes = file.header.key.digest, file.stat.st_size
+        sent = self._bucket.put(object_name(digest), file.chunks(), size_bytes)
+        return EntryStat(digest, size_bytes, self._clock_ns(), 0) if sent else None
 
     def read_header(self, digest: str) -> tuple[EntryHeader, Verdict]:
         """Return an entry's header and who signed it, by a request for its first 64 KiB.

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import (
     BusyError,
     CorruptBlobError,
@@ -61,7 +62,7 @@ def object_name(digest: str) -> str:
     return f"entries/v1/{digest[:2]}/{digest}.trtc"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Fetched:
     """A hit. ``entry`` is None if it was stored."""
 
@@ -209,7 +210,7 @@ class RemoteTier:
             download.limit(self.settings.timeout_s)
             file = IncomingFile.open(download.chunks(), size_bytes, key, where=where, admit=admit)
             # A download that takes longer than half of the build is not worth waiting for.
-            download.limit(max(_LEAST_S, file.header.build_s / 2), rest_bytes=size_bytes - len(file.begin))
+            download.limit(max(_LEAST_S, file.header.build_s / 2), rest_bytes=size_bytes - len(file.received))
             if upper is not None and upper.writable and self.stores:
                 upper.receive_stream(file.header, file.write)
                 entry = None

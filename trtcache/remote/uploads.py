@@ -83,7 +83,7 @@ class Uploader:
         self.objection = self._find_objection()
 
     def _find_objection(self) -> str | None:
-        """Return why entries of this process would not be used by others, and say it once."""
+        """Return why entries of this process would not be used by others, and log it once."""
         try:
             objection = self._tier.admission.objection()
         except SettingsError as error:
@@ -93,7 +93,7 @@ class Uploader:
         return objection
 
     def offer(self, digest: str, *, replace_: bool = False, renew: bool = False, claim: Claim | None = None) -> None:
-        """Put an entry into the outbox, and send it in the background; release its ``claim`` after that.
+        """Put an entry into the outbox, and upload it in the background; release its ``claim`` after that.
 
         ``replace_`` overwrites an unusable object, and ``renew`` one of which half of the lifetime is over.
         """
@@ -110,7 +110,7 @@ class Uploader:
             return  # a forked child has no thread; the next process sends it
         with self._changed:
             if self._thread is None:
-                # What processes before this one left behind goes first.
+                # Entries that earlier processes left in the outbox go first.
                 self._waiting += [left for left in self._store.outbox.digests() if left != digest]
                 self._thread = threading.Thread(target=self._run, name="trtcache-upload", daemon=True)
                 self._thread.start()
@@ -140,7 +140,7 @@ class Uploader:
         """Send everything in the outbox now, and yield each digest with its outcome.
 
         Raises:
-            RemoteError: the remote does not take it; the rest stays in the outbox.
+            RemoteError: the remote rejects it; the rest stays in the outbox.
         """
         for digest in self._store.outbox.digests():
             yield digest, call_in_thread(partial(self._send, digest))
@@ -169,7 +169,10 @@ class Uploader:
                 # A remote that does not answer is not tried with the rest: all of it stays in the outbox.
                 done = self._waiting[: len(self._waiting) if reason else 1]
                 claims = [self._claims.pop(digest) for digest in done if digest in self._claims]
-                (self._failed.update if reason else self._failed.difference_update)(done)
+                if reason:
+                    self._failed.update(done)
+                else:
+                    self._failed.difference_update(done)
             for claim in claims:
                 claim.release()
             with self._changed:
@@ -178,10 +181,10 @@ class Uploader:
 
     def _send(self, digest: str) -> Outcome:
         outbox = self._store.outbox
-        with outbox.hold(digest) as alone:
-            if not alone:
+        with outbox.hold(digest) as is_holder:
+            if not is_holder:
                 return "busy"
-            began_s, size_bytes = time.monotonic(), 0
+            start_s, size_bytes = time.monotonic(), 0
             try:
                 outcome = self._upload(digest)
             except CorruptBlobError as error:
@@ -193,7 +196,7 @@ class Uploader:
             if outcome == "sent":
                 with suppress(UnknownKeyError):  # pruned meanwhile
                     size_bytes = self._store.stat(digest).file_bytes
-                self._note("upload", "", digest, took_s=time.monotonic() - began_s, size_bytes=size_bytes)
+                self._note("upload", "", digest, took_s=time.monotonic() - start_s, size_bytes=size_bytes)
         return outcome
 
     def _upload(self, digest: str) -> Outcome:

@@ -7,10 +7,10 @@ entry's members together with the model's own names, which an artifact never con
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.protocol import CONSTANTS, INTERFACE, INTERFACE_FORMAT, WEIGHT_MAP
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError
 from trtcache.lowering.interface import Content, Interface, Result, SmallSizes, TensorInput, TensorOutput, ValueInput
 from trtcache.weights.recipes import parse, sources
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trtcache.store.entry import Entry
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Executable:
     """What a compiled module needs to know of its program.
 

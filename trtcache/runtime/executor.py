@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.backends.protocol import Engine, Parallel
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.threads import Threads, run_with
 from trtcache.errors import IncompatibleEngineError, RunError
 from trtcache.lowering.interface import evaluate
@@ -205,7 +206,7 @@ def weights_of(
     return {own: weights[name] for own, name in names.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PlanStep:
     """A partition with the slots of its values.
 

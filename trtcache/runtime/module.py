@@ -166,7 +166,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """Report the sizes that were to vary and that torch fixed, and name the reason in errors for other sizes.
 
         Args:
-            automatic: (leaf of the arguments, dimension or None for an int) -> why torch fixed it, or an empty text.
+            automatic: (leaf of the arguments, dimension or None for an int) -> why torch fixed it, or an empty string.
         """
         sizes: dict[tuple[int, int | None], object] = {(one.leaf, None): one.value for one in self._interface.values}
         for one in self._interface.inputs:
@@ -347,7 +347,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         Args:
             count: the number of threads; by default that of ``trtcache.threads`` or the settings, or else as many as
                 the cores allow. If given, those settings apply to the partitions of each call.
-            intra: intra-op threads of each call; by default the number in force here, or a share of the cores if none
+            intra: intra-op threads of each call; by default the effective number here, or a share of the cores if none
                 was chosen.
 
         Returns:
@@ -356,15 +356,15 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         Raises:
             SettingsError: a number is less than 1.
         """
-        from trtcache.runtime.runners import Runners, parts_at_once, report_on, side_by_side  # few modules have any
+        from trtcache.runtime.runners import Runners, parallel_engine, parts_at_once, report_on  # few modules have any
 
         Threads(intra, count)
-        found = thread_counts.in_force(self.threads)
+        found = thread_counts.effective_threads(self.threads)
         parts = 1 if count is None else parts_at_once(self._swap.engine, found)
         count = count or (max(1, found.cores // intra) if intra and found.inter_from == "cores" else found.inter)
         changing = any(weight.is_mutated for weight in self._interface.weights)
         with self._refitting:
-            engine, why_not = side_by_side(self._swap.engine, count, changes_weights=changing)
+            engine, why_not = parallel_engine(self._swap.engine, count, changes_weights=changing)
             if engine is not self._swap.engine:
                 self._swap.swap_in(engine)
         return Runners(self, report_on(count, intra, found, why_not, inter=parts))

@@ -7,12 +7,12 @@ torch says what the new weights are (``load_state_dict``, ``_apply``), and every
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import torch
 from torch import nn
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
 from trtcache.weights.slots import dtype_name, is_fake
 
@@ -26,7 +26,7 @@ Kind = Literal["parameter", "buffer", "transient"]
 """What a weight is in the model; ``transient`` is a buffer that is not in its state_dict."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ModelNames:
     """The model's names for its weights.
 

@@ -15,12 +15,13 @@ import inspect
 import json
 import os
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
 import torch
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import GuardError, IncompatibleEngineError, InputError
 from trtcache.lowering.interface import affine, describe, evaluate
 from trtcache.lowering.operators import LIVE_ENGINE
@@ -52,7 +53,7 @@ class LiveEngine(Protocol):
 _LIVE: WeakValueDictionary[str, LiveEngine] = WeakValueDictionary()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class EngineCall:
     """The operator's arguments for one engine of this process.
 

@@ -13,7 +13,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -21,11 +20,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from trtcache.config import threads as thread_counts
+from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from trtcache.config.threads import InForce, Threads
+    from trtcache.config.threads import EffectiveThreads, Threads
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class InterOp:
 
     def _new(self, known: tuple[int, int, int, bool]) -> WorkerPool | None:
         _, inter, intra, _ = known
-        found = thread_counts.in_force(self.threads)
+        found = thread_counts.effective_threads(self.threads)
         if found.intra_from == "cores":  # not chosen: partitions share the cores
             intra = max(1, found.cores // (inter * self._calls))
         try:
@@ -74,12 +74,12 @@ class InterOp:
         kept = self._pools.setdefault(known, made)
         if kept is not made:  # another thread was faster
             made.close()
-        elif self._calls == 1 and (warning := _format_crowding(inter, intra, found)):
+        elif self._calls == 1 and (warning := _format_oversubscription(inter, intra, found)):
             log.warning("%s", warning)
         return kept
 
 
-def _format_crowding(inter: int, intra: int, found: InForce) -> str:
+def _format_oversubscription(inter: int, intra: int, found: EffectiveThreads) -> str:
     """Return a warning if parallel partitions have more threads than there are cores; else an empty string."""
     if inter * intra <= found.cores:
         return ""
@@ -107,7 +107,9 @@ class WorkerPool:
             RuntimeError: the threads cannot be started.
         """
         self.inter, self.intra = inter, intra
-        self._pool = ThreadPoolExecutor(helpers, "trtcache-part", initializer=thread_counts.begin, initargs=(intra,))
+        self._pool = ThreadPoolExecutor(
+            helpers, "trtcache-part", initializer=thread_counts.initialize, initargs=(intra,)
+        )
         started = threading.Barrier(helpers + 1)
         try:
             for _ in range(helpers):
@@ -131,7 +133,7 @@ class WorkerPool:
         self._pool.shutdown(wait=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TorchState:
     """The thread-local state of torch that helper threads take over; there are no gradients.
 
@@ -292,7 +294,7 @@ def _nothing(_: int) -> None:
     """Do nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Precedence:
     """The order of partitions that run in parallel where possible.
 

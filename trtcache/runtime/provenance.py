@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import canonical
 from trtcache.errors import RefitError
 from trtcache.partition.division import PartitionedProgram
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from trtcache.weights.slots import EngineWeight, EngineWeights
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Provenance:
     """The stored engines of a compiled module, with what built them and for which target.
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitStoppedError
 from trtcache.weights.slots import EngineWeights, alike, finish
 
@@ -31,7 +31,7 @@ BESIDE_BYTES = 16 << 20
 _WAIT_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RefitResult:
     """The result of a refit.
 
@@ -179,7 +179,7 @@ def _wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-_LOOK_EVERY_S = 2e-4
+_POLL_S = 2e-4
 
 
 class _Runner(Protocol):
@@ -221,7 +221,7 @@ class EngineSwap:
             if time.monotonic() > deadline:
                 self.swap_in(self.engine)
                 return False
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_S)
         return True
 
     def swap_in(self, engine: Engine) -> None:

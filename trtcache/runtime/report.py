@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration
 from trtcache.digests import CacheKey
 from trtcache.settings import AUTO, PACKED
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _SHOWN = 6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class BuildDetails:
     """How an engine was built; without content if it was not built now.
 
@@ -293,7 +294,7 @@ class Report:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RefitReport:
     """The result of a refit. Printing it gives a line or two.
 

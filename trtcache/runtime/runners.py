@@ -6,12 +6,12 @@ import logging
 import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.protocol import Parallel
 from trtcache.config import threads as thread_counts
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError, RunError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from trtcache.backends.protocol import Engine
-    from trtcache.config.threads import InForce
+    from trtcache.config.threads import EffectiveThreads
 
 log = logging.getLogger(__name__)
 
@@ -28,14 +28,14 @@ _AHEAD = 4
 """Calls that ``map`` submits ahead of the output it yields, for each runner."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RunnersReport:
     """How calls run. Printing it gives one line.
 
     Attributes:
         runners: how many threads call the module.
         intra: how many threads work on each call.
-        intra_from: what set it; ``shared out`` if nothing did and the runners share the cores.
+        intra_from: what set it; ``cores / runners`` if nothing did.
         cores: the number of cores that this process may use.
         why_not: why calls run in sequence; empty if they run in parallel.
         inter: how many partitions of each call run in parallel.
@@ -49,12 +49,12 @@ class RunnersReport:
     inter: int = 1
 
     @property
-    def side_by_side(self) -> bool:
+    def is_parallel(self) -> bool:
         """Whether calls run in parallel."""
         return not self.why_not
 
     @property
-    def crowding(self) -> str:
+    def oversubscription(self) -> str:
         """A warning if there are more threads than cores; else empty."""
         wanted = self.runners * self.inter * self.intra
         if wanted <= self.cores:
@@ -68,11 +68,11 @@ class RunnersReport:
         )
 
     def __str__(self) -> str:
-        how = "side by side" if self.side_by_side else f"one after the other: {self.why_not}"
+        how = "in parallel" if self.is_parallel else f"in sequence: {self.why_not}"
         each = f"part ({self.inter} at once)" if self.inter > 1 else "call"
         threads = f"{self.intra} threads for each {each} ({self.intra_from})"
         numbers = f"{self.runners} runners, {threads}, {self.cores} cores"
-        return f"{numbers}; calls run {how}" + (f"\n  {self.crowding}" if self.crowding else "")
+        return f"{numbers}; calls run {how}" + (f"\n  {self.oversubscription}" if self.oversubscription else "")
 
 
 class Runners:
@@ -92,8 +92,8 @@ class Runners:
         self._call = call
         self._closed = False
         self._pools: dict[int, ThreadPoolExecutor] = {os.getpid(): self._pool()}
-        if report.crowding:
-            log.warning("%s", report.crowding)
+        if report.oversubscription:
+            log.warning("%s", report.oversubscription)
 
     def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call the module in one of the threads; the future has its outputs or its error.
@@ -119,9 +119,9 @@ class Runners:
     def _in_order(self, ahead: deque[Future[Any]], items: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
         try:
             while ahead:
-                answer = ahead.popleft().result()
+                output = ahead.popleft().result()
                 ahead.extend(self.submit(*item) for item in islice(items, 1))
-                yield answer
+                yield output
         finally:
             for future in ahead:
                 future.cancel()
@@ -142,7 +142,7 @@ class Runners:
 
     def _open_pool(self) -> ThreadPoolExecutor:
         if self._closed:
-            raise RunError("runners", "they were closed; module.runners(...) makes others")
+            raise RunError("runners", "they are closed; create new ones with module.runners(...)")
         process = os.getpid()
         # A forked child has the parent's pool but not its threads: what is submitted to it never runs.
         return self._pools.get(process) or self._pools.setdefault(process, self._pool())
@@ -151,26 +151,28 @@ class Runners:
         # New threads start with the process's number of threads, not with their caller's.
         arguments = (self.report.intra, self.report.inter)
         return ThreadPoolExecutor(
-            self.report.runners, "trtcache-runner", initializer=thread_counts.begin, initargs=arguments
+            self.report.runners, "trtcache-runner", initializer=thread_counts.initialize, initargs=arguments
         )
 
 
-def report_on(runners: int, intra: int | None, found: InForce, why_not: str, *, inter: int = 1) -> RunnersReport:
+def report_on(
+    runners: int, intra: int | None, found: EffectiveThreads, why_not: str, *, inter: int = 1
+) -> RunnersReport:
     """Return the report for a number of runners. Without an explicit number of threads they share the cores."""
     intra_from = "runners"
     if intra is None:
         intra, intra_from = found.intra, found.intra_from
         if intra_from == "cores":
-            intra, intra_from = max(1, found.cores // (runners * inter)), "shared out"
+            intra, intra_from = max(1, found.cores // (runners * inter)), "cores / runners"
     return RunnersReport(runners, intra, intra_from, found.cores, why_not, inter)
 
 
-def parts_at_once(engine: Engine, found: InForce) -> int:
+def parts_at_once(engine: Engine, found: EffectiveThreads) -> int:
     """Return how many partitions of a call run in parallel: the chosen number, limited by the program."""
     return 1 if found.inter_from == "cores" else min(found.inter, getattr(engine, "at_once", 1))
 
 
-def side_by_side(engine: Engine, calls: int, *, changes_weights: bool) -> tuple[Engine, str]:
+def parallel_engine(engine: Engine, calls: int, *, changes_weights: bool) -> tuple[Engine, str]:
     """Return an engine that accepts concurrent calls; or the same engine and the reason why it does not."""
     if changes_weights:
         return engine, "calls change the module's buffers"

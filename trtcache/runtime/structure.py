@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict, defaultdict, deque, namedtuple
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,7 +52,7 @@ class Output(OrderedDict[str, Any]):
         return tuple(self.values())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Node:
     """How values are nested.
 

@@ -17,6 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.config import threads as thread_counts
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import InputError
 from trtcache.lowering.interface import evaluate
 
@@ -37,7 +38,7 @@ _LEAST_CALLS = 2
 """Minimum number of calls, however long one takes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Effort:
     """How long to measure a cell: in seconds, or in calls if ``calls`` is set."""
 

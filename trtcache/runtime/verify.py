@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError, VerifyError
 from trtcache.lowering.arguments import Input
 
@@ -41,7 +41,7 @@ def tolerance_of(verify: object) -> float | None:
     return float(verify)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Examples:
     """The arguments of ``compile``, if they were kept.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
 from trtcache.frontends.checkpoint import read_weights
 from trtcache.lowering.interface import Content
@@ -23,7 +23,7 @@ Weights: TypeAlias = "torch.nn.Module | Mapping[str, torch.Tensor] | str | os.Pa
 _EXTRA_STATE = "_extra_state"  # torch.nn.modules.module._EXTRA_STATE_KEY_SUFFIX
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class WeightSource:
     """Weights by a model's names.
 

@@ -8,9 +8,9 @@ Settings cannot name one yet, and listings and explanations of misses go through
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import CorruptBlobError, FormatVersionError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ ABSENT: Final = "absent"
 COLLISION: Final = "collision"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Miss:
     """The reason for a miss: ``absent``, ``corrupt:<why>``, ``untrusted:<why>``, ``collision``, ``format``, ..."""
 

@@ -33,7 +33,7 @@ from trtcache.store.files import TEMPORARY, Folders, TemporaryFile, delete, make
 from trtcache.store.format import Draft, check_document
 from trtcache.store.outbox import Outbox
 from trtcache.store.reader import ArtifactFile
-from trtcache.store.reading import StoredEntries, folders
+from trtcache.store.reading import EntryStat, StoredEntries, folders
 from trtcache.store.root import StoreRoot, is_local, prepare, private_index_root
 from trtcache.store.signatures import Admission
 from trtcache.store.single_flight import NOTES, NOTICE_EVERY_S, BuildNotes, BuildProcess, turn
@@ -221,14 +221,13 @@ class DiskStore(StoredEntries, Store):
             file.close()
         return path
 
-    def receive(self, file: ArtifactFile | IncomingFile) -> bool:
+    def receive(self, file: ArtifactFile | IncomingFile) -> EntryStat:
         """Copy an open artifact file of another store into this one; the caller adds the index row.
 
         Runs in constant memory: the stored bytes and the signatures that this store requires are verified before the
-        copy is renamed into place, the decompressed content when a member is used. Returns True.
+        copy is renamed into place, the decompressed content when a member is used.
         """
-        self.receive_stream(file.header, file.copy_to if isinstance(file, ArtifactFile) else file.write)
-        return True
+        return self.receive_stream(file.header, file.copy_to if isinstance(file, ArtifactFile) else file.write)
 
     @contextmanager
     def open_entry(self, digest: str, admit: Admit | None) -> Iterator[ArtifactFile]:
@@ -240,6 +239,7 @@ class DiskStore(StoredEntries, Store):
         """
         file = self._open(digest, admit)
         try:
+            check_document(file.header, str(file.path))
             yield file
         finally:
             file.close()
@@ -248,7 +248,7 @@ class DiskStore(StoredEntries, Store):
         """Return the path of an entry as text, for messages."""
         return str(self.path(digest))
 
-    def receive_stream(self, header: EntryHeader, write: Callable[[int], None]) -> None:
+    def receive_stream(self, header: EntryHeader, write: Callable[[int], None]) -> EntryStat:
         """Store an artifact file as ``receive`` does; ``write`` writes all of it to an open file.
 
         Raises:
@@ -258,21 +258,25 @@ class DiskStore(StoredEntries, Store):
             Exception: any exception of ``write``.
         """
         digest = header.key.digest
+        admit = self.admission.admit(str(self.path(digest)))
 
         def write_file(fd: int) -> EntryHeader:
             write(fd)
             return header
 
         with self.place(digest) as place:
-            self._publish(place, write_file, self.admission.admit(str(self.path(digest)))).close()
+            file = self._publish(place, write_file, admit)
+        file.close()
+        return EntryStat(digest, file.stat.st_size, file.stat.st_mtime_ns, file.stat.st_ino)
 
     @contextmanager
     def place(self, digest: str) -> Iterator[Path]:
         """Yield the path to publish the entry of a key digest at; its directory exists."""
         self._require_writable("store an entry")
         remedy = "free space with 'trtcache prune' or 'trtcache clean', or use another cache directory"
-        with room_for(self.path(digest), remedy), self._folders.inside("entries", digest[:2], make=True) as folder:
-            yield folder / self.path(digest).name
+        path = self.path(digest)
+        with room_for(path, remedy), self._folders.inside("entries", digest[:2], make=True) as folder:
+            yield folder / path.name if self.shared else path
 
     def _publish(self, path: Path, write: Callable[[int], EntryHeader], admit: Admit | None = None) -> ArtifactFile:
         with TemporaryFile(path.parent) as temporary:

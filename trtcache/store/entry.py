@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import atomic_write
 from trtcache.errors import CanonicalizationError
 from trtcache.store.format import DEFAULT_MEMBER, Content, EntryHeader, contents_of
@@ -72,7 +73,7 @@ def check_labels(name: object, provenance: object) -> None:
             raise CanonicalizationError(where, f"not valid Unicode: {error.reason}") from error
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_dataclass(eq=False)
 class Entry:
     """The artifact of a build, from the cache or newly built.
 

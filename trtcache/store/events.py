@@ -1,6 +1,6 @@
 """Event logs of a store, and the counters of hits, misses and other events that are summed from them.
 
-A log is an append-only file of one host with one JSON object per line. A line is written by one ``write`` on a
+A log is an append-only file of one host with one JSON object per line. Lines are written by one ``write`` on a
 descriptor opened for appending, so processes need no lock and a hit needs no database. Readers skip incomplete lines. A
 full log is followed by one with the next number and never grows again, so counted offsets stay valid; the oldest logs
 are reduced to sums. Logs and sums are authoritative; the index caches counters, so counting continues without it.
@@ -14,11 +14,11 @@ import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.store.files import is_plain, make_permanent, publish_bytes
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ KEPT = 4
 """Number of logs that a host keeps, including the current one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Event:
     """One line of a log.
 
@@ -106,28 +106,24 @@ class EventLog:
         size_bytes: int = 0,
     ) -> None:
         """Append one event. A write error is ignored."""
+        self.extend([Event(self._clock_ns(), event, reason, kind, key, saved_s, waited_s, size_bytes)])
+
+    def extend(self, events: Iterable[Event]) -> None:
+        """Append events by one write. An error is ignored."""
         if not self._writable:
             return
-        document: dict[str, Any] = {"t": self._clock_ns(), "event": event}
-        document |= {
-            name: text[:_MAX_TEXT] for name, text in (("reason", reason), ("kind", kind), ("key", key)) if text
-        }
-        document |= {
-            name: round(time_s, 6) for name, time_s in (("saved_s", saved_s), ("waited_s", waited_s)) if time_s
-        }
-        document |= {"bytes": size_bytes} if size_bytes else {}
-        line = json.dumps(document, separators=(",", ":")).encode("ascii") + b"\n"
+        lines = b"".join(map(_encode, events))
         try:
             try:
                 with self._folders.inside("events") as directory:
-                    self._append_in(directory, line)
+                    self._append_in(directory, lines)
             except FileNotFoundError:
                 with self._folders.inside("events", make=True) as directory:
-                    self._append_in(directory, line)
+                    self._append_in(directory, lines)
         except OSError:
             return
 
-    def _append_in(self, directory: Path, line: bytes) -> None:
+    def _append_in(self, directory: Path, lines: bytes) -> None:
         flags = os.O_WRONLY | os.O_APPEND | _FLAGS
         for _ in range(2):
             fd = -1
@@ -141,7 +137,7 @@ class EventLog:
                 fd = os.open(path, flags)
             try:
                 ours = is_plain(os.fstat(fd))  # a hard link could redirect the line into another user's file
-                if ours and os.write(fd, line) < len(line):
+                if ours and os.write(fd, lines) < len(lines):
                     os.write(fd, b"\n")  # a short write must not damage the next event
                 full = not ours or os.fstat(fd).st_size >= self._limit_bytes
             finally:
@@ -171,6 +167,16 @@ class EventLog:
         """Yield all events, log by log."""
         for path in self.logs():
             yield from read_from(path, 0)[0]
+
+
+def _encode(event: Event) -> bytes:
+    document: dict[str, Any] = {"t": event.t_ns, "event": event.event}
+    texts = (("reason", event.reason), ("kind", event.kind), ("key", event.key))
+    document |= {name: text[:_MAX_TEXT] for name, text in texts if text}
+    times = (("saved_s", event.saved_s), ("waited_s", event.waited_s))
+    document |= {name: round(time_s, 6) for name, time_s in times if time_s}
+    document |= {"bytes": event.size_bytes} if event.size_bytes else {}
+    return json.dumps(document, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def read_from(path: Path, offset: int) -> tuple[list[Event], int]:
@@ -214,7 +220,7 @@ def numbers(directory: Path, host: str) -> list[int]:
     return [*takewhile(there.__contains__, count(min(there, default=0)))]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class EventCount:
     """Number of events and their seconds: for hits the build time saved, for waits the time waited."""
 
@@ -296,7 +302,7 @@ def day_of(t_ns: int) -> str:
         return ""  # a wrong clock or a damaged line: counted without a day
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LogTotals:
     """Name, length and counters of a log that is removed or about to be."""
 

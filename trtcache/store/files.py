@@ -13,9 +13,11 @@ import errno
 import os
 import stat
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,7 +163,7 @@ def delete(path: Path) -> int:
     return found.st_size
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Folders:
     """The directories below one root. ``durable`` are those of a private store whose names this process flushed."""
 
@@ -177,16 +179,9 @@ class Folders:
         it a moment ago, before it is durable. In a private store, one flush of each by this process is enough.
         """
         if not self.shared:
-            path = self.root
-            for name in names:
-                parent, path = path, path / name
-                if make:
-                    with suppress(FileExistsError):
-                        path.mkdir(mode=0o700)
-                        self.durable.discard(path)
-                    if path not in self.durable:
-                        sync_directory(parent)
-                        self.durable.add(path)
+            path = self.root.joinpath(*names)
+            if make and (path not in self.durable or not path.is_dir()):
+                self._make_private(names)
             yield path
             return
         with ExitStack() as stack:
@@ -199,6 +194,17 @@ class Folders:
                 fd = os.open(name, _FLAGS, dir_fd=fd)
                 stack.callback(os.close, fd)
             yield Path(f"/proc/self/fd/{fd}")
+
+    def _make_private(self, names: tuple[str, ...]) -> None:
+        path = self.root
+        for name in names:
+            parent, path = path, path / name
+            with suppress(FileExistsError):
+                path.mkdir(mode=0o700)
+                self.durable.discard(path)
+            if path not in self.durable:
+                sync_directory(parent)
+                self.durable.add(path)
 
     def _make(self, parent: int, name: str) -> None:
         """Create a directory, unless it exists, with its final mode, atomically and independent of the umask."""

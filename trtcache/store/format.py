@@ -11,10 +11,11 @@ import json
 import re
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, Json, hash_bytes
 from trtcache.errors import BuildError, CorruptBlobError, FormatVersionError
 
@@ -54,7 +55,7 @@ LARGE_BYTES: Final = 64 << 20
 """Size from which a member counts as large."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Member:
     """One named part of an artifact: ``digest`` covers the uncompressed bytes, ``stored_digest`` the stored ones."""
 
@@ -72,7 +73,7 @@ class Member:
         return self.offset + self.stored_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class EntryHeader:
     """Header of an artifact file. ``file_bytes`` is the length of the whole file."""
 
@@ -91,7 +92,7 @@ class EntryHeader:
         return sum(member.size_bytes for member in self.members)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Prelude:
     """The first 64 bytes of a file: the lengths of the following parts and the digest that authenticates them."""
 
@@ -107,7 +108,7 @@ class Prelude:
         return PRELUDE_BYTES + self.header_bytes + self.signatures_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Draft:
     """An artifact to be written: the result of a build function and the build's metadata."""
 

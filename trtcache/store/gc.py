@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IndexUnavailableError, LockTimeoutError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ LOW_WATER = 0.9
 """Fraction of the limit that a prune after a put goes down to, so that not every put has to prune."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Eviction:
     """One entry to remove, and the rule that selected it."""
 
@@ -32,7 +32,7 @@ class Eviction:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PrunePlan:
     """Entries that a prune would remove and keep. Nothing has been removed yet."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
@@ -30,6 +29,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import CorruptBlobError, IndexUnavailableError, LockTimeoutError
 from trtcache.store.events import EventCount
 from trtcache.store.file_lock import hold
@@ -76,7 +76,7 @@ COUNTERS = Table(
 """Number of events on one day (UTC), and the seconds they saved."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Index:
     """An open index with the current schema. Every method is one transaction and thread-safe."""
 

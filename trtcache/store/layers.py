@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import (
     AmbiguousKeyError,
     CorruptBlobError,
@@ -36,7 +37,7 @@ BELOW = "below"
 """Reason of a hit event that was served by a lower store."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Layers:
     """Open stores. ``upper`` is None if there is no usable one.
 

@@ -188,7 +188,7 @@ class ArtifactFile:
 
     def _check_gaps(self) -> None:
         for start, end in gaps(self.header, self.prelude):
-            if any(self._read(start, end - start)):
+            if bytes(self._read(start, end - start)).strip(b"\0"):
                 raise self._corrupt("padding", f"bytes {start} to {end} are not all zero")
 
     def _check_digest(self, data: Buffer, member: Member, digest: str) -> None:
@@ -204,7 +204,7 @@ class ArtifactFile:
         while done < size:
             count = os.preadv(self._fd, [buffer[done:]], offset + done)
             if count == 0:
-                raise self._corrupt("size", f"it ends at {offset + done}")
+                raise self._corrupt("size", f"it ends after {offset + done} bytes")
             done += count
         return buffer.toreadonly()
 

@@ -7,10 +7,10 @@ import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import AmbiguousKeyError, CorruptBlobError, UnknownKeyError
 from trtcache.store.format import check_document
 from trtcache.store.reader import ArtifactFile
@@ -32,7 +32,7 @@ _HEX = re.compile(r"[0-9a-f]{1,64}")
 _FOLDER_NAME = re.compile(r"[0-9a-f]{2}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class EntryStat:
     """Directory metadata of an entry. ``used_ns`` is the file's modification time."""
 

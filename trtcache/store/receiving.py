@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import CorruptBlobError
 from trtcache.store.files import TemporaryFile, write_at
 from trtcache.store.format import PRELUDE_BYTES, check_document, parse_header, parse_prelude
@@ -19,15 +19,21 @@ if TYPE_CHECKING:
     from trtcache.store.reader import Buffer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class IncomingFile:
-    """A file of which the header was received and authenticated. ``begin`` holds all bytes that were received so far.
+    """An artifact file whose header was received and authenticated.
 
-    ``where`` is its address for messages. The members are verified when the file is stored or loaded.
+    Its members are verified when it is stored or loaded.
+
+    Attributes:
+        header: its header.
+        received: all bytes that were received so far.
+        chunks: the rest of the file.
+        where: its address, for messages.
     """
 
     header: EntryHeader
-    begin: bytearray
+    received: bytearray
     chunks: Iterator[bytes]
     where: str
 
@@ -46,26 +52,26 @@ class IncomingFile:
             UntrustedEntryError: ``admit`` rejects it.
             Exception: any exception of ``chunks``.
         """
-        begin = bytearray()
+        received = bytearray()
 
-        def require(count: int) -> bytes:
-            while len(begin) < count:
+        def read_first(count: int) -> bytes:
+            while len(received) < count:
                 chunk = next(chunks, b"")
                 if not chunk:
-                    raise CorruptBlobError(where, "size", f"it ends at {len(begin)}")
-                begin.extend(chunk)
-            return bytes(memoryview(begin)[:count])  # a slice of begin would be a second copy
+                    raise CorruptBlobError(where, "size", f"it ends after {len(received)} bytes")
+                received.extend(chunk)
+            return bytes(memoryview(received)[:count])  # a slice of a bytearray would be a second copy
 
-        prelude = parse_prelude(require(min(PRELUDE_BYTES, size_bytes)), size_bytes, where)
-        header = parse_header(require(prelude.members_from), prelude, where, admit)
+        prelude = parse_prelude(read_first(min(PRELUDE_BYTES, size_bytes)), size_bytes, where)
+        header = parse_header(read_first(prelude.members_from), prelude, where, admit)
         if header.key != key:
             check_document(header, where)
             if header.key.digest != key:
                 raise CorruptBlobError(where, "key", f"it is the entry of key {header.key.digest[:16]}")
-        return cls(header, begin, chunks, where)
+        return cls(header, received, chunks, where)
 
     def write(self, fd: int) -> None:
-        """Write the whole file to an empty one while it arrives.
+        """Write the whole file to an empty one as its chunks arrive.
 
         Raises:
             CorruptBlobError: it has more or fewer bytes than its header says.
@@ -73,8 +79,8 @@ class IncomingFile:
             Exception: any exception of ``chunks``.
         """
         size_bytes = self.header.file_bytes
-        write_at(fd, memoryview(self.begin)[:size_bytes], 0)
-        offset = len(self.begin)
+        write_at(fd, memoryview(self.received)[:size_bytes], 0)
+        offset = len(self.received)
         for chunk in self.chunks:
             if offset + len(chunk) > size_bytes:
                 break
@@ -84,7 +90,7 @@ class IncomingFile:
             raise CorruptBlobError(self.where, "size", f"it does not have the {size_bytes} bytes of its header")
 
     def spool(self, folder: Path, admit: Admit | None) -> ArtifactFile:
-        """Write the file into ``folder``, without a name, and return it open; its members are not verified yet.
+        """Write the file into an unlinked file in ``folder``, and return it open; its members are not verified yet.
 
         Raises:
             CorruptBlobError: its size or its header is damaged.

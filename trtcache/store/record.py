@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import operator
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import parse_duration, parse_size
 from trtcache.errors import SettingsError
 
@@ -33,7 +33,7 @@ _ORDERED: dict[str, Callable[[Any, Any], bool]] = {
 _CONDITION = re.compile(r"\s*([A-Za-z_]+)\s*(<=|>=|!=|!~|<|>|=|~)\s*(.*?)\s*")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Record:
     """One entry of the catalog.
 
@@ -85,7 +85,7 @@ _TEXTUAL: dict[str, Callable[[Any, Any], bool]] = {
 _EQUAL = {sign: _ORDERED[sign] for sign in ("=", "!=")}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Field:
     """How to read a field from a record (at a time in ns), parse its values, and compare them."""
 

@@ -13,10 +13,10 @@ import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import cache_folder
 from trtcache.digests import hash_bytes
 from trtcache.errors import FormatVersionError, NotAStoreError, SettingsError, UnsafeStoreError
@@ -43,7 +43,7 @@ _IMMUTABLE = {"cramfs", "erofs", "iso9660", "romfs", "squashfs"}
 _LOCAL = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"} | _IMMUTABLE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StoreRoot:
     """A checked root: its resolved path, whether this user may write to it, and whether it was declared shared."""
 

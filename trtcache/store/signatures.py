@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 import re
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.signing_keys import SecretKey, ed25519, is_signed
 from trtcache.digests import hash_bytes
 from trtcache.errors import UntrustedEntryError
@@ -28,7 +28,7 @@ _CONTEXT = b"trtcache entry signature 1\n"
 _LINE = re.compile(rb"([0-9a-f]{64}):([0-9a-f]{128})\n")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Verdict:
     """Result of verifying an entry's signatures: the signer, or why the entry is not trusted.
 
@@ -87,7 +87,7 @@ def judge(
     return min(verdicts, key=lambda verdict: order.index(verdict.reason))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Admission:
     """Signature rules of one open store. ``key`` signs the entries that are stored there."""
 

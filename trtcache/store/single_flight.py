@@ -19,10 +19,11 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BuildCancelledError, LockTimeoutError
 from trtcache.progress import Step, watcher
 from trtcache.store.file_lock import hold
@@ -52,7 +53,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Turn:
     """An acquired build lock: the time waited, and the previous holder if it died while it built."""
 
@@ -179,7 +180,7 @@ def hold_build_lock(store: DiskStore, key: CacheKey, *, name: str, busy: Content
         yield
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class BuildProcess:
     """A process that builds or waits, since when, and the kind and name of the entry."""
 
@@ -217,7 +218,7 @@ class BuildProcess:
         return process if valid else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RunningBuild:
     """An entry that is being built, its builder if that left a status file, and the waiting processes."""
 

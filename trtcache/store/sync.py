@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import errno
 import logging
-import time
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, StoreError, UntrustedEntryError
 from trtcache.store.disk import DiskStore
-from trtcache.store.format import check_document
+from trtcache.store.events import Event
 from trtcache.store.gc import prune_after_put
 from trtcache.store.index import write_rows
 from trtcache.store.parallel import map_in_threads
-from trtcache.store.reading import EntryStat
 from trtcache.store.record import Record
 
 if TYPE_CHECKING:
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 
     from trtcache.store.format import Admit
     from trtcache.store.reader import ArtifactFile
+    from trtcache.store.reading import EntryStat
     from trtcache.store.receiving import IncomingFile
     from trtcache.store.record import Predicate
     from trtcache.store.signatures import Admission
@@ -68,17 +67,17 @@ class SyncStore(Protocol):
         """Pin an entry."""
 
     def open_entry(self, digest: str, admit: Admit | None) -> AbstractContextManager[ArtifactFile | IncomingFile]:
-        """Open an entry. Its header MUST be authenticated, and belong to this key.
+        """Open an entry. Its header MUST be authenticated, and its key document have this digest.
 
         Raises:
             FileNotFoundError: there is none.
         """
 
-    def receive(self, file: ArtifactFile | IncomingFile) -> bool:
-        """Store an entry after all of its stored bytes were verified; return False if it is there already."""
+    def receive(self, file: ArtifactFile | IncomingFile) -> EntryStat | None:
+        """Store an entry after all of its stored bytes were verified; return None if it is there already."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TransferItem:
     """An entry to be copied. The sources are tried in order."""
 
@@ -86,7 +85,7 @@ class TransferItem:
     sources: tuple[SyncStore, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RejectedEntry:
     """An entry that is not transferred. ``reason`` is as for a miss: ``corrupt:member``, ``untrusted:unsigned``."""
 
@@ -96,7 +95,7 @@ class RejectedEntry:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SyncResult:
     """Result of a transfer. ``pinned`` are the newly pinned keys, ``freed_bytes`` the bytes pruned for the limits."""
 
@@ -106,7 +105,7 @@ class SyncResult:
     freed_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SyncPlan:
     """A planned transfer. Nothing has been copied yet.
 
@@ -174,16 +173,11 @@ class SyncPlan:
         for source in item.sources:
             try:
                 with _open_entry(digest, source, self.target) as file:
-                    sent = self.target.receive(file)
-                    header = file.header
+                    stored, header = self.target.receive(file), file.header
                 if digest in self.pins:
                     self.target.pin(digest)
-                if not sent:
+                if stored is None:
                     return refused  # another process has uploaded it since the plan was made
-                stored = EntryStat(digest, header.file_bytes, time.time_ns(), 0)
-                if isinstance(self.target, DiskStore):
-                    self.target.events.append("copy", reason="sync", kind=header.kind, key=digest)
-                    stored = self.target.stat(digest)
                 return Record.of(header, stored, pinned=digest in self.pins)
             except FileNotFoundError:
                 continue  # removed since the plan was made
@@ -197,9 +191,11 @@ class SyncPlan:
 def _add_rows(
     target: DiskStore | None, records: list[Record], max_size_bytes: int | None, max_entries: int | None
 ) -> int:
-    """Write the index rows of copied entries, prune for the limits, and return the bytes freed."""
+    """Write the events and index rows of copied entries, prune for the limits, and return the bytes freed."""
     if target is None or not records:
         return 0
+    now_ns = target.clock_ns()
+    target.events.extend(Event(now_ns, "copy", "sync", record.kind, record.digest) for record in records)
     try:
         write_rows(target.index_root, put=records)
     except StoreError as error:
@@ -305,13 +301,11 @@ def _is_kept(target: SyncStore, digest: str) -> bool:
         return False
 
 
-@contextmanager
-def _open_entry(digest: str, source: SyncStore, target: SyncStore) -> Iterator[ArtifactFile | IncomingFile]:
+def _open_entry(
+    digest: str, source: SyncStore, target: SyncStore
+) -> AbstractContextManager[ArtifactFile | IncomingFile]:
     """Open an entry that is trusted in its source and in the target."""
-    address = source.address(digest)
-    with source.open_entry(digest, _admission(source, target, address)) as file:
-        check_document(file.header, address)
-        yield file
+    return source.open_entry(digest, _admission(source, target, source.address(digest)))
 
 
 def _admission(source: SyncStore, target: SyncStore, path: str) -> Admit:

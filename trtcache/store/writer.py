@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BuildError, HeaderSizeError
 from trtcache.store.compression import compressed_size, compressor
 from trtcache.store.files import write_at
@@ -64,7 +65,7 @@ def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> Entry
     return header
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _MemberContent:
     """A member's content, readable in chunks and repeatedly."""
 

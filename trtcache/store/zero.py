@@ -10,9 +10,9 @@ import json
 import logging
 import os
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ReadOnlyError
 from trtcache.store.catalog import counters, counters_since
 from trtcache.store.events import MOST_BYTES, EventCount
@@ -26,7 +26,7 @@ _logger = logging.getLogger("trtcache.store")
 NAME = "zero.json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ZeroPoint:
     """Counters at a time."""
 

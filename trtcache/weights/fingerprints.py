@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import torch
 from blake3 import blake3
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, hash_bytes
 from trtcache.errors import CanonicalizationError
 
@@ -32,7 +32,7 @@ _REMEMBERED_FROM_BYTES = 1 << 16  # a smaller tensor's digest costs no more than
 _Place = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _CachedDigest:
     """A fingerprint, and the tensor's version and sums at that time."""
 

@@ -9,9 +9,9 @@ process.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError
 from trtcache.weights.arrays import ITEM_BYTES
 
@@ -27,14 +27,14 @@ else:
     _Tensors = dict
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class WeightRef:
     """A reference to a model weight: by name while a graph is lowered, by slot index afterwards."""
 
     weight: str | int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Operation:
     """An operator of ``OPERATORS`` and its arguments: recipes, numbers, shapes and dtype names."""
 
@@ -133,7 +133,7 @@ class _LazyWeights(_Tensors):
         return self._bring(name, self._weights[name])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Rows:
     """Evaluate some rows of recipes; operands that are broadcast over rows are used whole."""
 

@@ -8,9 +8,9 @@ each engine weight. Nearly all recipes are a single slot, which needs no copy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
 from trtcache.weights.arrays import contiguous as contiguous
 from trtcache.weights.recipes import Recipe, WeightRef, document, evaluate_into, is_elementwise, pieces
@@ -29,7 +29,7 @@ else:  # programs without torch have slots and weight maps, too
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Slot:
     """A model weight that engine weights are computed from.
 
@@ -60,7 +60,7 @@ class Slot:
         return {**geometry(self), "mutated": self.mutated, "transient": self.transient}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class EngineWeight:
     """A weight passed to an engine at load.
 
@@ -139,7 +139,7 @@ class EngineWeights(_Tensors):
         self.source_weights = dict(source_weights or {})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SlotWeights:
     """Checked model weights, from which engine weights are computed one by one.
 

@@ -36,7 +36,7 @@ def test_without_a_word_the_gpu_at_hand_is_meant() -> None:
 
 
 def test_tensorrt_builds_for_generations_and_for_windows() -> None:
-    """``ampere+`` is one target whatever GPU builds it; a Windows plan is for the GPU at hand."""
+    """``ampere+`` is one target whatever GPU builds it; a Windows plan is for this machine's GPU."""
     assert plan_target("ampere+", TENSORRT, L4) == plan_target("ampere+", TENSORRT, RTX_4090)
     assert capabilities_of(plan_target("ampere+", TENSORRT, L4)) == ()
     assert plan_target("windows-x86_64", TENSORRT, L4).platform == "windows-x86_64"
@@ -56,7 +56,7 @@ def test_tensorrt_builds_for_generations_and_for_windows() -> None:
         ("ampere+", TENSORRT_RTX, None, r"no such plans; name several capabilities: sm_80,sm_86,sm_89"),
         ("windows-x86_64", TENSORRT_RTX, None, r"for the platform that it runs on"),
         ("sm_89", TENSORRT, None, r"no NVIDIA GPU here; build on the GPU's machine"),
-        ("sm_90", TENSORRT, L4, r"builds for the GPU at hand, NVIDIA L4 \(sm_89\)"),
+        ("sm_90", TENSORRT, L4, r"builds for this machine's GPU only, NVIDIA L4 \(sm_89\)"),
         ("sm_86,sm_89", TENSORRT, L4, r"one GPU at a time"),
         ("ampere+,sm_89", TENSORRT, L4, r"name no other target"),
     ],

@@ -40,6 +40,10 @@ def _latencies() -> Figures:
     return {name: _on(name, measure) for name in ("ceph", "nginx")}
 
 
+def _requests() -> Figures:
+    return {"ceph": _on("ceph", lambda server, folder: dict(measures.requests(server, folder)))}
+
+
 def _large() -> Figures:
     return {"ceph": _on("ceph", lambda server, folder: dict(measures.large(server, folder)))}
 
@@ -80,6 +84,7 @@ def _install() -> Figures:
 PARTS: dict[str, Callable[[], Figures]] = {
     "latencies": _latencies,
     "faults": _faults,
+    "requests": _requests,
     "tests": _tests,
     "large": _large,
     "sync": _sync,
@@ -103,8 +108,8 @@ def _on(name: str, action: Callable[[Server, Path], Figures]) -> Figures:
 
 def page(figures: Figures) -> str:
     """Return the page."""
-    parts = (_INTRODUCTION, *_latencies_text(figures), *_faults_text(figures), *_tests_text(figures), *_rest(figures))
-    return "\n".join(parts)
+    parts = (_latencies_text, _requests_text, _faults_text, _tests_text, _rest)
+    return "\n".join([_INTRODUCTION, *(line for part in parts for line in part(figures))])
 
 
 _INTRODUCTION = """\
@@ -118,22 +123,38 @@ _LATENCIES = """\
 ## A hit and a miss
 
 A hit ends with the verified entry, flushed to the disk and read back from the cache directory. The raw GET is
-obstore's, of the same object, into memory; the next column adds writing and flushing a plain file.
+obstore's, of the same object, into memory; the next column adds writing and flushing a plain file. Then the entry is a
+local hit; the last column is one of an entry that was built, by a cache without a remote. They took turns.
+"""
+
+_REQUESTS = """\
+## Requests of a compile
+
+A model with one layer and AOTInductor, each in a new process that may upload, counted by a proxy before {server}.
+The bound is 3 GETs, no HEAD and no listing.
+
+| compile | result | GET | HEAD | listings | PUT | kept |
+|---|---|---|---|---|---|---|
 """
 
 _FAULTS = """\
 ## Thirteen faults
 
 {server} behind a proxy that fails on purpose, each case in a new process. *Get* is three look-ups of 150 kB that the
-remote has, and a hundred of what it has not; *put* is three builds of 150 kB and a hundred of 1 kB; *exit* is the end
-of a process with three uploads and `TRTCACHE_REMOTE_FLUSH={flush_s}`. The time of the same process without a remote
-is subtracted, which builds all three (0.5 to 1.5 s), and takes 10 to 40 ms for a hundred look-ups, several seconds
-for a hundred builds, and 0.1 to 0.5 s for its exit. {rounds} rounds, with a load of {load} on the machine;
-{wrong}
+remote has, three of what it has not, and a hundred more of these; *put* is three builds of 150 kB and a hundred of
+1 kB; *exit* is the end of a process with three uploads and `TRTCACHE_REMOTE_FLUSH={flush_s}`. The time of the same
+process without a remote is subtracted, which builds all three (0.5 to 1.5 s), and takes 10 to 40 ms for a hundred
+look-ups, several seconds for a hundred builds, and 0.1 to 0.5 s for its exit. {rounds} rounds, with a load of {load} on
+the machine; {wrong}
 
-A hundred misses without a fault take as long as the first row says. With *delay* the answers are right and slow: three
-misses of 0.7 s, and then no request. With *every other 503* they are right at the second attempt: two requests each.
+The bounds are 2.5 s for the first ones and 50 ms for the next hundred. A hundred misses take less than 50 ms only where
+nothing is asked any more: without a fault each of them is a request, as the first row shows. So it is with *1 MB/s*,
+which does not slow an answer without an object, and with *every other 503*, where each answer is right at the second
+request. The breaker stays closed there, because a remote that answers saves builds. With *delay* the hits are worth
+their 0.7 s, as a build takes 2 s; three misses of 0.7 s in a row open it.
 """
+
+_FAULTS_HEADER = ("fault", "get: first three", "three misses", "next hundred", "requests", "put: all", "exit")
 
 _TESTS = """\
 As printed by tests with the numbers of `make torture`, on moto's S3 server. Of the look-ups through random faults
@@ -154,17 +175,30 @@ def _latencies_text(figures: Figures) -> Iterator[str]:
             continue
         found = part["found"]
         yield f"With a load of {part['load']} on the machine:\n"
-        rows = [(part["server"], "raw GET", "and flushed", "hit", "of raw", "bound", "kept", "then a local hit")]
+        names = ("raw GET", "and flushed", "hit", "of raw", "bound", "kept", "then a local hit", "of a built entry")
+        rows = [(part["server"], *names)]
         for label, bound_s in zip(measures.SIZES, bounds, strict=False):
             raw, hit = found[f"{label} raw"], found[f"{label} hit"]
             flushed = [a + b for a, b in zip(raw, found[f"{label} flushed"], strict=True)]
             ratio = f"{statistics.median(hit) / statistics.median(raw):.1f}x"
-            rows.append(
-                (label, _ms(raw), _ms(flushed), _ms(hit), ratio, *_kept(hit, bound_s), _ms(found[f"{label} local"]))
-            )
+            local = (_ms(found[f"{label} local"]), _ms(found[f"{label} built"]))
+            rows.append((label, _ms(raw), _ms(flushed), _ms(hit), ratio, *_kept(hit, bound_s), *local))
         miss, again = found["miss"], _ms(found["miss again"])
-        rows.append(("a miss", f"HEAD {_ms(found['raw miss'])}", "", _ms(miss), "", *_kept(miss, bounds[3]), again))
+        rows.append(("a miss", f"HEAD {_ms(found['raw miss'])}", "", _ms(miss), "", *_kept(miss, bounds[3]), again, ""))
         yield from _table(*rows)
+
+
+def _requests_text(figures: Figures) -> Iterator[str]:
+    part = figures.get("requests", {}).get("ceph", {})
+    if "found" not in part:
+        yield f"## Requests of a compile\n\nNot measured: {part.get('missing', 'not run')}\n"
+        return
+    yield _REQUESTS.format(server=part["server"]).rstrip()
+    for what, done in part["found"].items():
+        get, head, listed, put = (done["requests"].get(method, 0) for method in ("GET", "HEAD", "LIST", "PUT"))
+        kept = "yes" if get <= 3 and not head and not listed else "**no**"
+        yield f"| {what} | {done['origin']} | {get} | {head} | {listed} | {put} | {kept} |"
+    yield ""
 
 
 def _faults_text(figures: Figures) -> Iterator[str]:
@@ -172,7 +206,7 @@ def _faults_text(figures: Figures) -> Iterator[str]:
     if "found" not in part:
         yield f"## Thirteen faults\n\nNot measured: {part.get('missing', 'not run')}\n"
         return
-    found, rows = part["found"], [("fault", "get: first three", "next hundred", "requests", "put: all", "exit")]
+    found, rows = part["found"], [_FAULTS_HEADER]
     wrong = [case for case, rounds in found.items() for cost, _, _ in rounds if cost["code"] or not cost["right"]]
     said = f"failed: {', '.join(wrong)}." if wrong else "every process ended with 0 and with the right bytes."
     rounds = len(next(iter(found.values())))
@@ -183,6 +217,7 @@ def _faults_text(figures: Figures) -> Iterator[str]:
         put_s = _more(put, "first_s") + _more(put, "next_s")
         times = (
             f"{_more(get, 'first_s'):+.2f} s",
+            f"{_more(get, 'missed_s'):+.2f} s",
             f"{1e3 * _more(get, 'next_s'):+.0f} ms",
             f"{count:.0f}",
             f"{put_s:+.2f} s",
@@ -223,7 +258,7 @@ def _rest(figures: Figures) -> Iterator[str]:
         size = f"{measures.SYNCED:,} entries of {measures.SYNCED_BYTES / 1000:.0f} kB"
         yield (
             f"- `trtcache sync` of {size} {what}, 32 at once, the whole command, with {sync['server']} and a load of "
-            f"{sync['load']}: {took_s:.1f} s, obstore alone {raw_s:.1f}; bound {bound}."
+            f"{sync['load']}: {took_s:.2f} s, obstore alone {raw_s:.2f}; bound {bound}."
         )
     if found := figures.get("install"):
         size = f"{found['bytes'] / 1e6:.0f} MB in {found['distributions']:.0f} distributions"

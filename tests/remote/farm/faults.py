@@ -1,4 +1,4 @@
-"""What each of 13 faults costs: the first look-ups or builds, a hundred more, and the exit with uploads.
+"""What each of 13 faults costs: the first look-ups or builds, the first misses, a hundred more, and the exit.
 
 Each runs in a new process with a new cache folder, once with the remote and once without one. The server is real, the
 fault is of a proxy in a process of its own.
@@ -49,11 +49,12 @@ def put(n):
     return True
 
 offset = 0 if what in ("publish", "get") else 1000
-keys = [cache.key({"n": offset + n}, kind="test") for n in range(first + 100)]
+keys = [cache.key({"n": offset + n}, kind="test") for n in range(2 * first + 100)]
 begin, then = {"get": (get, look_up), "put": (put, put), "publish": (put, put), "exit": (put, put)}[what]
 got = {}
-for name, action, numbers in (("first", begin, range(first)), ("next", then, range(first, first + 100))):
-    if what in ("publish", "exit") and name == "next":
+parts = [("first", begin, range(first)), ("missed", look_up, range(first + 100, 2 * first + 100))]
+for name, action, numbers in (*parts, ("next", then, range(first, first + 100))):
+    if (what in ("publish", "exit") and name != "first") or (what == "put" and name == "missed"):
         continue
     began_s = time.perf_counter()
     got["right"] = got.get("right", True) and all([action(n) for n in numbers])
@@ -65,11 +66,12 @@ print(json.dumps(got), flush=True)
 
 @dataclass(frozen=True)
 class Cost:
-    """What one process did: seconds of the first three, of the next hundred and of its exit."""
+    """What one process did: seconds of the first three, of three misses, of the next hundred and of its exit."""
 
     code: int
     right: bool
     first_s: float
+    missed_s: float
     next_s: float
     exit_s: float
 
@@ -131,8 +133,8 @@ def run(what: str, environ: Mapping[str, str], folder: Path) -> Cost:
     ended_s = time.time()
     got: dict[str, Any] = json.loads(done.stdout) if done.stdout else {}
     right = bool(got.get("right")) and "Traceback" not in done.stderr
-    times = (got.get("first_s", 0.0), got.get("next_s", 0.0), ended_s - got.get("ended", ended_s))
-    return Cost(done.returncode, right, *times)
+    times = [got.get(f"{name}_s", 0.0) for name in ("first", "missed", "next")]
+    return Cost(done.returncode, right, *times, ended_s - got.get("ended", ended_s))
 
 
 def measure(

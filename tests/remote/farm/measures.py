@@ -8,12 +8,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.remote.conftest import Hosts, fetch
+from tests.remote.farm.faults import ProxyProcess
 from trtcache.config.remotes import RemoteSettings, RemoteUrl
 from trtcache.config.signing_keys import SecretKey
 from trtcache.remote import uploads
@@ -52,7 +54,11 @@ def hosts_of(server: Server, folder: Path) -> Iterator[Hosts]:
 
 
 def latencies(server: Server, folder: Path, rounds: int) -> dict[str, list[float]]:
-    """Return seconds of raw GETs, of those written and flushed, of a hit, a local hit and a miss, which take turns."""
+    """Return seconds of raw GETs, of those written and flushed, of hits, of local hits and of misses, which take turns.
+
+    A local hit is of the entry that came from the remote (``local``), and of one that was built (``built``), by a cache
+    that has no remote.
+    """
     found: dict[str, list[float]] = {}
 
     def note(name: str, action: Callable[..., Any], *args: object) -> Any:
@@ -63,9 +69,11 @@ def latencies(server: Server, folder: Path, rounds: int) -> dict[str, list[float
 
     with hosts_of(server, folder) as hosts:
         bucket = Bucket(RemoteUrl.parse(hosts.url), RemoteSettings())
-        names = {}
+        names, alone = {}, hosts.host("alone", TRTCACHE_REMOTE="")
         for n, (label, size_bytes) in enumerate(SIZES.items()):
-            entry = fetch(hosts.writer(), os.urandom(size_bytes), n)
+            content = os.urandom(size_bytes)
+            entry = fetch(hosts.writer(), content, n)
+            fetch(alone, content, n)
             assert uploads.flush(60) == 0
             names[label] = object_name(entry.key.digest)
             assert fetch(hosts.host("a"), n=n).origin == "remote"  # the first one makes folders
@@ -78,6 +86,7 @@ def latencies(server: Server, folder: Path, rounds: int) -> dict[str, list[float
                 key = cache.key({"n": n}, kind="test")
                 assert note(f"{label} hit", cache.get, key) is not None
                 assert note(f"{label} local", cache.get, key) is not None
+                assert note(f"{label} built", alone.get, key) is not None
                 assert cache.store is not None
                 cache.store.remove(key.digest)
             absent = cache.key({"absent": turn}, kind="test")
@@ -134,6 +143,38 @@ def large(server: Server, folder: Path) -> dict[str, dict[str, float]]:
     return found
 
 
+_COMPILE = """
+import sys
+import torch, trtcache
+from tests.models import Affine
+model, example = Affine().eval(), (torch.arange(12.0).reshape(3, 4),)
+torch.manual_seed(0)
+compiled = trtcache.compile(model, example, backend="aot_inductor")
+torch.testing.assert_close(compiled(*example), model(*example))
+assert trtcache.flush(60) == 0
+print(compiled.report.partitions[0].origin or compiled.report.partitions[0].outcome)
+"""
+
+
+def requests(server: Server, folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the methods of the requests of a cold compile with AOTInductor, of the same on a new host, and again."""
+    found: dict[str, dict[str, Any]] = {}
+    with hosts_of(server, folder) as hosts:
+        proxy = ProxyProcess(server.port)
+        try:
+            url = f"{hosts.url}&mode=write".replace(str(server.port), str(proxy.port))
+            for what, name in (("cold", "a"), ("new host", "b"), ("again", "b")):
+                environ = {**os.environ, **hosts.variables(name), "TRTCACHE_REMOTE": url}
+                environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+                command = [sys.executable, "-W", "ignore", "-c", _COMPILE]
+                done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
+                methods = Counter("LIST" if "list-type=" in path else method for method, path in proxy.set(""))
+                found[what] = {"origin": done.stdout.split()[-1], "requests": dict(methods)}
+        finally:
+            proxy.close()
+    return found
+
+
 def sync(server: Server, folder: Path) -> dict[str, float]:
     """Return the seconds of ``trtcache sync`` with a remote, both ways, and of as many requests by obstore alone."""
     raw, names = folder / "raw", [f"raw/{n}" for n in range(SYNCED)]
@@ -152,7 +193,7 @@ def sync(server: Server, folder: Path) -> dict[str, float]:
         cache = hosts.host("a", TRTCACHE_REMOTE="")
         for n in range(SYNCED):
             fetch(cache, os.urandom(SYNCED_BYTES), n)
-        bucket = Bucket(RemoteUrl.parse(hosts.url), RemoteSettings())
+        bucket = Bucket(RemoteUrl.parse(hosts.url), RemoteSettings(), patient=True)
         content = os.urandom(SYNCED_BYTES)
         raw.mkdir()
         note("up raw", lambda: together(lambda n: bucket.put(names[n], iter([memoryview(content)]), SYNCED_BYTES)))

@@ -29,7 +29,7 @@ from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.backends.protocol import Artifact
 from trtcache.config.inductor_settings import PINNED_INDUCTOR_OPTIONS, InductorSettings
 from trtcache.errors import BuildError, SettingsError
-from trtcache.lowering import ALONE
+from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.capture import quiet
 from trtcache.settings import FROZEN, PACKED, REFITTABLE
 from trtcache.weights.slots import fit
@@ -282,7 +282,7 @@ def without_attention_patterns() -> Iterator[None]:
             patterns.patterns.update(every)
         return count
 
-    with ALONE:
+    with TORCH_LOCK:
         patterns.apply = apply
         try:
             yield

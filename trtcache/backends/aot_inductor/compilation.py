@@ -179,7 +179,7 @@ def _is_compilable(build: Build, isa: Any, code: str) -> bool:
 
 @contextmanager
 def quick_compilation(options: Mapping[str, object], *, assumes: bool = True) -> Iterator[PackageCompilation]:
-    """Compile quickly in this thread for the duration of the block. The caller MUST hold ``ALONE``.
+    """Compile quickly in this thread for the duration of the block. The caller MUST hold ``TORCH_LOCK``.
 
     Args:
         options: Inductor's options for the build.

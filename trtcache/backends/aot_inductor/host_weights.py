@@ -6,9 +6,9 @@ arithmetic are torch's own kernels, called through ``LibTorch``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError, RefitError
 from trtcache.weights.arrays import HostArray, contiguous, same_bytes
 from trtcache.weights.recipes import Operation, WeightRef
@@ -33,7 +33,7 @@ class HostWeights(dict[str, HostArray]):
         self.own = frozenset(own)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CheckedArrays:
     """Checked model weights.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.gpu import gpu_here
@@ -16,6 +15,7 @@ from trtcache.backends.tensorrt.checks import prove, require_complete, require_k
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, WINDOWS, capabilities_of
 from trtcache.backends.tensorrt.preflight import MEMBER, record_facts
 from trtcache.backends.tensorrt.tuning import TimingCache
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.errors import BuildCancelledError, BuildError, BuildMemoryError, ProfileError, UnsupportedOperatorError
 from trtcache.progress import watcher
@@ -188,7 +188,7 @@ def failure(flavour: Flavour, target: Target, errors: ErrorCollector) -> BuildEr
     return BuildError(flavour.name, f"for {target.label}: {text}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Network:
     """A parsed network, and everything that must live as long: TensorRT keeps pointers into it."""
 

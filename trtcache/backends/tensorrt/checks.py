@@ -6,13 +6,14 @@ as refittable are frozen: the plan contains their values, and other values need 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.backends.onnx_export import source_line
 from trtcache.backends.tensorrt.runner import dtypes_of
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BuildError, FrozenWeightsError, UnsupportedOperatorError
 from trtcache.weights.slots import dtype_name
 
@@ -32,7 +33,7 @@ _UNKNOWN = frozenset({torch.float64, torch.complex32, torch.complex64, torch.com
 _REMEDY = "convert the model and its inputs to float32 (model.float()), or use the aot_inductor backend"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Proof:
     """The refittable and frozen weights of a network.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -19,6 +19,7 @@ from trtcache.backends.protocol import current_tuning_store
 from trtcache.backends.tensorrt.callbacks import get_logger
 from trtcache.backends.tensorrt.preflight import Machine, PlanFacts, other_product, require_fit, why_not_here
 from trtcache.backends.tensorrt.tuning import RuntimeCache
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
 from trtcache.weights.fingerprints import fingerprints
 
@@ -159,7 +160,7 @@ class UnloadedPlan:
         raise NoDeviceError(self._flavour.name, "a plan", f"it runs on its GPU: {self.why}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PlanRefitResult:
     """The result of a plan's refit.
 

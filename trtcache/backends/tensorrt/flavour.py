@@ -8,11 +8,11 @@ this machine's GPU.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config.environment import is_installed
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.errors import BackendUnavailableError, SettingsError, did_you_mean
 from trtcache.target import Gpu, Target, capability_words, host_platform
@@ -27,7 +27,7 @@ WINDOWS = "windows-x86_64"
 _CAPABILITY = re.compile(r"sm_?(\d+)(\d)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Flavour:
     """One of the two TensorRTs.
 
@@ -125,7 +125,7 @@ TENSORRT_RTX = Flavour(
     lacks={
         # The build needs libnvinfer_lean.so, which it does not ship (1.7).
         "version_compatible": "its plans are for one version; leave the setting out and build for each",
-        "avg_timing_iterations": "it times nothing while it builds; leave the setting out",
+        "avg_timing_iterations": "it times no kernels while it builds; leave the setting out",
         "compatible": "its plans are for capabilities, whatever the product; leave the setting out",
     },
     capabilities=("7.5", "8.0", "8.6", "8.9", "12.0", "12.1"),
@@ -183,7 +183,8 @@ def _for_this_gpu(
         raise SettingsError(label, f"there is no NVIDIA GPU here; {remedy}")
     if capabilities and tuple(capabilities) != (gpu.capability,):
         raise SettingsError(
-            label, f"{flavour.title} builds for the GPU at hand, {gpu.product} ({capability_words(gpu.capability)})"
+            label,
+            f"{flavour.title} builds for this machine's GPU only, {gpu.product} ({capability_words(gpu.capability)})",
         )
     return Target(platform, "cuda", "plan", (), gpu.capability, gpu)
 

@@ -8,11 +8,12 @@ passed on, and calling it raises with the reason. An unfit plan cannot match its
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.gpu import driver_cuda, gpu_here
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError
 from trtcache.target import capability_words, host_platform
 
@@ -42,7 +43,7 @@ def record_facts(flavour: Flavour, settings: TensorRTSettings, target: Target) -
     return dict(written)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PlanFacts:
     """The facts stored beside a plan.
 
@@ -95,7 +96,7 @@ class PlanFacts:
             raise IncompatibleEngineError("plan", f"what is stored beside it cannot be read: {error!r}") from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Machine:
     """The properties of a machine that a plan depends on.
 

@@ -16,6 +16,7 @@ import torch
 
 from trtcache.backends.tensorrt.callbacks import get_logger
 from trtcache.backends.tensorrt.preflight import why_invalid
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RunError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _ALIGNMENT_BYTES = 256  # NvInferRuntime.h, IExecutionContext::setTensorAddress
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Binding:
     """One input or output of an engine.
 

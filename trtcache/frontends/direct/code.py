@@ -8,10 +8,10 @@ import functools
 import marshal
 import os
 import re
-from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import hash_bytes
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def texts_of(code: CodeType) -> Iterator[str]:
             pending += value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Uses:
     """The values that a code object reads, and how it uses them.
 
@@ -318,7 +318,7 @@ def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  
             if not is_message and not _is_without_order(steps, place, end, free):
                 return f"{step.argval}()"
         elif step.opname == "BUILD_SET" and not (step.arg == 0 and code.co_name == "<setcomp>"):
-            if not _is_without_order(steps, place, place + 1, free):
+            if not _is_without_order(steps, place, _after_set(steps, place), free):
                 return "a set"
         elif step.opname == "LOAD_CONST" and isinstance(step.argval, CodeType) and step.argval.co_name == "<setcomp>":
             end = next((at + 2 for at in range(place, len(steps) - 1) if steps[at].opname == "GET_ITER"), len(steps))
@@ -331,6 +331,25 @@ def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  
             ):
                 return f"an operation on {step.argval}()"
     return ""
+
+
+def _after_set(steps: list[dis.Instruction], place: int) -> int:
+    """Return the index after the creation of a set by ``BUILD_SET``.
+
+    Python 3.12 and later have a comprehension's loop there, and then restore its variables.
+    """
+    if steps[place].arg or [step.opname for step in steps[place + 1 : place + 3]] != ["SWAP", "FOR_ITER"]:
+        return place + 1
+    end = bisect.bisect_left(steps, steps[place + 2].argval, key=lambda step: step.offset)
+    names = [step.opname for step in steps[end:]]
+    if names[:1] != ["END_FOR"]:
+        return len(steps)
+    after = 2 if names[1:2] in (["POP_TOP"], ["POP_ITER"]) else 1
+    if names[after : after + 1] != ["SWAP"]:  # the set is stored first, then the variables are restored
+        return end + after
+    count = int(steps[end + after].arg or 0) - 1
+    is_known = names[after + 1 : after + 1 + count] == ["STORE_FAST"] * count
+    return end + after + 1 + count if is_known else len(steps)
 
 
 def _after_call(steps: list[dis.Instruction], place: int) -> int:

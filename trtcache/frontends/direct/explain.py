@@ -96,7 +96,7 @@ def _format(value: Any) -> str:
 
 
 log = logging.getLogger(__name__)
-NOTHING = "nothing is known of it"
+NOTHING = "no matching manifest"
 REASON, REASONS = "reason", "direct-why"
 
 

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from importlib import import_module
 from operator import itemgetter
 from types import BuiltinFunctionType, ModuleType
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.code import identifiers, within
 from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed, lookup
@@ -72,7 +73,7 @@ _LEFT_OUT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Manifest:
     """The dependencies of an export, and the exported program.
 

@@ -59,8 +59,7 @@ def describe(model: torch.nn.Module, examples: Examples) -> tuple[Walk, dict[str
     walk = Walk(model)
     parts: dict[str, Json] = {"model": walk.model(model), "inputs": _inputs(walk, tuple(args), kwargs or {})}
     parts["dynamic_shapes"] = _dynamic(walk, dynamic_shapes)
-    around: Any = surroundings(walk)
-    parts["surroundings"] = around
+    parts["surroundings"] = surroundings(walk)
     return walk, parts
 
 
@@ -106,7 +105,7 @@ def _nodes(spec: pytree.TreeSpec) -> Iterator[pytree.TreeSpec]:
             yield from _nodes(child)
 
 
-class Attempt:
+class DirectLookup:
     """Direct mode of one ``compile`` call.
 
     Attributes:
@@ -132,9 +131,9 @@ class Attempt:
         self.key: CacheKey | None = None
         self._walk: Walk | None = None
         self._parts: dict[str, Json] = {}
-        self._kept: list[Manifest] = []
+        self._stored: list[Manifest] = []
         self._entry: Entry | None = None
-        self._seen: Recording | None = None
+        self._recording: Recording | None = None
         self._attributes: list[_Attribute] = []
         if not cache.layers.stores:
             self.outcome = "off: there is no cache"
@@ -196,7 +195,7 @@ class Attempt:
             return pytree.treespec_loads(self.manifest.in_spec), pytree.treespec_loads(self.manifest.out_spec)
         except Exception as error:  # a manifest can contain any spec
             log.debug("%s", self._name, exc_info=True)
-            raise ValueError(f"the nesting of its arguments is unknown here: {error}") from error
+            raise ValueError(f"its pytree specs cannot be loaded here: {error}") from error
 
     def find(self) -> bool:
         """Find a valid manifest, and return whether there is one."""
@@ -214,8 +213,8 @@ class Attempt:
         if self._entry is None:
             return False
         try:
-            self._kept = manifests.read(bytes(self._entry.read(MEMBER)))
-            for place, manifest in enumerate(self._kept):
+            self._stored = manifests.read(bytes(self._entry.read(MEMBER)))
+            for place, manifest in enumerate(self._stored):
                 try:
                     check(manifest, self._walk)
                 except DifferenceError as error:
@@ -225,7 +224,7 @@ class Attempt:
                     return True
         except Exception as error:  # an intact entry can contain anything
             log.debug("the manifest of %s cannot be checked", self._name, exc_info=True)
-            self._reject(f"it cannot be followed: {error!r}")
+            self._reject(f"it cannot be used: {error!r}")
         return False
 
     def _explain(self, place: int, error: DifferenceError) -> str:
@@ -240,7 +239,7 @@ class Attempt:
             return f"{error.what} changed"
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def record(self) -> Iterator[None]:
         """Record the export in the body, unless a manifest cannot be stored."""
         store = self._cache.store
         if self._walk is None or self.key is None or store is None or not store.can_store_builds:
@@ -249,20 +248,22 @@ class Attempt:
         if self.manifest is not None and not self.is_verifying:
             self.outcome = "miss: no cached key for this program with these settings"
         from trtcache.frontends.direct.recording import record_export
-        from trtcache.lowering import ALONE
+        from trtcache.lowering import TORCH_LOCK
 
-        seen: Recording | None = None
-        with ALONE, ExitStack() as around:
+        recording: Recording | None = None
+        with TORCH_LOCK, ExitStack() as stack:
             try:
                 self._attributes = _containers(self._model)
-                seen = around.enter_context(record_export(Globals(self._walk.fork())))
+                recording = stack.enter_context(record_export(Globals(self._walk.fork())))
             except Exception as error:  # a function's cache can contain anything
                 log.debug("the export of %s cannot be recorded", self._name, exc_info=True)
                 self.outcome = f"off: the export cannot be recorded ({type(error).__name__}: {error})"
             yield
-        self._seen = seen
+        self._recording = recording
 
-    def keep(self, program: ExportedProgram, digest: Callable[[], Digest], export_s: float, *, has_alias: bool) -> None:
+    def store_manifest(
+        self, program: ExportedProgram, digest: Callable[[], Digest], export_s: float, *, has_alias: bool
+    ) -> None:
         """Store a manifest for the next time, or record why there is none; compare the programs in mode ``verify``.
 
         Args:
@@ -274,9 +275,9 @@ class Attempt:
         try:
             if self.manifest is not None and self._mode == VERIFY:
                 self.verify(digest())
-            elif self._seen is not None:
+            elif self._recording is not None:
                 with paused_collector():
-                    written = write_manifest(program, digest(), export_s, self._seen, self.explain())
+                    written = write_manifest(program, digest(), export_s, self._recording, self.explain())
                     self._refuse_changes(written)
                 self._store(written, has_alias=has_alias)
         except UnstableError as error:
@@ -284,8 +285,8 @@ class Attempt:
         except Exception as error:  # the model is compiled all the same
             log.debug("%s gets no manifest", self._name, exc_info=True)
             self.outcome = f"off: {error}"
-        self._seen, self._attributes = None, []
-        outcome = self.outcome or "miss: nothing is known of it"
+        self._recording, self._attributes = None, []
+        outcome = self.outcome or "miss: no matching manifest"
         self.outcome = outcome.encode(errors="backslashreplace").decode()  # names may have lone surrogates
         log.info("%s: direct mode: %s", self._name, self.outcome)
         from trtcache.frontends.direct.explain import keep_reason
@@ -298,18 +299,18 @@ class Attempt:
         Raises:
             ValueError: a dependency has changed.
         """
-        copies = _exchange(self._attributes)  # torch.export replaces lists and dictionaries by copies
+        copies = _swap(self._attributes)  # torch.export replaces lists and dictionaries by copies
         try:
             walk, parts = describe(self._model, self._examples)
             if any(digest_of(parts[name]) != digest_of(self._parts[name]) for name in parts):
                 raise DifferenceError(format_key_differences(self._parts, parts))  # noqa: TRY301  # what check raises
             check(written, walk)
         except DifferenceError as error:
-            _exchange(copies)
+            _swap(copies)
             changes = format_differences("global ", written.details["globals"], error.now) if error.now else ""
             raise ValueError(f"the export changes {changes or error}") from None
         except Exception:
-            _exchange(copies)
+            _swap(copies)
             raise
 
     def explain(self) -> str:
@@ -329,7 +330,7 @@ class Attempt:
         if not has_alias:
             raise ValueError("the program has no key alias (TRTCACHE_LOG=keys logs the reason)")
         assert self.key is not None  # noqa: S101  # it was made before
-        others = [other for other in self._kept if other != replace(manifest, why=other.why, took_s=other.took_s)]
+        others = [other for other in self._stored if other != replace(manifest, why=other.why, took_s=other.took_s)]
         members = manifests.write([manifest, *others], self._parts)
         self._cache.keep(self.key, members, build_s=manifest.took_s, name=self._name)
 
@@ -340,7 +341,7 @@ class Attempt:
         if now == was:
             self.outcome = "verified"
             return
-        why = f"it leads to the program {str(was)[:16]}, and exporting the model gives {str(now)[:16]}"
+        why = f"it has the program {str(was)[:16]}, but exporting the model gives {str(now)[:16]}"
         self.outcome = f"refused: {why}"
         self._reject(why)
 
@@ -351,12 +352,13 @@ class Attempt:
 
 
 def _containers(model: torch.nn.Module) -> list[_Attribute]:
+    """Return the attributes of a model's modules that are built-in containers."""
     kinds = {list, dict, tuple, set, collections.OrderedDict}
     spaces = [vars(module) for module in model.modules()]
     return [(space, name, value) for space in spaces for name, value in space.items() if type(value) in kinds]
 
 
-def _exchange(attributes: list[_Attribute]) -> list[_Attribute]:
+def _swap(attributes: list[_Attribute]) -> list[_Attribute]:
     """Set attributes to values, and return their previous values if they differ."""
     previous = [(space, name, space[name]) for space, name, value in attributes if space.get(name, value) is not value]
     for space, name, value in attributes:

@@ -28,14 +28,12 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
 
 _FLAGS = (
-    *("backends.cudnn.enabled", "backends.cudnn.benchmark", "backends.cudnn.deterministic"),
-    *("backends.cudnn.allow_tf32", "backends.cuda.matmul.allow_tf32", "backends.mkldnn.enabled"),
-    *("backends.mkldnn.deterministic", "backends.opt_einsum.enabled", "backends.opt_einsum.strategy"),
+    *("backends.cuda.matmul.allow_tf32", "backends.opt_einsum.enabled", "backends.opt_einsum.strategy"),
     *("backends.quantized.engine", "utils.deterministic.fill_uninitialized_memory"),
     *(f"backends.cuda.matmul.allow_{one}_reduced_precision_reduction" for one in ("fp16", "bf16")),
-    *("backends.cuda.matmul.allow_fp16_accumulation", "backends.fp32_precision"),
-    *(f"backends.{one}.fp32_precision" for one in ("cuda.matmul", "cudnn", "cudnn.conv", "cudnn.rnn")),
-    *(f"backends.mkldnn.{one}fp32_precision" for one in ("", "matmul.", "conv.", "rnn.")),
+    "backends.cuda.matmul.allow_fp16_accumulation",
+    *(f"backends.{one}.fp32_precision" for one in ("cuda.matmul", "cudnn.conv", "cudnn.rnn")),
+    *(f"backends.mkldnn.{one}.fp32_precision" for one in ("matmul", "conv", "rnn")),
 )
 _FUNCTIONS = (
     *("is_grad_enabled", "is_inference_mode_enabled", "is_deterministic_algorithms_warn_only_enabled"),
@@ -43,10 +41,8 @@ _FUNCTIONS = (
     *("__future__.get_overwrite_module_params_on_conversion", "__future__.get_swap_module_params_on_conversion"),
     *("_C._autograd._profiler_enabled", "_C._autograd._saved_tensors_hooks_is_enabled", "is_vulkan_available"),
     *("backends.mha.get_fastpath_enabled", "get_num_interop_threads", "is_warn_always_enabled"),
-    *("_C._get_sdp_priority_order", "_C._is_multithreading_enabled", "_C._is_fwd_grad_enabled"),
-    *("_C._is_view_replay_enabled", "distributed.is_available", "distributed.is_initialized"),
+    *("distributed.is_available", "distributed.is_initialized"),
     *("backends.cuda.fp16_bf16_reduction_math_sdp_allowed", "_C._get_overrideable_sdp_enabled"),
-    *("_C._get_graph_executor_optimize", "_C._jit_get_inline_everything_mode", "_C._jit_texpr_fuser_enabled"),
     *("_C._get_privateuse1_backend_name",),
     *("_C._check_sparse_tensor_invariants", "onnx.is_in_onnx_export", "backends.flags_frozen"),
 )
@@ -59,8 +55,8 @@ _SCANNED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init",
 def surroundings(walk: Walk) -> dict[str, Json]:
     """Describe the state of the process that an export depends on."""
     _refuse_modes()
-    state: dict[str, Any] = {name: str(_value_at(name)) for name in _FLAGS}
-    state |= {name: str(_call(name)) for name in _FUNCTIONS}
+    state: dict[str, Any] = {name: str(_value_at(name)) for name in (*_FLAGS, *_backend_flags())}
+    state |= {name: str(_call(name)) for name in (*_FUNCTIONS, *_getters())}
     state |= {"process": str(process_state()), "torch": [str(torch.__version__), torch.version.git_version]}
     state["saved tensors"] = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     state["autocast"] = list(_autocast())
@@ -187,6 +183,36 @@ def _refuse_modes() -> None:
             raise UnstableError(f"{what} is active").below("the process")
 
 
+@functools.lru_cache
+def _getters() -> tuple[str, ...]:
+    """Return the names of the functions in ``torch._C`` that return what another one sets.
+
+    Left out are the name of the thread, the current device, autocast, which is described for each device, and nvfuser,
+    which does nothing but warn.
+    """
+    found: set[str] = set()
+    for place in ("_C", "_C._autograd", "_C._functorch"):
+        functions = set(dir(_value_at(place)))
+        for name in functions:
+            before, is_setter, after = name.partition("set_")
+            if not is_setter or any(part in after for part in ("thread_name", "device", "autocast", "nvfuser")):
+                continue
+            forms = {f"{start}{verb}{after}" for start in (before, before.lstrip("_")) for verb in ("get_", "is_")}
+            forms |= {f"{form}_enabled" for form in (f"{before}{after}", *forms)}
+            forms |= {f"{before}{after}"} if after.endswith(("_enabled", "_allowed")) else set()
+            found |= {f"{place}.{form}" for form in forms & functions}
+    return tuple(sorted(found))
+
+
+def _backend_flags() -> Iterator[str]:
+    """Yield the names of all flags that torch's backends declare; a build for CUDA has more of them."""
+    backends = [(name, module) for name, module in sys.modules.copy().items() if name.startswith("torch.backends")]
+    for name, module in backends:
+        for kind in type(module).__mro__[:-1]:
+            flags = (flag for flag, value in vars(kind).items() if isinstance(value, torch.backends.ContextProp))
+            yield from (f"{name.removeprefix('torch.')}.{flag}" for flag in flags)
+
+
 def _value_at(path: str) -> object:
     value: Any = torch
     try:
@@ -205,6 +231,8 @@ def _call(path: str) -> object:
         return function() if callable(function) else None
     except RuntimeError:  # as above, for get_float32_matmul_precision
         return "mixed"
+    except TypeError:  # it has arguments
+        return None
 
 
 def _arithmetic_settings(walk: Walk) -> Iterator[Json]:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.onnx.file import TYPES, digest_of_texts
 from trtcache.frontends.onnx.schemas import FIELDS, Schemas, decides_sizes, domain_of, graphs_in, weights_among
@@ -34,7 +34,7 @@ FORMAT = 1
 """Version of the canonical form. Changing it changes the key of every ONNX file."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CanonicalGraph:
     """A graph in canonical form.
 
@@ -143,7 +143,7 @@ def digest_of(head: Json, digests: Iterable[bytes] = ()) -> bytes:
     return hash_bytes(b"".join([f"{len(text)}:{text}".encode(), *digests]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Body:
     """A graph inside a node: its digest, and the names of tensors from outside, in the order of first use."""
 
@@ -151,7 +151,7 @@ class Body:
     outer: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Function:
     """A local function: the digest and the properties of its body."""
 

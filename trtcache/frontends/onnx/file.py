@@ -11,13 +11,13 @@ import stat
 import sys
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, encode
 from trtcache.errors import OnnxFileError
 from trtcache.frontends.onnx.schemas import find_faults, iter_names
@@ -31,7 +31,7 @@ EXTERNAL = 1  # TensorProto.EXTERNAL
 _STRING = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ElementType:
     """An ONNX dtype: its name in torch, if torch has it, and the bits of an element."""
 

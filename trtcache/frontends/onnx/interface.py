@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from trtcache.backends.onnx_model import Range
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import InputError, ProfileError
 from trtcache.lowering.interface import Interface, Result, TensorInput, TensorOutput
 from trtcache.weights.recipes import WeightRef
@@ -26,7 +26,7 @@ DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "
 """Dtypes of inputs and outputs. TensorRT's parser accepts float64 too, but silently converts it to float32."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Port:
     """An input or an output as a file declares it.
 
@@ -46,7 +46,7 @@ class Port:
     ranked: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ShapeProfile:
     """The minimum, optimal and maximum sizes of an input."""
 
@@ -168,7 +168,7 @@ def _words(shape: Sequence[object]) -> str:
     return f"({', '.join('?' if size is None else str(size) for size in shape)})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class OnnxInterface:
     """A model's inputs and outputs with the sizes that a plan is built for."""
 

@@ -13,14 +13,15 @@ no size depends on it. All others are constants, which enter the key by content:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Schema:
     """The schema of one version of an operator.
 

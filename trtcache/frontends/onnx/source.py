@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from trtcache.backends import registry
 from trtcache.backends.onnx_model import OnnxModel
 from trtcache.backends.protocol import CONSTANTS, ENGINE, GRAPH, INTERFACE, WEIGHT_MAP, interface_document
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, json_bytes
 from trtcache.errors import CanonicalizationError, ExportError, OnnxFileError, SettingsError
 from trtcache.frontends.onnx.canonical import FORMAT, canonical_graph
@@ -228,7 +229,7 @@ class OnnxSource(Source):
         raise ExportError(self.label, "it is an ONNX file, which torch neither runs nor exports")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class OnnxProgram:
     """The counterpart of ``LoweredProgram`` for an ONNX file, with the attributes that compiled modules use."""
 
@@ -243,7 +244,7 @@ class OnnxProgram:
     sources: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class OnnxRequest(EngineRequest):
     """The request for the plan of an ONNX file."""
 

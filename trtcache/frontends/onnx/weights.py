@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
 from trtcache.frontends.onnx.canonical import canonical_graph, needed_nodes
 from trtcache.frontends.onnx.file import EXTERNAL, TYPES, OnnxFile, is_onnx, size_bytes, tensors_in
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _BY_REFERENCE_FROM_BYTES = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ParserModel:
     """A model for TensorRT's parser.
 
@@ -107,7 +107,7 @@ def _rename(file: OnnxFile, graph: Any, names: Mapping[str, str]) -> None:
             operands[place] = moved.get(name, name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class KnownGraph:
     """The graph that a plan was built from.
 

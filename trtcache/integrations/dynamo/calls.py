@@ -10,12 +10,12 @@ after the graph may write to it. So such results are created as views of the sam
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import fx
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError, InputError
 from trtcache.lowering.interface import evaluate
 from trtcache.lowering.symbols import Symbols
@@ -33,7 +33,7 @@ _PART = re.compile(r"\['?([^'\]]+)'?\]|\.(\w+)")
 _CONTAINERS = {"_modules", "_parameters", "_buffers"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Arguments:
     """The indices of a call's arguments by role.
 
@@ -200,35 +200,35 @@ def dynamic_shapes(graph_module: fx.GraphModule, arguments: Arguments) -> tuple[
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ConstantResult:
     """A result that is the same for every call."""
 
     value: object
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Number:
     """A result that is a number computed from sizes."""
 
     written: Json
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Computed:
     """A result that the engine computes."""
 
     index: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Argument:
     """A result that is an argument."""
 
     place: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class View:
     """A result that shares the memory of an argument or of an engine output.
 
@@ -246,7 +246,7 @@ class View:
 Maker: TypeAlias = ConstantResult | Number | Computed | Argument | View
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Results:
     """The results of a graph.
 

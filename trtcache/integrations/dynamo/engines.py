@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +24,7 @@ from torch._dynamo.convert_frame import compile_lock
 from torch._guards import tracing
 
 from trtcache.compiler.compile import try_fast_path
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError, InputError, RefitError
 from trtcache.frontends.exported import ModuleSource
 from trtcache.frontends.source import CompileOptions
@@ -157,7 +158,7 @@ class Instances:
         return forget
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class GraphCompiler:
     """Compiles engines for one graph."""
 

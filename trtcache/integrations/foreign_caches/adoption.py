@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blake3 import blake3
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, Digest
 from trtcache.errors import SettingsError, StoreError, UnsafeStoreError
 from trtcache.integrations.foreign_caches.find import Find, open_find
@@ -42,7 +42,7 @@ TOOLS: Final[Mapping[str, Callable[[Path], Iterator[Find]]]] = {
 """Tool -> the function that yields the content of its cache."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Adopted:
     """An imported engine, or why it was not imported."""
 
@@ -52,7 +52,7 @@ class Adopted:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class AdoptionPlan:
     """The content of another tool's cache. Nothing has been imported yet."""
 

@@ -7,11 +7,12 @@ import os
 import stat
 import struct
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blake3 import blake3
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 ENGINE: Final = "engine"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Span:
     """A range of a file that has not been read."""
 
@@ -33,7 +34,7 @@ class Span:
         return self.size_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Find:
     """One find: an engine, or another file of the cache.
 
@@ -176,7 +177,7 @@ _CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
 _FIELDS = struct.Struct("<4sIQQ4B4sI")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PlanHeader:
     """A plan's library and compute capabilities; these are empty if the header does not contain them.
 

@@ -18,9 +18,10 @@ import os
 import pickletools
 import re
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.integrations.foreign_caches.find import ENGINE, Find, Span, inspect_engine, label, open_find
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ _MOST_FIELDS = 200_000
 _LONGEST_TEXT_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Context:
     """One ``EPContext`` node: the embedded engine or its file name, and its GPU."""
 
@@ -240,7 +241,7 @@ class Context:
     model: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Field:
     number: int
     integer: int

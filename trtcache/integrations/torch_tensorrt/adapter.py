@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BusyError, CanonicalizationError, CorruptBlobError
 from trtcache.integrations.torch_tensorrt.request import (
     Conversion,
@@ -50,7 +51,7 @@ class _Attempt:
 _ATTEMPT: ContextVar[_Attempt | None] = ContextVar("trtcache.attempt", default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Call:
     """A call of torch_tensorrt's ``interpret_module_to_result`` that can be repeated with other settings."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch_tensorrt
 from torch_tensorrt.dynamo._engine_cache import BaseEngineCache
 
 from trtcache.cache import Cache
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import CanonicalizationError, CorruptBlobError
 from trtcache.integrations.torch_tensorrt.library import TorchTensorrt
 from trtcache.integrations.torch_tensorrt.request import Conversion, ConversionRequest, entry_name, request_for
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _PendingRequest:
     """A lookup that an insert may follow; it does not keep the partition and its weights alive."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BackendUnavailableError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ SHAPES = "symbolic_shape_expressions"
 """Output sizes as expressions over the current program's symbols: computed for each program, never stored."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Contract:
     """How one minor version converts a partition.
 
@@ -126,7 +126,7 @@ _CALLERS = (f"{_CONVERSION}._conversion", _CONVERSION, f"{PACKAGE}.dynamo._compi
 """The modules that contain ``interpret_module_to_result`` and ``convert_module``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TorchTensorrt:
     """torch_tensorrt and its TensorRT, of a version that matches its contract."""
 

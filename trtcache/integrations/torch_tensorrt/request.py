@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Collection, Mapping, Set
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey
 from trtcache.errors import CanonicalizationError
 from trtcache.integrations.torch_tensorrt.partition import (
@@ -116,7 +116,7 @@ def inputs_document(inputs: Collection[object]) -> list[dict[str, Any]]:
 KIND = "torch_tensorrt"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Conversion:
     """The arguments of one conversion by torch_tensorrt.
 
@@ -129,7 +129,7 @@ class Conversion:
     bindings: tuple[Any, Any] = (None, None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ConversionRequest:
     """A partition's key, and the graph that its entry stores."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import fx
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.interface import Content
 from trtcache.lowering.operators import operator_name
 from trtcache.lowering.passes import Pass, PassResult
@@ -50,7 +50,7 @@ _FARTHEST_EXPONENT = 14
 """Powers of two up to this exponent, and their reciprocals, are exact in every floating-point dtype."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Arithmetic(Pass):
     """Rewrite ``x ** 2`` to ``x * x``, ``x / 2`` to ``x * 0.5``, ``x - 1`` to ``x + -1``, ``x + -y`` to ``x - y``.
 
@@ -170,7 +170,7 @@ _BEHIND = frozenset({aten.gt.Tensor, aten.ge.Tensor})
 """Comparisons that are swapped if their operands cannot be distinguished."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Commutative(Pass):
     """Rewrite ``b + a`` to ``a + b``, and ``b > a`` to ``a < b``: calls first, then inputs, weights and constants.
 
@@ -293,7 +293,7 @@ _PROMOTING = frozenset(
 """Operators that promote two tensors to one dtype before they compute."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Casts(Pass):
     """Skip a cast whose result is cast again, if the intermediate dtype represents every value of the first one.
 

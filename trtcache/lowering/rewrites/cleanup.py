@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import fx
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.operators import TORCHS_OWN
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewriting import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class DeadCode(Pass):
     """Remove unused operators, constants and weights. Inputs and nodes with side effects stay.
 
@@ -64,7 +64,7 @@ def is_dead(node: fx.Node) -> bool:
     return node.op in {"placeholder", "get_attr"} or not node.is_impure()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class DeadStores(Pass):
     """Remove new contents of weights on which no result depends, in this call or a later one.
 
@@ -113,7 +113,7 @@ def _read_weights(graph: fx.Graph) -> set[object]:
     return read
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CommonSubexpressions(Pass):
     """Replace a node by an earlier one with the same operator and arguments.
 
@@ -212,7 +212,7 @@ _COPIES: dict[Any, Callable[[fx.Node], bool]] = {
 _RULES = {**_VIEWS, **_COPIES}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class NoOps(Pass):
     """Remove clone, contiguous, alias, detach, dropout in eval mode, and casts, slices, factors without effect.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.interface import make_contiguous
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewrites.sizes import SizeNodes
@@ -42,7 +42,7 @@ EXACT: frozenset[object] = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class FoldConstants(Pass):
     """Replace operators over constants by their results, if those are exact on every machine.
 
@@ -131,7 +131,7 @@ _NUMBERS: dict[object, Callable[[fx.Node], Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Factories(Pass):
     """Rewrite zeros, ones, ``full_like``, ``new_full`` and ``scalar_tensor`` to ``full`` with explicit arguments.
 
@@ -166,7 +166,7 @@ class Factories(Pass):
         return PassResult(graph_module, modified or sizes.changed)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Attributes(Pass):
     """Convert tensors in submodules to constants, and reject parameters.
 
@@ -212,7 +212,7 @@ _FOLLOWED = EXACT | {aten.clone.default}
 _KNOWN_ELEMENTS = 64  # counters and small tables; larger tensors do not determine iteration counts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Loops(Pass):
     """Unroll ``while_loop`` and ``scan`` if the number of iterations follows from the program alone.
 

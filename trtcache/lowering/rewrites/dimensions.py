@@ -6,12 +6,12 @@ import functools
 import math
 import operator
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import fx
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewriting import (
     arguments,
@@ -88,7 +88,7 @@ _REDUCED_DTYPES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Dimensions(Pass):
     """Unify equal calls: ``softmax(x, -1)`` and ``softmax(x, 1)`` of a matrix, ``x * 2`` and ``x * 2.0``.
 
@@ -343,7 +343,7 @@ _KEEPING = frozenset(
 _EXTREMES: dict[Any, Any] = {aten.max.dim: aten.amax.default, aten.min.dim: aten.amin.default}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Reductions(Pass):
     """Rewrite ``x.sum(1).unsqueeze(1)`` to a sum that keeps its dimensions, and ``x.max(1)[0]`` to ``amax``.
 

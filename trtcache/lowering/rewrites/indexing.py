@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import fx
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewrites.sizes import SizeNodes
 from trtcache.lowering.rewriting import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Slices(Pass):
     """Rewrite ``select`` to a ``slice`` of one index (of several) and a ``reshape``, and merge slices of slices.
 
@@ -97,7 +97,7 @@ def _place(start: int | None, size: int) -> int:
 _Part = tuple[Any, tuple[Any, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Tuples(Pass):
     """Rewrite an item of a split to a ``slice``, of an unbind to a ``select``, of a tuple in the graph to the item.
 
@@ -150,7 +150,7 @@ _PARTS: dict[object, Callable[[fx.Node, int], _Part | None]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Lookups(Pass):
     """Rewrite ``embedding(table, ids)`` and ``index_select(x, dim, ids)`` to ``index``.
 
@@ -174,7 +174,7 @@ class Lookups(Pass):
         return PassResult(graph_module, modified)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Concatenations(Pass):
     """Merge a ``cat`` of ``cat`` along the same dimension, and rewrite a ``cat`` of ``unsqueeze`` like torch's stack.
 

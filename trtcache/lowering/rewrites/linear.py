@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 from torch import fx
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewrites.sizes import SizeNodes
 from trtcache.lowering.rewriting import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Linear(Pass):
     """Fuse a product and the addition of a vector, and make a batched product with one matrix an unbatched one.
 
@@ -59,44 +59,43 @@ def _fuse(node: fx.Node) -> bool:
     if alpha != 1:
         return False
     for product, bias in ((left, right), (right, left)):
-        made = _product(product, node)
-        if made is not None and _fits(bias, made, node):
-            _add_bias(node, made, bias)
+        matmul = _find_mm(product, node)
+        if matmul is not None and _is_bias(bias, matmul, node):
+            _add_bias(node, matmul, bias)
             return True
     return False
 
 
-def _product(value: Any, user: fx.Node) -> fx.Node | None:
+def _find_mm(operand: Any, user: fx.Node) -> fx.Node | None:
     """Return the ``mm`` of an operand, behind a reshape that keeps its columns or not, if it has no other users."""
-    made = tensor_of(value)
-    if made is None or len(value.users) != 1 or not same_sizes(made.shape, user.meta["val"].shape):
+    value = tensor_of(operand)
+    if value is None or len(operand.users) != 1 or not same_sizes(value.shape, user.meta["val"].shape):
         return None
-    if value.target is aten.mm.default:
-        return value  # type: ignore[no-any-return]  # a node, since it has a tensor
-    source = value.args[0] if value.target is aten.reshape.default else None
+    if operand.target is aten.mm.default:
+        return operand  # type: ignore[no-any-return]  # a node, since it has a tensor
+    source = operand.args[0] if operand.target is aten.reshape.default else None
     if not isinstance(source, fx.Node) or source.target is not aten.mm.default or len(source.users) != 1:
         return None
-    return source if same_sizes(made.shape[-1:], source.meta["val"].shape[1:]) else None
+    return source if same_sizes(value.shape[-1:], source.meta["val"].shape[1:]) else None
 
 
-def _fits(bias: Any, product: fx.Node, node: fx.Node) -> bool:
+def _is_bias(bias: Any, product: fx.Node, node: fx.Node) -> bool:
     """Return whether an operand is a vector, possibly with leading ones, as long as the product has columns."""
-    value, made = tensor_of(bias), product.meta["val"]
-    if value is None or value.dim() == 0 or value.device != made.device:
+    value, result = tensor_of(bias), product.meta["val"]
+    if value is None or value.dim() == 0 or value.device != result.device:
         return False
-    if not value.dtype == made.dtype == node.meta["val"].dtype:
+    if not value.dtype == result.dtype == node.meta["val"].dtype:
         return False
-    ones = all(expression(size) == 1 for size in value.shape[:-1])
     return (
-        ones
+        all(expression(size) == 1 for size in value.shape[:-1])
         and is_static(value.shape)
-        and same_sizes(value.shape[-1:], made.shape[1:])
+        and same_sizes(value.shape[-1:], result.shape[1:])
         and value.dim() <= node.meta["val"].dim()
     )
 
 
 def _add_bias(node: fx.Node, product: fx.Node, bias: fx.Node) -> None:
-    made, value = product.meta["val"], bias.meta["val"]
+    result, value = product.meta["val"], bias.meta["val"]
     vector, width = bias, value.shape[-1:]
     if value.dim() != 1:
         source = bias.args[0] if bias.target is aten.reshape.default else None
@@ -104,11 +103,11 @@ def _add_bias(node: fx.Node, product: fx.Node, bias: fx.Node) -> None:
             vector = source
         else:
             vector = insert_call(node, aten.reshape.default, (bias, [*width]), value.reshape(width))
-    if same_sizes(made.shape, node.meta["val"].shape):
+    if same_sizes(result.shape, node.meta["val"].shape):
         node.target, node.args, node.kwargs = aten.addmm.default, (vector, *product.args), {}
         return
     (reshape,) = product.users
-    fused = insert_call(node, aten.addmm.default, (vector, *product.args), made)
+    fused = insert_call(node, aten.addmm.default, (vector, *product.args), result)
     node.target, node.args, node.kwargs = aten.reshape.default, (fused, reshape.args[1]), {}
 
 
@@ -131,14 +130,14 @@ def _unbatch(node: fx.Node) -> bool:
     batch, rows, inner = left.meta["val"].shape
     columns = node.meta["val"].shape[2]
     sizes = SizeNodes(node.graph)
-    flat, shape = sizes.of_all((batch * rows, inner)), sizes.of_all((batch, rows, columns))
-    if flat is None or shape is None:
+    flat_shape, shape = sizes.of_all((batch * rows, inner)), sizes.of_all((batch, rows, columns))
+    if flat_shape is None or shape is None:
         return False
     value = left.meta["val"].new_empty((batch * rows, inner))
-    rows_ = insert_call(node, aten.reshape.default, (left, flat), value)
+    flat_left = insert_call(node, aten.reshape.default, (left, flat_shape), value)
     if matrix is right:
         matrix = insert_call(node, aten.reshape.default, (right, [inner, columns]), value.new_empty((inner, columns)))
-    product = insert_call(node, aten.mm.default, (rows_, matrix), value.new_empty((batch * rows, columns)))
+    product = insert_call(node, aten.mm.default, (flat_left, matrix), value.new_empty((batch * rows, columns)))
     node.target, node.args = aten.reshape.default, (product, shape)
     return True
 
@@ -163,7 +162,7 @@ _NORM = aten._native_batch_norm_legit_no_training.default
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class BatchNorm(Pass):
     """Fold BatchNorm in eval mode into weights computed by recipes.
 
@@ -184,7 +183,7 @@ class BatchNorm(Pass):
         return PassResult(graph_module, any(folded))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Affine:
     """The scale and shift of a BatchNorm, as recipes, and a fake tensor with an element for each channel."""
 
@@ -207,27 +206,29 @@ class _Folding:
         self._graph = graph_module.graph
         self._first = next(iter(self._graph.nodes))
         placeholders = self._graph.find_nodes(op="placeholder")
-        self._made: dict[object, fx.Node] = {one.meta["recipe"]: one for one in placeholders if "recipe" in one.meta}
+        self._by_recipe: dict[object, fx.Node] = {
+            node.meta["recipe"]: node for node in placeholders if "recipe" in node.meta
+        }
         roles = self._graph.output_node().meta["roles"]
-        self._changing = {role.target for role in roles if role.kind == "weight"}
+        self._mutated = {role.target for role in roles if role.kind == "weight"}
 
     def fold(self, norm: fx.Node) -> bool:
         affine = self._affine(norm)
         if affine is None or any(used.users and used.args[1] != 0 for used in norm.users):
             return False
         before: Any = norm.args[0]
-        made = None
+        folded = None
         if len(before.users) == 1:
-            made = self._into_convolution(before, affine) or self._into_linear(before, affine)
-        made = made or self._multiply_add(norm, before, affine)
+            folded = self._into_convolution(before, affine) or self._into_linear(before, affine)
+        folded = folded or self._multiply_add(norm, before, affine)
         for used in list(norm.users):
-            replace(used, made)
+            replace(used, folded)
         self._graph.erase_node(norm)
         return True
 
     def _affine(self, norm: fx.Node) -> _Affine | None:
         _, weight, bias, mean, var, _, eps = arguments(norm)
-        wide = {node: self._wide(node) for node in (weight, bias, mean, var) if node is not None}
+        wide = {node: self._in_float32(node) for node in (weight, bias, mean, var) if node is not None}
         if None in wide.values() or not math.isfinite(eps):
             return None
         scale = step("rsqrt", step("add", cast("Recipe", wide[var]), float(eps)))
@@ -242,9 +243,10 @@ class _Folding:
 
     def _weight(self, node: Any) -> Recipe | None:
         recipe = recipe_of(node) if isinstance(node, fx.Node) else None
-        return recipe if recipe and self._changing.isdisjoint(sources(recipe)) else None
+        return recipe if recipe and self._mutated.isdisjoint(sources(recipe)) else None
 
-    def _wide(self, node: Any) -> Recipe | None:
+    def _in_float32(self, node: Any) -> Recipe | None:
+        """Return the recipe of a weight, in float32 if it is a half; None if it is not a weight, or calls modify it."""
         recipe = self._weight(node)
         return step("cast", recipe, "float32") if recipe and node.meta["val"].dtype in _HALVES else recipe
 
@@ -255,8 +257,8 @@ class _Folding:
         *_, transposed, _, groups = rest
         if transposed and groups != 1:
             return None
-        taken = self._combined_weights(affine, weight, bias, channel=1 if transposed else 0)
-        return insert_call(before, before.target, (x, *taken, *rest), before.meta["val"]) if taken else None
+        parameters = self._combined_weights(affine, weight, bias, channel=1 if transposed else 0)
+        return insert_call(before, before.target, (x, *parameters, *rest), before.meta["val"]) if parameters else None
 
     def _into_linear(self, before: fx.Node, affine: _Affine) -> fx.Node | None:
         if before.target is aten.mm.default:
@@ -267,13 +269,13 @@ class _Folding:
                 return None  # the bias does not have an element for each channel
         else:
             return None
-        turned = weight.target is aten.permute.default and list(weight.args[1]) == [1, 0]
-        source = weight.args[0] if turned else weight
-        taken = self._combined_weights(affine, source, bias, channel=0 if turned else 1)
-        if taken is None:
+        is_transposed = weight.target is aten.permute.default and list(weight.args[1]) == [1, 0]
+        source = weight.args[0] if is_transposed else weight
+        parameters = self._combined_weights(affine, source, bias, channel=0 if is_transposed else 1)
+        if parameters is None:
             return None
-        factor, shift = taken
-        if turned:
+        factor, shift = parameters
+        if is_transposed:
             factor = insert_call(before, aten.permute.default, (factor, [1, 0]), weight.meta["val"])
         return insert_call(before, aten.addmm.default, (shift, x, factor), before.meta["val"])
 
@@ -281,7 +283,7 @@ class _Folding:
         self, affine: _Affine, weight: Any, bias: Any, *, channel: int
     ) -> tuple[fx.Node, fx.Node] | None:
         """Return the weight and bias that combine an operator and the BatchNorm."""
-        recipe, before = self._weight(weight), self._wide(bias)
+        recipe, before = self._weight(weight), self._in_float32(bias)
         if recipe is None or (bias is not None and before is None):
             return None
         value = weight.meta["val"]
@@ -289,8 +291,8 @@ class _Folding:
         sizes[channel] = -1
         scaled = step("mul", recipe, step("reshape", affine.scale, tuple(sizes)))
         return (
-            self._placeholder(_narrow(scaled, value.dtype), value),
-            self._placeholder(_narrow(affine.shift(before), value.dtype), affine.like.to(value.dtype)),
+            self._placeholder(_cast_back(scaled, value.dtype), value),
+            self._placeholder(_cast_back(affine.shift(before), value.dtype), affine.like.to(value.dtype)),
         )
 
     def _multiply_add(self, norm: fx.Node, before: fx.Node, affine: _Affine) -> fx.Node:
@@ -305,13 +307,14 @@ class _Folding:
         return x if wide is value else insert_cast(norm, x, value)
 
     def _placeholder(self, recipe: Recipe, value: torch.Tensor) -> fx.Node:
-        if recipe not in self._made:
+        if recipe not in self._by_recipe:
             with self._graph.inserting_before(self._first):
-                made = self._graph.placeholder("made_weight")
-            made.meta |= {"recipe": recipe, "val": value}
-            self._made[recipe] = made
-        return self._made[recipe]
+                node = self._graph.placeholder("made_weight")
+            node.meta |= {"recipe": recipe, "val": value}
+            self._by_recipe[recipe] = node
+        return self._by_recipe[recipe]
 
 
-def _narrow(recipe: Recipe, dtype: torch.dtype) -> Recipe:
+def _cast_back(recipe: Recipe, dtype: torch.dtype) -> Recipe:
+    """Return a recipe that was computed in float32, in the weight's dtype."""
     return step("cast", recipe, dtype_name(dtype)) if dtype in _HALVES else recipe

@@ -6,12 +6,12 @@ there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import fx
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewriting import arguments, insert_call, insert_cast, recipe_of, replace
 from trtcache.weights.recipes import sources, step
@@ -44,7 +44,7 @@ FOLLOWING = frozenset(
 _VIEWS = frozenset(("aten.reshape", "aten.permute", "aten.slice", "aten.expand"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Autocast(Pass):
     """Cast the operands of the operators in ``NARROW``, and let those in ``FOLLOWING`` continue in the narrow dtype.
 
@@ -170,7 +170,7 @@ def _is_wide(value: object) -> bool:
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Unpack(Pass):
     """Decompose the given operators: ``addmm`` and ``log_softmax``.
 

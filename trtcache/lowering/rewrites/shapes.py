@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import fx
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewrites.sizes import SizeNodes
 from trtcache.lowering.rewriting import (
@@ -38,7 +38,7 @@ _RESHAPES = frozenset(
 _PERMUTES = frozenset({aten.permute.default, aten.transpose.int, aten.t.default, aten.permute_copy.default})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Shapes(Pass):
     """Rewrite view, flatten, squeeze and unsqueeze to ``reshape``, transpose and t to ``permute``, and merge chains.
 
@@ -209,7 +209,7 @@ def _expands_itself(user: fx.Node, expanded: fx.Node, source: fx.Node) -> bool:
     return ranked and same_sizes(shape, made.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Tile(Pass):
     """Rewrite ``tile``, and ``cat`` of one tensor several times, to ``repeat``, and merge chains of repeats.
 

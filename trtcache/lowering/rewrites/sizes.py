@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import operator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import sympy
@@ -14,6 +13,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy import functions
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewriting import expression, is_number, replace
 
@@ -34,7 +34,7 @@ _DIVISIONS: dict[object, Callable[..., Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CanonicalSizes(Pass):
     """Replace arithmetic on sizes: equal expressions of the inputs' sizes become the same nodes.
 
@@ -248,7 +248,7 @@ _PROVEN = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Assertions(Pass):
     """Remove ``_assert_tensor_metadata`` and ``sym_constrain_range``, and unify the messages of ``_assert_scalar``.
 
@@ -286,7 +286,7 @@ _RELATIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Guards(Pass):
     """Remove ``_assert_scalar`` of what torch knows about the inputs' sizes, and of what an earlier one asserts.
 
