@@ -5,8 +5,8 @@ Nothing here changes the code of a package, so nothing is part of a key:
 - Inductor probes each vector instruction set of the processor by compiling a library with torch's headers, which it
   loads in a new Python process: 3 to 28 s in the first build on a machine. Here the package is the probe: it has the
   same flags and headers, and it is loaded after it is built. Only if that fails, Inductor's own probes are run, and if
-  they choose other instructions the package is built again. torch reads the processor's instruction sets, as ever.
-  Whether the compiler knows their intrinsics, which the package need not use, is tried beside Inductor's Python code.
+  they choose other instructions the package is built again. torch reads the processor's instruction sets, as ever, and
+  the compiler is asked whether it knows their flags.
 - Two precompiled headers take 16 s of CPU time to make, and save 4 s of a build. They are used if they exist, and made
   if many builds follow.
 - The wrapper and the kernels are compiled at the same time, and without warnings: Inductor drops several thousand lines
@@ -21,7 +21,6 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -37,8 +36,6 @@ HEADERS = "aot_inductor.precompile_headers"
 
 Build: TypeAlias = "Callable[[Any], None]"
 Check: TypeAlias = "Callable[[Any, str], bool]"
-Probe: TypeAlias = tuple[str, str, str]
-"""Compiler, flags and code of a probe."""
 
 _MANY_BUILDS = 4
 """So many builds of a process without precompiled headers lose as many seconds as it takes to make those."""
@@ -46,7 +43,7 @@ _MANY_BUILDS = 4
 _WRAPPER = ".wrapper"  # the end of the name of the wrapper's source, without .cpp
 
 _COMPILATION: ContextVar[PackageCompilation | None] = ContextVar("trtcache.compilation", default=None)
-_compilable: dict[Probe, bool] = {}  # whether the code can be compiled
+_known_flags: dict[tuple[str, str], bool] = {}  # compiler and flags of an instruction set -> whether it knows them
 _builds = 0
 
 
@@ -68,8 +65,6 @@ class PackageCompilation:
         self.has_failed = False
         self.steps: defaultdict[str, float] = defaultdict(float)
         self._pool = pool
-        self._probes: dict[Probe, Future[bool]] = {}
-        self._is_asking = False
         self._wrapper: Future[None] | None = None
 
     @contextmanager
@@ -111,26 +106,6 @@ class PackageCompilation:
                 wrapper.result()
         self.has_failed = False
 
-    def start_probes(self, options: Mapping[str, object]) -> None:
-        """Start the probes that Inductor asks for later, if each of them is answered with yes.
-
-        They run in the pool, while Inductor's Python code does not need the answers yet.
-        """
-        from torch._inductor import cpu_vec_isa
-
-        if self._pool is None or not self.assumes:
-            return
-        before = [(isa, dict(vars(isa))) for isa in cpu_vec_isa.supported_vec_isa_list]
-        self._is_asking = True
-        try:
-            choose_instructions(options)
-        finally:
-            self._is_asking = False
-            _forget_probes()
-            for isa, attributes in before:  # an instruction set remembers answers, too
-                vars(isa).clear()
-                vars(isa).update(attributes)
-
     def supports(self, check: Check, build: Build, isa: Any, code: str) -> bool:
         """Return whether the compiler and torch support an instruction set, which ``code`` uses."""
         token = _COMPILATION.set(None)  # the compiler's seconds are those of the probe
@@ -141,40 +116,32 @@ class PackageCompilation:
                 if code == isa._avx_code:  # it uses torch's headers and libraries, as the package does
                     self.assumed = str(isa)
                     return True
-                return self._compiles(build, isa, code)
+                return _knows_flags(build, isa)
         finally:
             _COMPILATION.reset(token)
 
-    def _compiles(self, build: Build, isa: Any, code: str) -> bool:
-        """Return whether the compiler knows the intrinsics of an instruction set; yes, when probes are only started."""
-        from torch._inductor import cpp_builder
 
-        probe = (cpp_builder.get_cpp_compiler(), isa.build_arch_flags(), code)
-        if probe in _compilable:
-            return _compilable[probe]
-        if self._is_asking and self._pool is not None:
-            # A copy, since Inductor adds flags to an instruction set for the time of a question.
-            self._probes[probe] = self._pool.submit(copy_context().run, _is_compilable, build, copy(isa), code)
-            return True
-        started = self._probes.get(probe)
-        _compilable[probe] = started.result() if started else _is_compilable(build, isa, code)
-        return _compilable[probe]
+def _knows_flags(build: Build, isa: Any) -> bool:
+    """Return whether the compiler knows the flags of an instruction set: GCC 12 does not know AMX-FP16's.
 
-
-def _is_compilable(build: Build, isa: Any, code: str) -> bool:
-    """Return whether code with intrinsics can be compiled. Such code needs no library."""
+    Inductor compiles intrinsics, too, whose header takes 0.3 s. A compiler that knows the flags has them.
+    """
     from torch._inductor import cpp_builder
     from torch._inductor.exc import CppCompileError
 
-    with tempfile.TemporaryDirectory(prefix="trtcache-probe-") as folder:
-        source = Path(folder) / "probe.cpp"
-        source.write_text(code)
-        options = cpp_builder.CppTorchOptions(vec_isa=isa, warning_all=False, compile_only=True)
-        try:
-            build(cpp_builder.CppBuilder("probe", [str(source)], options, folder))
-        except CppCompileError:
-            return False
-    return True
+    key = (cpp_builder.get_cpp_compiler(), isa.build_arch_flags())
+    if key not in _known_flags:
+        with tempfile.TemporaryDirectory(prefix="trtcache-probe-") as folder:
+            source = Path(folder) / "probe.cpp"
+            source.touch()
+            options = cpp_builder.CppTorchOptions(vec_isa=isa, warning_all=False, compile_only=True)
+            try:
+                build(cpp_builder.CppBuilder("probe", [str(source)], options, folder))
+            except CppCompileError:
+                _known_flags[key] = False
+            else:
+                _known_flags[key] = True
+    return _known_flags[key]
 
 
 @contextmanager
@@ -213,7 +180,6 @@ def quick_compilation(options: Mapping[str, object], *, assumes: bool = True) ->
         token, start = _COMPILATION.set(compilation), time.perf_counter()
         builders.build, instruction_sets.check_build = quick_build, quick_check
         try:
-            compilation.start_probes(options)
             yield compilation
         finally:
             try:
@@ -240,7 +206,7 @@ def choose_instructions(options: Mapping[str, object]) -> str:
 
 
 def _forget_probes() -> None:
-    """Let Inductor probe instruction sets again. It remembers them in several caches."""
+    """Let Inductor probe instruction sets again. It remembers them in several caches and attributes."""
     from torch._inductor import cpu_vec_isa
 
     owners: list[Any] = [cpu_vec_isa.VecISA]
@@ -249,6 +215,9 @@ def _forget_probes() -> None:
     for remembered in (cpu_vec_isa.valid_vec_isa_list, *(value for owner in owners for value in vars(owner).values())):
         if hasattr(remembered, "cache_clear"):
             remembered.cache_clear()
+    for isa in cpu_vec_isa.supported_vec_isa_list:
+        for extension in ("_is_avx512_bf16_supported", "_is_amx_fp16_supported"):
+            vars(isa).pop(extension, None)  # then the class's holds, which is False
 
 
 def header_options() -> dict[str, bool]:
