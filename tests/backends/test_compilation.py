@@ -51,6 +51,7 @@ print(json.dumps({
     "libraries": [hashlib.sha256(content).hexdigest() for content in libraries.values()],
     "steps": partition.build_steps, "report": str(module.report),
     "forgotten": cpu_vec_isa.valid_vec_isa_list.cache_info().currsize == 0,
+    "extensions": [isa._is_avx512_bf16_supported for isa in cpu_vec_isa.supported_vec_isa_list[:3]],
 }))
 """
 # What trtcache did before: Inductor's own compilation.
@@ -115,6 +116,7 @@ def test_a_quick_build_gives_the_same_package(folder: Path, plain: dict[str, Any
     assert list(quick["steps"]) == ["import", "probe", "codegen", "compile", "link"]
     assert "build: import" in quick["report"]
     assert quick["forgotten"]
+    assert not any(quick["extensions"])
 
 
 @pytest.mark.torture

@@ -27,6 +27,7 @@ from trtcache.backends.aot_inductor.marks import FROZEN_MARK
 from trtcache.backends.aot_inductor.packing import mark, use_packed_weights
 from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.backends.protocol import Artifact
+from trtcache.config import paused_collector
 from trtcache.config.inductor_settings import PINNED_INDUCTOR_OPTIONS, InductorSettings
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering import TORCH_LOCK
@@ -127,7 +128,7 @@ def _compile(
     If the compiler or the loader fails, Inductor's own probes are run. If they choose other instructions than those
     that were assumed to be supported, the package is compiled again. ``steps`` gets the seconds of each step.
     """
-    with quiet(), _same_recursion_limit(), without_attention_patterns():
+    with quiet(), _same_recursion_limit(), without_attention_patterns(), paused_collector():
         try:
             with quick_compilation(options) as compilation:
                 return _compile_once(program, weights, options, folder, compilation)

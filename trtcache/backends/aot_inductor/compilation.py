@@ -5,7 +5,8 @@ Nothing here changes the code of a package, so nothing is part of a key:
 - Inductor probes each vector instruction set of the processor by compiling a library with torch's headers, which it
   loads in a new Python process: 3 to 28 s in the first build on a machine. Here the package is the probe: it has the
   same flags and headers, and it is loaded after it is built. Only if that fails, Inductor's own probes are run, and if
-  they choose other instructions the package is built again. torch reads the processor's instruction sets, as ever.
+  they choose other instructions the package is built again. torch reads the processor's instruction sets, as ever, and
+  the compiler is asked whether it knows their flags.
 - Two precompiled headers take 16 s of CPU time to make, and save 4 s of a build. They are used if they exist, and made
   if many builds follow.
 - The wrapper and the kernels are compiled at the same time, and without warnings: Inductor drops several thousand lines
@@ -42,7 +43,7 @@ _MANY_BUILDS = 4
 _WRAPPER = ".wrapper"  # the end of the name of the wrapper's source, without .cpp
 
 _COMPILATION: ContextVar[PackageCompilation | None] = ContextVar("trtcache.compilation", default=None)
-_compilable: dict[tuple[str, str, str], bool] = {}  # compiler, flags and code of a probe -> whether it can be compiled
+_known_flags: dict[tuple[str, str], bool] = {}  # compiler and flags of an instruction set -> whether it knows them
 _builds = 0
 
 
@@ -115,29 +116,32 @@ class PackageCompilation:
                 if code == isa._avx_code:  # it uses torch's headers and libraries, as the package does
                     self.assumed = str(isa)
                     return True
-                return _compiles(build, isa, code)
+                return _knows_flags(build, isa)
         finally:
             _COMPILATION.reset(token)
 
 
-def _compiles(build: Build, isa: Any, code: str) -> bool:
-    """Return whether the compiler knows the intrinsics of an instruction set. Such code needs no library."""
+def _knows_flags(build: Build, isa: Any) -> bool:
+    """Return whether the compiler knows the flags of an instruction set: GCC 12 does not know AMX-FP16's.
+
+    Inductor compiles intrinsics, too, whose header takes 0.3 s. A compiler that knows the flags has them.
+    """
     from torch._inductor import cpp_builder
     from torch._inductor.exc import CppCompileError
 
-    key = (cpp_builder.get_cpp_compiler(), isa.build_arch_flags(), code)
-    if key not in _compilable:
+    key = (cpp_builder.get_cpp_compiler(), isa.build_arch_flags())
+    if key not in _known_flags:
         with tempfile.TemporaryDirectory(prefix="trtcache-probe-") as folder:
             source = Path(folder) / "probe.cpp"
-            source.write_text(code)
+            source.touch()
             options = cpp_builder.CppTorchOptions(vec_isa=isa, warning_all=False, compile_only=True)
             try:
                 build(cpp_builder.CppBuilder("probe", [str(source)], options, folder))
             except CppCompileError:
-                _compilable[key] = False
+                _known_flags[key] = False
             else:
-                _compilable[key] = True
-    return _compilable[key]
+                _known_flags[key] = True
+    return _known_flags[key]
 
 
 @contextmanager
@@ -202,7 +206,7 @@ def choose_instructions(options: Mapping[str, object]) -> str:
 
 
 def _forget_probes() -> None:
-    """Let Inductor probe instruction sets again. It remembers them in several caches."""
+    """Let Inductor probe instruction sets again. It remembers them in several caches and attributes."""
     from torch._inductor import cpu_vec_isa
 
     owners: list[Any] = [cpu_vec_isa.VecISA]
@@ -211,6 +215,9 @@ def _forget_probes() -> None:
     for remembered in (cpu_vec_isa.valid_vec_isa_list, *(value for owner in owners for value in vars(owner).values())):
         if hasattr(remembered, "cache_clear"):
             remembered.cache_clear()
+    for isa in cpu_vec_isa.supported_vec_isa_list:
+        for extension in ("_is_avx512_bf16_supported", "_is_amx_fp16_supported"):
+            vars(isa).pop(extension, None)  # then the class's holds, which is False
 
 
 def header_options() -> dict[str, bool]:
