@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 
-
 _NEEDED_BY_TORCH = frozenset(
     ("_distutils_hack", "filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "pkg_resources")
 ) | {"setuptools", "sympy", "triton"}
