@@ -74,7 +74,7 @@ _EXPORTS = {
     "watching": "trtcache.progress",
 }
 
-_WITH_TORCH = frozenset({"CompiledModule", "Input", "export", "key", "lower"})
+_NEEDS_TORCH = frozenset({"CompiledModule", "Input", "export", "key", "lower"})
 
 __all__ = ["__version__", "compile", "errors", *sorted(_EXPORTS)]
 
@@ -198,7 +198,7 @@ def compile(  # noqa: A001  # named like torch.compile
         TorchForbiddenError: torch is not imported and needed, and ``TRTCACHE_NO_TORCH=1``.
         StoreError: ``cache`` names a directory that cannot be a cache. For the default cache this is only a warning.
     """
-    why, load_without_torch = "", None
+    why_torch, load_without_torch = "", None
     if "torch" not in sys.modules:
         from functools import partial
         from pathlib import Path
@@ -208,11 +208,11 @@ def compile(  # noqa: A001  # named like torch.compile
         needs_torch = bool(args or kwargs or dynamic_shapes or keep_program) or on_guard != "error"
         if isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".pt2" and not needs_torch:
             load_without_torch = partial(_load_without_torch, Path(model), backend, settings, target, cache, name)
-            program, why = load_without_torch()
+            program, why_torch = load_without_torch()
             if program is not None:
                 return program
         what = str(model) if isinstance(model, (str, os.PathLike)) else f"a {type(model).__name__}"
-        require_torch_allowed(what, why or "only a hit of a .pt2 file does without it")
+        require_torch_allowed(what, why_torch or "only a hit of a .pt2 file does without it")
     _import("trtcache.api")
     from trtcache.api import compile as compile_with_torch
 
@@ -231,7 +231,7 @@ def compile(  # noqa: A001  # named like torch.compile
         on_guard=on_guard,
         on_miss=on_miss,
     )
-    module.report.torch = why
+    module.report.torch = why_torch
     if load_without_torch is None:
         return module
     # A hit returns a Program. Return one after a miss as well, or a caller who passes NumPy arrays would get tensors
@@ -304,7 +304,7 @@ def __getattr__(name: str) -> object:
     elif name == "errors":
         value = import_module("trtcache.errors")
     elif name in _EXPORTS:
-        if name in _WITH_TORCH:
+        if name in _NEEDS_TORCH:
             from trtcache.config.environment import require_torch_allowed
 
             require_torch_allowed(f"trtcache.{name}", "trtcache.load and trtcache.compile of files do without it")

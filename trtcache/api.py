@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 registry.import_default()
-code_digest()  # of the code that is imported, which can change before the first call
+code_digest()  # computed now: the files on disk may change after they were imported
 
 
 def compile(  # noqa: A001  # named like torch.compile
@@ -68,7 +68,7 @@ def compile(  # noqa: A001  # named like torch.compile
             resolve(model, args, kwargs, dynamic_shapes, name=name, direct=direct_mode, cache=cache)
         )
         if not source.is_torch:
-            _check_onnx(guard_policy, miss_policy, keep_program=keep_program)
+            _refuse_torch_options(source, guard_policy, miss_policy, keep_program=keep_program)
 
         # Called when the engine was loaded: below, or later by the thread of a background build.
         def after_load(module: CompiledModule) -> None:
@@ -118,18 +118,19 @@ def compile(  # noqa: A001  # named like torch.compile
     return module
 
 
-def _check_onnx(policy: str, on_miss: str | None, *, keep_program: bool) -> None:
-    """Refuse options that do not apply to an ONNX file.
+def _refuse_torch_options(source: Source, policy: str, on_miss: str | None, *, keep_program: bool) -> None:
+    """Refuse options that do not apply to a source which torch cannot run.
 
     Raises:
         SettingsError: such an option was passed.
     """
     if keep_program:
-        raise SettingsError("keep_program", "an ONNX file is the program: keep the file")
+        raise SettingsError("keep_program", f"{source.label} is not a torch program: keep the file itself")
     if policy != "error":
-        raise SettingsError("on_guard", "torch can neither run nor export an ONNX file: leave it at 'error'")
+        raise SettingsError("on_guard", f"torch can neither run nor export {source.label}: leave it at 'error'")
     if on_miss == "background":
-        raise SettingsError("on_miss", "torch cannot run an ONNX file while its engine is built: leave it at 'build'")
+        why = f"torch cannot run {source.label} while its engine is built"
+        raise SettingsError("on_miss", f"{why}: leave it at 'build'")
 
 
 def _make_on_guard(

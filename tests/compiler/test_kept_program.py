@@ -111,5 +111,5 @@ def test_a_failing_program_does_not_stop_others(
 def test_an_onnx_file_is_not_kept(tmp_path: Path) -> None:
     """The file itself is the program."""
     (tmp_path / "model.onnx").write_bytes(b"not parsed")
-    with pytest.raises(SettingsError, match="an ONNX file is the program"):
+    with pytest.raises(SettingsError, match="is not a torch program: keep the file itself"):
         building.build(tmp_path / "model.onnx", cache=tmp_path / "cache", keep_program=True)

@@ -26,7 +26,7 @@ class Towers(nn.Module):
 
 def test_a_program_without_forced_operators_is_one_engine(interpreter: str) -> None:
     """It takes the way that it took before there were parts."""
-    assert division(Attention(), inputs(3), interpreter, {}).is_whole
+    assert division(Attention(), inputs(3), interpreter, {}).is_one_engine
 
 
 @pytest.mark.parametrize("name", ["aten.softmax.int", "aten.softmax", "aten._softmax.default"])
@@ -50,7 +50,7 @@ def test_a_custom_operator_stays_in_torch_by_itself(interpreter: str) -> None:
     assert kinds(found) == ["engine", "torch", "engine"]
     assert "operator_versions" in found.left[0].why
     declared = {"operator_versions": {"trtcache_parts::double": "1"}}
-    assert division(Twice(), (X,), interpreter, declared).is_whole
+    assert division(Twice(), (X,), interpreter, declared).is_one_engine
 
 
 def test_modules_are_forced_with_all_that_is_in_them(interpreter: str) -> None:
@@ -97,13 +97,13 @@ def test_small_blocks_stay_in_torch(interpreter: str) -> None:
     found = division(Towers(), (X, X), interpreter, settings)
     assert kinds(found) == ["torch", "torch"]
     assert "a block of 1 operator, and min_block_size is 4" in {one.why for one in found.left}
-    assert not division(nn.Linear(8, 8), (X,), interpreter, {"min_block_size": 2}).is_whole
+    assert not division(nn.Linear(8, 8), (X,), interpreter, {"min_block_size": 2}).is_one_engine
 
 
 def test_one_engine_can_be_required(interpreter: str) -> None:
     """The error names what would stay in torch."""
     required = {"require_full_compilation": True}
-    assert division(Attention(), inputs(3), interpreter, required).is_whole
+    assert division(Attention(), inputs(3), interpreter, required).is_one_engine
     with pytest.raises(PartitionError, match=r"aten.softmax.int \(torch_executed_ops has aten.softmax.int\)"):
         division(Attention(), inputs(3), interpreter, {**SOFTMAX, **required})
 

@@ -86,7 +86,7 @@ def contents_of_module(module: CompiledModule, path: str) -> ProgramContents:
         raise ProgramFileError(
             path, f"{what}; give a model compiled by trtcache.compile (an ONNX file's plan is a file)"
         )
-    if missing := set(origin.division.engines or ({0} if origin.division.is_whole else ())) - set(origin.entries):
+    if missing := set(origin.division.engines or ({0} if origin.division.is_one_engine else ())) - set(origin.entries):
         why = f"parts {sorted(missing)} of it run in torch in this process, while another builds their engines"
         raise ProgramFileError(path, f"{why}; compile it again when they are built")
     executable, call, weights = module.stored_form()
@@ -202,7 +202,7 @@ def export_program(
         request = source.request(CompileOptions(backend, settings, target))
         with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
             found = entries_for(request, cache, Path(folder), report_request(request))
-            numbers = [0] if request.division.is_whole else sorted(request.division.engines)
+            numbers = [0] if request.division.is_one_engine else sorted(request.division.engines)
             origin = provenance_of(request, request.division, dict(zip(numbers, found, strict=True)))
         if contents is None:
             lowered = request.program
@@ -270,7 +270,7 @@ def _program(contents: ProgramContents, number: int, entry: Entry, path: Path) -
     Raises:
         ProgramFileError: the entry has no stored graph, or one that cannot be rebuilt.
     """
-    if not contents.division.is_whole:
+    if not contents.division.is_one_engine:
         return contents.division.engines[number].program
     if GRAPH not in entry.members:
         raise ProgramFileError(str(path), "its engine has no stored graph; compile the model for that target instead")

@@ -193,7 +193,7 @@ def store_alias(source: ProgramFile, module: CompiledModule, options: CompileOpt
     from trtcache.keys.key import process_state
 
     origin = module.origin
-    entry = origin.entries.get(0) if origin is not None and origin.division.is_whole else None
+    entry = origin.entries.get(0) if origin is not None and origin.division.is_one_engine else None
     if entry is None or entry.key.kind != host.NAME or str(source.device) != "cpu" or why_no_alias(options):
         return
     parts: Any = entry.key.document["parts"]

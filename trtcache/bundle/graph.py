@@ -102,7 +102,7 @@ class TracedProgram:
         numbers = [(one.leaf, one.device) for one in interface.inputs if one.number]
         leaves = with_carriers(call.flatten(args, kwargs), numbers)
         inputs = [leaves[one.leaf] for one in interface.inputs]
-        if self._contents.division.is_whole:
+        if self._contents.division.is_one_engine:
             # The only engine returns new contents of modified weights after its results.
             outputs = self._call_engine(0, interface, inputs)
             changed = [slot.names[0] for slot in interface.slots if slot.mutated]
@@ -362,7 +362,7 @@ def _label_engine_calls(
             continue
         inputs, weights, token, *_, input_spec, output_spec = node.args
         number = int(str(token).removeprefix(TOKEN))
-        part = contents.executable if contents.division.is_whole else contents.division.engines[number].program
+        part = contents.executable if contents.division.is_one_engine else contents.division.engines[number].program
         keys = json.dumps([origin.entries[number].key.document for origin in contents.origins], sort_keys=True)
         recipes = json.dumps(weight_map(part.interface.weights), sort_keys=True)
         engine = ",".join(one.text for one in payloads[number])

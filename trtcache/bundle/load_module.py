@@ -98,7 +98,7 @@ class _ProgramReader:
             found = {number: self._part(entries[number], names) for number, names in slots.items()}
             parts = read_partitions(document["division"], found)
         interface = parse_interface(document["interface"], document["weight_map"], document["slots"])
-        constants = found[0].constants if parts.is_whole else self._constants()
+        constants = found[0].constants if parts.is_one_engine else self._constants()
         executable = Executable(
             interface,
             self._device,
@@ -115,7 +115,7 @@ class _ProgramReader:
         engines, reports = self._load_engines(entries, found, parts, weights)
         engine: Engine = (
             engines[0]
-            if parts.is_whole
+            if parts.is_one_engine
             else PartitionedEngine(
                 ExecutionPlan(parts, interface, self._device), engines, weights, executable.constants
             )
@@ -150,7 +150,7 @@ class _ProgramReader:
         engines: dict[int, Engine] = {}
         reports = []
         for record, (number, entry) in zip(self._target["engines"], entries.items(), strict=True):
-            own, start = weights if parts.is_whole else weights_of(parts, number, weights), time.perf_counter()
+            own, start = weights if parts.is_one_engine else weights_of(parts, number, weights), time.perf_counter()
             engines[number] = load_engine(
                 backend,
                 entry.read,

@@ -196,11 +196,11 @@ def _program_document(contents: ProgramContents) -> dict[str, object]:
         "known": sorted(executable.known),
         "sources": {name: asdict(content) for name, content in executable.sources.items()},
         # torch's names of constants that stay in torch, by the program's names
-        "constants": {} if contents.division.is_whole else dict(TracedProgram(contents, {}).constants),
+        "constants": {} if contents.division.is_one_engine else dict(TracedProgram(contents, {}).constants),
         "arguments": write_structure(call.in_spec),
         "output": write_structure(call.out_spec),
         "signature": write_signature(call.signature),
-        "division": None if contents.division.is_whole else write_partitions(contents.division),
+        "division": None if contents.division.is_one_engine else write_partitions(contents.division),
     }
 
 

@@ -57,7 +57,7 @@ def build(
     store, options = cache if isinstance(cache, Cache) else Cache(cache), CompileOptions.of(backend, settings, target)
     with resolve(model, (), inputs, name=name) as source:
         if keep_program and not source.is_torch:
-            raise SettingsError("keep_program", "an ONNX file is the program: keep the file")
+            raise SettingsError("keep_program", f"{source.label} is not a torch program: keep the file itself")
         report = build_source(source, options, store, output)
         report.file_s = source.file_s
         if keep_program:

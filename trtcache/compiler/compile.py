@@ -1,12 +1,17 @@
 """Compilation of a source, from its fingerprint to a module with loaded engines. Read ``compile_source`` first.
 
-To add a kind of source, derive a class from ``trtcache.frontends.source.Source`` and add a case to
-``trtcache.frontends.resolve``; nothing in this file depends on the kind. To add a kind of store, derive a class from
-``trtcache.store.contract.Store`` and add it to ``Cache.layers.lower``: all look-ups go through the layers.
+Two kinds of small entries make a hit fast. A key alias maps the fingerprint of a source to the cache key of its engine,
+so that nothing has to be lowered to know the key. A manifest of direct mode, for a module, is a record of what an
+export depended on, with the digest of the exported program, so that nothing has to be exported to know the fingerprint.
 
-On a miss the calls are ``engines.build_and_load``, ``_load_whole`` or ``_load_partitions`` (which calls
-``build_missing`` first), ``_load_engine``, ``entries.entry_for``, ``Cache.fetch``, and the backend's ``build``. What
-only a miss needs is imported on a miss: a hit must not take longer to import than to load its engine.
+To add a kind of source, derive a class from ``trtcache.frontends.source.Source`` and add a case to
+``trtcache.frontends.resolve``; nothing in this file depends on the kind. ``trtcache.store.contract`` says how to add a
+kind of store. Buckets are not stores but remotes (``trtcache.remote``), which ``Cache`` asks after its stores.
+
+On a miss the calls are ``build_and_load``, ``_load_whole`` or ``_load_partitions`` (which calls ``build_missing``
+first), and ``_load_engine`` (all in ``engines.py``, but for ``build_missing``); then ``entries.entry_for``,
+``Cache.fetch``, ``EngineRequest.build``, and the backend's ``build``. What only a miss needs is imported on a miss: a
+hit must not take longer to import than to load its engine.
 """
 
 from __future__ import annotations
@@ -54,7 +59,7 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
 
     # 4. If a module was exported and direct mode is on, store a manifest, through which the next process finds the
     #    program's alias without an export.
-    store_manifest(source, compilation, module)
+    finish_direct_mode(source, compilation, module)
     return module
 
 
@@ -67,7 +72,7 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
         SettingsError: a setting or the target is unknown.
     """
     # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported, parsed or lowered. The fingerprint of a
-    #    ``.pt2`` or ``.onnx`` file is made from its bytes; a module's is looked up in the manifest of direct mode, so a
+    #    ``.pt2`` or ``.onnx`` file is made from its bytes; a module's is looked up in a manifest of direct mode, so a
     #    direct hit returns here.
     compilation = try_fast_path(source, options, cache)
     if compilation.module is not None:
@@ -80,9 +85,11 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
     return compilation if exported is source else try_fast_path(exported, options, cache)
 
 
-def store_manifest(source: Source, compilation: Compilation, module: CompiledModule) -> None:
-    """Store a manifest of direct mode and report it, if a module was exported."""
-    if compilation.source is not source:
+def finish_direct_mode(source: Source, compilation: Compilation, module: CompiledModule) -> None:
+    """Store a manifest of direct mode and report the outcome, if a module was exported."""
+    was_exported = compilation.source is not source  # find_or_export goes on with the exported program
+    if was_exported:
+        # Without the program's alias a manifest would be useless: it leads to the alias, not to the engine.
         source.store_manifest(compilation.source, has_alias=compilation.has_alias)
         source.report_direct(module.report, is_hit=False)
 
@@ -95,8 +102,9 @@ class Compilation:
         source: the source to compile.
         options: the options of the compilation.
         cache: the cache of entries and aliases.
-        lookup: the look-up of the source's key alias; None if there is no store, or it cannot have one.
-        module: the module from the fast path; None if the source has to be lowered.
+        lookup: the look-up of the source's key alias; None if the cache has no store, or the source cannot have an
+            alias or has to be exported first.
+        module: the module from the fast path; None if the source has to be exported or lowered.
         request: the lowered program, after ``prepare``.
     """
 
@@ -124,7 +132,7 @@ class Compilation:
     @property
     def why_no_key(self) -> CanonicalizationError | None:
         """Why a prepared program that is one engine has no key; None if it has one."""
-        if self.request is None or not self.request.division.is_whole or isinstance(self.request.key, CacheKey):
+        if self.request is None or not self.request.division.is_one_engine or isinstance(self.request.key, CacheKey):
             return None
         return self.request.key
 
@@ -180,7 +188,7 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
     from trtcache.partition.division import summarize_left
 
     request = source.request(options)
-    if output is not None and not request.division.is_whole:
+    if output is not None and not request.division.is_one_engine:
         why = "a file holds one engine; leave the output out"
         raise PartitionError(request.program.name, why, summarize_left(request.division.left))
     report = report_request(request)

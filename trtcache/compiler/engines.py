@@ -53,7 +53,7 @@ def build_and_load(request: EngineRequest, source: Source, cache: Cache) -> Comp
     """
     report, weights, program = report_request(request), request.engine_weights(), request.program
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-        load = _load_whole if request.division.is_whole else _load_partitions
+        load = _load_whole if request.division.is_one_engine else _load_partitions
         engine, division, entries = load(request, cache, Path(folder), weights, report)
         origin = provenance_of(request, division, entries) if request.is_torch else None
     call = CallSignature(program.in_spec, program.out_spec, source.forward, request.input_names)

@@ -129,7 +129,7 @@ class Request(EngineRequest):
     @property
     def partitions(self) -> dict[int, Request]:
         """The requests for the engines of the program, by the numbers of their partitions."""
-        if self.division.is_whole:
+        if self.division.is_one_engine:
             return {0: self}
         return {
             number: make_request(part.program, self.backend, self.settings, self.target)
@@ -210,7 +210,7 @@ def partition_request(program: LoweredProgram, backend: Backend, settings: Setti
     start = time.perf_counter()
     division = partition_program(program, backend, settings)
     resolved = backend.target(target, program.device)
-    if division.is_whole:
+    if division.is_one_engine:
         return make_request(program, backend, settings, resolved, started=start)
     in_torch = "; ".join(summarize_left(division.left))
     counts = f"{len(division.parts)} parts, engines with keys of their own: {len(division.engines)}"

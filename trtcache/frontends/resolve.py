@@ -48,7 +48,7 @@ def resolve(
         dynamic_shapes: sizes that vary, as ``torch.export.export`` takes them.
         name: the program's name in reports; by default the class's or the file's.
         direct: direct mode for a module (``docs/direct-mode.md``); None: direct mode is neither tried nor reported.
-        cache: the cache of direct mode's manifests.
+        cache: the cache of direct mode's manifests, which record what an export depended on.
 
     Raises:
         ExportError: the file cannot be read, or is not a program.

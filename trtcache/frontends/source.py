@@ -282,7 +282,7 @@ class Source(ABC):
 
         Args:
             program: the source that ``export`` returned.
-            has_alias: whether its key alias is stored.
+            has_alias: whether its key alias is stored; a manifest without one would lead nowhere.
         """
 
     def report_direct(self, report: Report, *, is_hit: bool) -> None:

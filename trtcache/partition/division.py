@@ -49,7 +49,7 @@ class PartitionedProgram:
     left: tuple[LeftInTorch, ...] = ()
 
     @property
-    def is_whole(self) -> bool:
+    def is_one_engine(self) -> bool:
         """Whether the whole program is one engine."""
         return not self.parts
 

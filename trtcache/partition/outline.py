@@ -102,7 +102,7 @@ def make_outline(
 ) -> Outline:
     """Return the outline of a program; ``keys`` are its engines' keys, or why one has none, by partition."""
     digests = {number: getattr(key, "digest", "") for number, key in keys.items()}
-    if division.is_whole:
+    if division.is_one_engine:
         nodes = tuple(node for node in program.order if is_step(node))
         whole = PartitionOutline(
             engine=True,

@@ -92,7 +92,7 @@ def check_frozen(origin: Provenance, interface: Interface, values: Mapping[int, 
     for number, entry in origin.entries.items():
         parts: Any = entry.key.document["parts"]
         frozen = dict(parts.get("frozen", ()))
-        engine = interface if origin.division.is_whole else origin.division.engines[number].program.interface
+        engine = interface if origin.division.is_one_engine else origin.division.engines[number].program.interface
         names = [slot.names[0] for slot in engine.slots if slot.index in frozen]
         found: Any = canonical(fingerprints([tensors[name] for name in names]))
         before = [frozen[slot.index] for slot in engine.slots if slot.index in frozen]
