@@ -85,7 +85,7 @@ def test_large_engines_are_constants(
     name: str, interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engines: Path
 ) -> None:
     """An engine above the limit is a constant of bytes, which torch opens as such."""
-    monkeypatch.setattr(payloads, "TEXT_BYTES", 4)
+    monkeypatch.setattr(payloads, "MAX_TEXT_BYTES", 4)
     form = forms()[name]
     shapes = {"dynamic_shapes": form.shapes} if form.shapes else {}
     module = trtcache.compile(

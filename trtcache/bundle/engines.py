@@ -1,4 +1,14 @@
-"""Engines of a program file: from its graph, its constants, a sidecar file, or a store."""
+"""Engines of a program file: from its graph, its constants, a sidecar file, or a store.
+
+``engines`` of ``trtcache.export`` is the placement. ``EnginePayload.storage``, the key ``way`` in the file's records,
+is where an engine is:
+
+| placement     | storage                                                                                        |
+|---------------|------------------------------------------------------------------------------------------------|
+| ``embed``     | ``text``: as base64 in the graph; ``constant``: in a constant of the program, if it is larger   |
+| ``sidecar``   | ``file``: in a file beside the program                                                         |
+| ``reference`` | ``store``: in a cache directory                                                                |
+"""
 
 from __future__ import annotations
 
@@ -36,35 +46,43 @@ _CONSTANTS = "data/constants/"
 _PLACEHOLDER = "torch.ops.trtcache.execute_engine.default"
 
 PLACEMENTS = ("embed", "sidecar", "reference")
-TEXT_BYTES = 16 << 20
+MAX_TEXT_BYTES = 16 << 20
 """The largest engine stored as text: torch needs 15 times its size in memory to open it."""
 
-ALL_TEXT_BYTES = 64 << 20
+MAX_TOTAL_TEXT_BYTES = 64 << 20
+"""The largest sum of the engines stored as text in one program."""
+
 SIDECAR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.trtc")
-_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class EngineReader:
     """The engines of one program. Malformed documents raise Python's own errors, which the caller converts."""
 
     def __init__(self, archive: ProgramArchive, targets: Any, cache: Cache | None) -> None:
-        """Store where the engines are; without a cache, referenced ones are in the environment's. Nothing is read."""
+        """Store where the engines are; nothing is read.
+
+        Without a cache, referenced engines are looked up in the cache that the environment configures.
+        """
         self._archive, self._targets, self._cache = archive, targets, cache
         self._path = str(archive.path)
         self._texts: list[str] | None = None
 
     def keep(self, entry: Entry) -> None:
-        """Store an engine if the caller named a cache and it is not there; the cache itself warns if it cannot."""
+        """Store an engine if the caller named a cache that does not have it.
+
+        If it cannot be stored, the cache logs a warning.
+        """
         parts = entry.key.document.get("parts")
         cacheable = isinstance(parts, dict) and "uncacheable" not in parts
         if self._cache is not None and cacheable and self._cache.peek(entry.key, counted=False) is None:
             self._cache.keep(entry.key, entry.contents, build_s=entry.build_s, name=entry.name)
 
     def entry(self, record: Any) -> Entry:
-        """Return a stored engine with its other members.
+        """Return the entry of an engine.
 
         Raises:
-            MissingEngineError: it is in a store, and not there.
+            MissingEngineError: the program refers to a store that does not have it, or to a file that is unusable.
         """
         key = CacheKey.of_document(record["key"])
         if record["way"] == "file":
@@ -102,24 +120,27 @@ class EngineReader:
             # Engines in the graph are text, in the order of the targets.
             if self._texts is None:
                 model = json.loads(bytes(self._archive.read(MODEL)).decode())
-                calls = [one for one in model["graph_module"]["graph"]["nodes"] if one["target"] == _PLACEHOLDER]
-                arguments = [{one["name"]: one["arg"] for one in call["inputs"]} for call in calls]
-                self._texts = [str(one["engine"]["as_string"]) for one in arguments]
-            (place,) = (
-                at for at, one in enumerate(self._targets) if any(engine is record for engine in one["engines"])
+                calls = [node for node in model["graph_module"]["graph"]["nodes"] if node["target"] == _PLACEHOLDER]
+                arguments = [{item["name"]: item["arg"] for item in call["inputs"]} for call in calls]
+                self._texts = [str(values["engine"]["as_string"]) for values in arguments]
+            (target_index,) = (
+                index
+                for index, target in enumerate(self._targets)
+                if any(engine is record for engine in target["engines"])
             )
             try:
-                content = base64.b64decode(self._texts[int(record["node"])].split(",")[place], validate=True)
+                content = base64.b64decode(self._texts[int(record["node"])].split(",")[target_index], validate=True)
             except binascii.Error as error:
                 raise ValueError(f"an engine that is not base64: {error}") from error
         elif record["way"] == "constant":
-            whole = self._archive.read(f"{_CONSTANTS}tensor_trtcache_engine_{int(record['part'])}")
-            begin, size = int(record["offset"]), int(record["size_bytes"])
-            content = whole[begin : begin + size]
+            constant = self._archive.read(f"{_CONSTANTS}tensor_trtcache_engine_{int(record['part'])}")
+            offset, size = int(record["offset"]), int(record["size_bytes"])
+            content = constant[offset : offset + size]
         else:
             raise ValueError(f"an engine with the unknown storage {record['way']!r:.20}")
         if f"b3:{hash_bytes(content).hex()}" != record["digest"]:
-            raise TamperedProgramError(self._path, f"the engine of part {record['part']} does not match its digest")
+            why = f"the engine of partition {record['part']} does not match its digest"
+            raise TamperedProgramError(self._path, why)
         return content
 
     def _read_sidecar(self, name: str, key: CacheKey) -> Entry:
@@ -128,17 +149,17 @@ class EngineReader:
         Raises:
             ProgramNamesError: its name is a path.
             MissingEngineError: it does not exist or cannot be used.
-            TamperedProgramError: it is another file.
+            TamperedProgramError: it is not the file that was written with the program.
         """
         if not SIDECAR.fullmatch(name):
             raise ProgramNamesError(self._path, f"a sidecar file has the invalid name {name!r:.80}")
         # It is next to the program, or next to the target of a symbolic link.
-        from trtcache.store.reader import ArtifactFile  # it imports what decompresses
+        from trtcache.store.reader import ArtifactFile  # it imports the decompression library
 
-        record, beside = self._archive.header.beside.get(name), self._archive.path.with_name(name)
-        beside = (beside if beside.exists() else self._archive.path.resolve().with_name(name)).resolve()
+        expected, path = self._archive.header.beside.get(name), self._archive.path.with_name(name)
+        path = (path if path.exists() else self._archive.path.resolve().with_name(name)).resolve()
         try:
-            file = ArtifactFile(beside, shared=True)  # its owner does not matter: its digest is in the header
+            file = ArtifactFile(path, shared=True)  # its owner does not matter: its digest is in the header
             contents: Any = file.load(mapped=is_private(file.stat))
         except FileNotFoundError as error:
             why = f"its engines are in {name}, which must be in the same folder"
@@ -146,11 +167,12 @@ class EngineReader:
         except (CorruptBlobError, FormatVersionError, OSError) as error:
             raise MissingEngineError(self._path, f"the file of its engines cannot be used: {error}") from error
         header, digest = file.header, f"b3:{file.prelude.digest.hex()}"
-        if record is None or (header.file_bytes, digest) != (record.size_bytes, record.digest) or header.key != key:
+        is_expected = expected is not None and (header.file_bytes, digest) == (expected.size_bytes, expected.digest)
+        if not is_expected or header.key != key:
             raise TamperedProgramError(self._path, f"{name} is not the file that was written with it")
         found = Entry(
             key, header.kind, header.name, header.build_s, header.created_ns, header.provenance,
-            "hit", None, beside, 0.0, contents,
+            "hit", None, path, 0.0, contents,
         )  # fmt: skip
         file.close()
         return found
@@ -161,16 +183,16 @@ class EnginePayload:
     """One engine of one partition for one target.
 
     Attributes:
-        part, target: the partition's number and the target's index.
+        partition, target: the partition's number and the target's index.
         entry: the entry.
-        storage: ``text``, ``constant``, ``file`` or ``store``.
+        storage: ``text``, ``constant``, ``file`` or ``store``: where the engine is.
         size_bytes: the engine's size.
         digest: the engine's digest, ``b3:...``.
         offset: its offset in the partition's constant.
         file: the name of the sidecar file.
     """
 
-    part: int
+    partition: int
     target: int
     entry: Entry
     storage: Literal["text", "constant", "file", "store"]
@@ -191,7 +213,10 @@ class EnginePayload:
 
     @property
     def text(self) -> str:
-        """The engine's text in the graph, without commas."""
+        """What the graph stores for this engine: the engine as base64, or where it is.
+
+        It has no commas: those separate targets.
+        """
         match self.storage:
             case "text":
                 return base64.b64encode(self.content).decode("ascii")
@@ -217,38 +242,38 @@ def make_payloads(contents: ProgramContents, placement: str, stem: str) -> dict[
     """Decide how to store each engine; return one payload for each target, by partition number."""
     check_placement(placement)
     # Portable characters, and different names for different programs.
-    plain = _NO_NAME.sub("-", stem).strip("-._")[:100] or "program"
+    plain = _NOT_IN_NAMES.sub("-", stem).strip("-._")[:100] or "program"
     safe = plain if plain == stem else f"{plain}-{hash_bytes(os.fsencode(stem)).hex()[:8]}"
-    left = ALL_TEXT_BYTES
+    left_bytes = MAX_TOTAL_TEXT_BYTES
     found: dict[int, list[EnginePayload]] = {}
     for target, origin in enumerate(contents.origins):
-        for part, entry in sorted(origin.entries.items()):
-            before, content = found.setdefault(part, []), entry.read(ENGINE)
+        for partition, entry in sorted(origin.entries.items()):
+            payloads, content = found.setdefault(partition, []), entry.read(ENGINE)
             size, digest = len(content), f"b3:{hash_bytes(content).hex()}"
             if placement == "reference":
-                payload = EnginePayload(part, target, entry, "store", size, digest)
+                payload = EnginePayload(partition, target, entry, "store", size, digest)
             elif placement == "sidecar":
                 file = f"{safe}.{entry.key.digest[:16]}.trtc"
-                payload = EnginePayload(part, target, entry, "file", size, digest, file=file)
-            elif size <= min(TEXT_BYTES, left):
-                payload = EnginePayload(part, target, entry, "text", size, digest)
-                left -= size
+                payload = EnginePayload(partition, target, entry, "file", size, digest, file=file)
+            elif size <= min(MAX_TEXT_BYTES, left_bytes):
+                payload = EnginePayload(partition, target, entry, "text", size, digest)
+                left_bytes -= size
             else:
-                offset = sum(one.constant_bytes for one in before)
-                payload = EnginePayload(part, target, entry, "constant", size, digest, offset=offset)
-            before.append(payload)
+                offset = sum(earlier.constant_bytes for earlier in payloads)
+                payload = EnginePayload(partition, target, entry, "constant", size, digest, offset=offset)
+            payloads.append(payload)
     return found
 
 
-def document(payload: EnginePayload, members: Mapping[str, str], node: int) -> dict[str, object]:
+def record_of(payload: EnginePayload, members: Mapping[str, str], node: int) -> dict[str, object]:
     """Return an engine's record in the program file.
 
-    ``members`` are the archive members of its entry's other members, by name; ``node`` is the index of its call in the
-    graph.
+    ``members`` has the path in the archive of each member of the entry, except the engine; ``node`` is the index of the
+    engine's call in the graph.
     """
     entry = payload.entry
     return {
-        "part": payload.part,
+        "part": payload.partition,
         "way": payload.storage,
         "node": node,
         "offset": payload.offset,
@@ -270,14 +295,14 @@ def report_engine(entry: Entry, storage: str, *, weights: int, load_s: float, pa
 
     Args:
         entry: its entry.
-        storage: where the file has it, as ``EnginePayload.storage``.
+        storage: where it is, as ``EnginePayload.storage``.
         weights: the number of its weights.
         load_s: seconds that loading took.
         path: the program file.
     """
     return PartitionReport(
         key=entry.key,
-        outcome="hit" if storage == "store" else "carried",
+        outcome="hit" if storage == "store" else "carried",  # the program file, or one beside it, has the engine
         reason="",
         weights=weights,
         fetch_s=entry.load_s,

@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from trtcache.backends.protocol import CONSTANTS, ENGINE, INTERFACE, WEIGHT_MAP, interface_document
 from trtcache.bundle.archive import FOLDER, HEADER, PROGRAM, SIGNATURES, Checksum, ProgramHeader, sign_header
-from trtcache.bundle.engines import document, make_payloads
+from trtcache.bundle.engines import make_payloads, record_of
 from trtcache.bundle.graph import TracedProgram, export_graph, payload_name, torch_members
 from trtcache.bundle.partitions import write_partitions
 from trtcache.bundle.signature import write_signature, write_structure
@@ -154,7 +154,7 @@ class _Writer:
                 for name, content in _other_members(contents, payload).items():
                     members[name] = f"{FOLDER}engines/{target}.{number}/{name}"
                     self.add(members[name], [content])
-            engines.append(document(payload, members, calls.index(number)))
+            engines.append(record_of(payload, members, calls.index(number)))
         return {
             "backend": origin.backend,
             "label": origin.label,
@@ -172,7 +172,7 @@ def _other_members(contents: ProgramContents, payload: EnginePayload) -> dict[st
         return found
     from safetensors.torch import save as save_tensors
 
-    part = contents.division.engines[payload.part].program if contents.division.parts else None
+    part = contents.division.engines[payload.partition].program if contents.division.parts else None
     interface: Interface = part.interface if part else contents.executable.interface
     constants = part.constants if part else contents.executable.constants
     return {
