@@ -1,4 +1,4 @@
-"""Selection of an index or a range as one ``slice`` along each dimension, and concatenations as one ``cat``."""
+"""Passes that rewrite equal ways to index and to concatenate to one form."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Slices(Pass):
     """Rewrite ``select`` to a ``slice`` of one index (of several) and a ``reshape``, and merge slices of slices.
 
     ``x[1]``, ``x.unbind()[1]`` and ``x[1:2].squeeze(0)`` are then one program. A select at a computed index, and slices
-    along a symbolic dimension with bounds from its end, are unchanged.
+    with negative bounds along a symbolic dimension, are unchanged.
     """
 
     name: ClassVar[str] = "slices"
@@ -46,13 +46,13 @@ class Slices(Pass):
         """Rewrite in place. Unused parts of a merged chain are left for dead code elimination."""
         modified = False
         for node in calls_of(graph_module.graph, (aten.select.int,)):
-            modified |= _slice_one(node)
+            modified |= _select_to_slice(node)
         for node in calls_of(graph_module.graph, (aten.slice.Tensor,)):
-            modified |= _join(node)
+            modified |= _merge_slices(node)
         return PassResult(graph_module, modified)
 
 
-def _slice_one(node: fx.Node) -> bool:
+def _select_to_slice(node: fx.Node) -> bool:
     source, dim, index = arguments(node)
     shape = node.meta["val"].shape
     sizes = SizeNodes(node.graph).of_all(shape)
@@ -70,39 +70,42 @@ def _slice_one(node: fx.Node) -> bool:
     return True
 
 
-def _join(node: fx.Node) -> bool:
+def _merge_slices(node: fx.Node) -> bool:
     source, dim, start, _, step = arguments(node)
     if source.target is not aten.slice.Tensor:
         return False
     inner, inner_dim, inner_start, _, inner_step = arguments(source)
-    made, middle, whole = tensor_of(node), tensor_of(source), tensor_of(inner)
-    if made is None or middle is None or whole is None or dim % made.dim() != inner_dim % made.dim():
+    result, middle, original = tensor_of(node), tensor_of(source), tensor_of(inner)
+    if result is None or middle is None or original is None or dim % result.dim() != inner_dim % result.dim():
         return False
-    dim %= made.dim()
-    sizes = (made.shape[dim], middle.shape[dim], whole.shape[dim])
+    dim %= result.dim()
+    size, middle_size, original_size = sizes = (result.shape[dim], middle.shape[dim], original.shape[dim])
     if not is_static(sizes) or not is_static((start or 0, inner_start or 0)):
         return False
-    first = _place(inner_start, sizes[2]) + _place(start, sizes[1]) * inner_step
-    last = first + (sizes[0] - 1) * step * inner_step + 1 if sizes[0] else first
-    node.args = (inner, dim, first, last, step * inner_step)
+    first = _clamp_start(inner_start, original_size) + _clamp_start(start, middle_size) * inner_step
+    end = first + (size - 1) * step * inner_step + 1 if size else first
+    node.args = (inner, dim, first, end, step * inner_step)
     node.kwargs = {}
     return True
 
 
-def _place(start: int | None, size: int) -> int:
+def _clamp_start(start: int | None, size: int) -> int:
+    """Return the start of a slice as an index from 0 to the size; a negative one counts from the end."""
     start = start or 0
     return min(max(start + size if start < 0 else start, 0), size)
 
 
-_Part = tuple[Any, tuple[Any, ...]]
+_Call = tuple[Any, tuple[Any, ...]]
+"""An operator and its arguments."""
 
 
 @frozen_dataclass
 class Tuples(Pass):
-    """Rewrite an item of a split to a ``slice``, of an unbind to a ``select``, of a tuple in the graph to the item.
+    """Rewrite items of splits, of unbinds, and of tuples in the graph.
 
-    Other tuples are results of operators that compute several things at once; those are unchanged, and so are splits by
-    symbolic sizes.
+    An item of a split becomes a ``slice``, an item of an unbind a ``select``, and an item of a tuple in the graph the
+    node at that place. Other tuples are results of operators that compute several things at once; those are unchanged,
+    and so are splits by symbolic sizes.
     """
 
     name: ClassVar[str] = "tuples"
@@ -117,36 +120,36 @@ class Tuples(Pass):
                 replace(node, source[item])
                 modified = True
                 continue
-            find = _PARTS.get(source.target)
-            part = find(source, item) if find is not None else None
-            if part is not None:
-                node.target, node.args = part
+            rewrite = _ITEM_REWRITES.get(source.target)
+            call = rewrite(source, item) if rewrite is not None else None
+            if call is not None:
+                node.target, node.args = call
                 modified = True
         return PassResult(graph_module, modified)
 
 
-def _slice(source: fx.Node, item: int) -> _Part | None:
-    """Return the slice that is an item of a split into parts of one size, or of several."""
+def _split_item_to_slice(source: fx.Node, item: int) -> _Call | None:
+    """Return the slice that is an item of a split; its parts have one size, or a list of sizes."""
     tensor, sizes, dim = arguments(source)
-    several, value = isinstance(sizes, (list, tuple)), tensor_of(tensor)
-    whole = None if value is None else value.shape[dim]
-    if value is None or type(whole) is not int or len(source.meta["val"]) == 0:
+    has_list, value = isinstance(sizes, (list, tuple)), tensor_of(tensor)
+    total = None if value is None else value.shape[dim]
+    if value is None or type(total) is not int or len(source.meta["val"]) == 0:
         return None
-    if not is_static(sizes if several else [sizes]):
+    if not is_static(sizes if has_list else [sizes]):
         return None
-    start, size = (sum(sizes[:item]), sizes[item]) if several else (item * sizes, sizes)
-    return aten.slice.Tensor, (tensor, dim % value.dim(), start, min(start + size, whole))
+    start, size = (sum(sizes[:item]), sizes[item]) if has_list else (item * sizes, sizes)
+    return aten.slice.Tensor, (tensor, dim % value.dim(), start, min(start + size, total))
 
 
-def _select(source: fx.Node, item: int) -> _Part:
+def _unbind_item_to_select(source: fx.Node, item: int) -> _Call:
     tensor, dim = arguments(source)
     return aten.select.int, (tensor, dim % tensor.meta["val"].dim(), item)
 
 
-_PARTS: dict[object, Callable[[fx.Node, int], _Part | None]] = {
-    aten.split_with_sizes.default: _slice,
-    aten.split.Tensor: _slice,
-    aten.unbind.int: _select,
+_ITEM_REWRITES: dict[object, Callable[[fx.Node, int], _Call | None]] = {
+    aten.split_with_sizes.default: _split_item_to_slice,
+    aten.split.Tensor: _split_item_to_slice,
+    aten.unbind.int: _unbind_item_to_select,
 }
 
 
@@ -165,22 +168,25 @@ class Lookups(Pass):
         """Rewrite in place."""
         modified = False
         for node in calls_of(graph_module.graph, (aten.embedding.default, aten.index_select.default)):
-            source, *dims, places = arguments(node)[: 3 - (node.target is aten.embedding.default)]
-            values = [tensor_of(one) for one in (source, places)]
+            if node.target is aten.embedding.default:
+                (source, ids, *_), dim = arguments(node), 0
+            else:
+                source, dim, ids = arguments(node)
+            values = [tensor_of(source), tensor_of(ids)]
             if all(value is not None and value.dim() > 0 and is_contiguous(value) for value in values):
                 node.target, node.kwargs = aten.index.Tensor, {}
-                node.args = (source, [*[None] * sum(dims), places])
+                node.args = (source, [*[None] * (dim % source.meta["val"].dim()), ids])
                 modified = True
         return PassResult(graph_module, modified)
 
 
 @frozen_dataclass
 class Concatenations(Pass):
-    """Merge a ``cat`` of ``cat`` along the same dimension, and rewrite a ``cat`` of ``unsqueeze`` like torch's stack.
+    """Merge a ``cat`` of ``cat`` along one dimension, and rewrite a ``cat`` of ``unsqueeze``.
 
-    That is a ``cat`` of the tensors themselves and one ``reshape``; along a new last dimension torch concatenates
-    reshapes as well. A ``cat`` with other users is unchanged, and so is one that changes the dtype, where chained casts
-    may round twice.
+    The latter becomes what ``torch.stack`` gives: a ``cat`` of the tensors themselves and one ``reshape``, or along a
+    new last dimension a ``cat`` of reshapes. An inner ``cat`` with other users is unchanged, and so is one that changes
+    the dtype, since chained casts may round twice.
     """
 
     name: ClassVar[str] = "concatenations"
@@ -195,16 +201,16 @@ class Concatenations(Pass):
             # Concatenations among the operands are replaced by their own operands.
             tensors, dim = _operands(node)
             joined: list[fx.Node] = []
-            for one in tensors:
-                is_part = one.target is aten.cat.default and len(one.users) == 1
-                inner, along = _operands(one) if is_part else ([], dim)
-                value = one.meta["val"]
-                same_dtype = all(part.meta["val"].dtype is value.dtype for part in inner)
-                is_part = is_part and same_dtype and along == dim and value.dim() == node.meta["val"].dim()
-                joined += inner if is_part else [one]
+            for tensor in tensors:
+                is_merged = tensor.target is aten.cat.default and len(tensor.users) == 1
+                inner, inner_dim = _operands(tensor) if is_merged else ([], dim)
+                value = tensor.meta["val"]
+                same_dtype = all(operand.meta["val"].dtype is value.dtype for operand in inner)
+                is_merged = is_merged and same_dtype and inner_dim == dim and value.dim() == node.meta["val"].dim()
+                joined += inner if is_merged else [tensor]
             if len(joined) != len(tensors):
                 node.args, node.kwargs, modified = (joined, dim), {}, True
-            if _is_of_reshapes(node):
+            if _joins_reshapes(node):
                 modified |= _stack(node, sizes)
         return PassResult(graph_module, modified or sizes.changed)
 
@@ -214,8 +220,8 @@ def _operands(node: fx.Node) -> tuple[list[fx.Node], int]:
     return list(tensors), dim % max(node.meta["val"].dim(), 1)
 
 
-def _is_of_reshapes(node: fx.Node) -> bool:
-    """Return whether tensors are joined along a dimension of size 1 added by a reshape, which is not the last."""
+def _joins_reshapes(node: fx.Node) -> bool:
+    """Return whether every operand is a reshape, and the joined dimension has size 1 and is not the last."""
     tensors, dim = _operands(node)
     rank = node.meta["val"].dim()
     if len(tensors) < 2 or dim >= rank - 1:
@@ -231,23 +237,23 @@ def _is_of_reshapes(node: fx.Node) -> bool:
 
 
 def _stack(node: fx.Node, sizes: SizeNodes) -> bool:
-    """Rewrite a concatenation as a reshape of one of tensors without its dimension; return whether it was possible."""
+    """Join the tensors without the added dimension, and reshape the result; return whether it was possible."""
     tensors, dim = _operands(node)
-    made = node.meta["val"]
-    single = list(made.shape)
+    result = node.meta["val"]
+    single = list(result.shape)
     del single[dim]
-    outer, inner = sizes.of_all(made.shape), sizes.of_all(single)
+    outer, inner = sizes.of_all(result.shape), sizes.of_all(single)
     if outer is None or inner is None:
         return False
     shape = [*single[:dim], len(tensors) * single[dim], *single[dim + 1 :]]
     bare: list[Any] = []
-    for one in tensors:
-        base: Any = one.args[0]  # itself if it already has the shape
+    for tensor in tensors:
+        base: Any = tensor.args[0]  # used as it is if it already has the shape
         if not same_sizes(base.meta["val"].shape, single):
-            base = insert_call(one, aten.reshape.default, (base, inner), one.meta["val"].new_empty(single))
+            base = insert_call(tensor, aten.reshape.default, (base, inner), tensor.meta["val"].new_empty(single))
         bare.append(base)
-    joined = insert_call(node, aten.cat.default, (bare, dim), made.new_empty(shape))
+    joined = insert_call(node, aten.cat.default, (bare, dim), result.new_empty(shape))
     node.target, node.args, node.kwargs = aten.reshape.default, (joined, outer), {}
-    if _is_of_reshapes(joined):
+    if _joins_reshapes(joined):
         _stack(joined, sizes)
     return True
