@@ -11,7 +11,7 @@ import click
 
 from trtcache.config.units import format_size
 from trtcache.integrations.foreign_caches.adoption import TOOLS, plan_adoption
-from trtcache_cli.keys import SHORT
+from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import bytes_bar, note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
@@ -114,7 +114,9 @@ def _row(find: Find, states: Mapping[str, Adopted]) -> tuple[str, ...]:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[:SHORT]}...{name[-(_LONGEST_NAME - SHORT - 3) :]}"
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[:SHORT_DIGITS]}...{name[-(_LONGEST_NAME - SHORT_DIGITS - 3) :]}"
 
 
 def _remark(plan: AdoptionPlan, done: Sequence[Adopted], *, dry_run: bool) -> None:

@@ -11,7 +11,7 @@ from trtcache.store.catalog import load_records
 from trtcache.store.gc import Eviction, PrunePlan, remove
 from trtcache.store.root import is_store
 from trtcache_cli.output import note, print_json
-from trtcache_cli.removal import carry_out, confirm
+from trtcache_cli.removal import confirm, execute_plan
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 
@@ -35,7 +35,7 @@ def clean(session: Session, everything: bool, dry_run: bool, yes: bool) -> None:
         tuple(record for record in records if record.pinned and not everything),
     )
     if dry_run:
-        carry_out(session, plan, lambda: 0, dry_run=True, yes=yes)
+        execute_plan(session, plan, lambda: 0, dry_run=True, yes=yes)
         return
     if plan.evict:
         confirm(f"Remove {len(plan.evict):,} entries, {format_size(plan.freed_bytes)}?", yes=yes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config.units import format_duration
-from trtcache_cli.keys import SHORT
+from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 
 if TYPE_CHECKING:
@@ -64,6 +64,6 @@ def _plain(build: RunningBuild) -> tuple[object, ...]:
 def _human(build: RunningBuild, now_ns: int) -> tuple[str, ...]:
     who, waiting = build.builder, ", ".join(map(str, build.waiters)) or "-"
     if who is None:
-        return build.digest[:SHORT], "-", "-", "unknown", "-", "-", waiting
+        return build.digest[:SHORT_DIGITS], "-", "-", "unknown", "-", "-", waiting
     lasted = format_duration(_seconds(who, now_ns))
-    return build.digest[:SHORT], who.kind or "-", who.name or "-", str(who), who.program or "-", lasted, waiting
+    return build.digest[:SHORT_DIGITS], who.kind or "-", who.name or "-", str(who), who.program or "-", lasted, waiting

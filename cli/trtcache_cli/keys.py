@@ -12,8 +12,8 @@ from trtcache_cli.session import Session
 if TYPE_CHECKING:
     from trtcache.store.disk import DiskStore
 
-SHORT = 16
-"""Displayed digits of a key: 64 bits, unambiguous in any store that fits on a disk."""
+SHORT_DIGITS = 16
+"""Number of digits of a key that are shown: 64 bits, unambiguous in any store that fits on a disk."""
 
 _MOST_COMPLETIONS = 200
 
@@ -47,6 +47,6 @@ def _completions(store: DiskStore, prefix: str) -> list[CompletionItem]:
     items = []
     for digest in digests[:_MOST_COMPLETIONS]:
         _, kind, name, *_ = rows.get(digest, (digest, "", None))
-        shown = digest[: max(SHORT, len(prefix))]
+        shown = digest[: max(SHORT_DIGITS, len(prefix))]
         items.append(CompletionItem(shown, help=" ".join(filter(None, (kind, name)))))
     return items

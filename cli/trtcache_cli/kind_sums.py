@@ -46,7 +46,7 @@ def counts_in_words(records: Iterable[Record]) -> str:
     return ", ".join(f"{count:,} {kind}" for kind, (count, _) in sums_of(records).items())
 
 
-def entries(count: int) -> str:
+def entries_text(count: int) -> str:
     """Return ``1 entry``, ``1,200 entries``."""
     return count_of(count, "entry", "entries")
 

@@ -13,8 +13,8 @@ from trtcache.store.catalog import load_records
 from trtcache.store.entry import is_companion
 from trtcache.store.record import names_one, parse_filters
 from trtcache_cli.in_flight import show_building
-from trtcache_cli.keys import SHORT
-from trtcache_cli.kind_sums import counts_in_words, entries, sums_as_json
+from trtcache_cli.keys import SHORT_DIGITS
+from trtcache_cli.kind_sums import counts_in_words, entries_text, sums_as_json
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.places import UrlType, refuse_options
 from trtcache_cli.remote_ls import list_remote
@@ -183,7 +183,8 @@ def _signature_fields(verdict: Verdict | None) -> dict[str, str | None]:
 def _totals(records: list[Record], hidden: list[Record]) -> str:
     shown = format_size(sum(record.file_bytes for record in records))
     more = format_size(sum(record.file_bytes for record in hidden))
-    return f"{entries(len(records))} of {shown}; --all shows {len(hidden):,} more of {more} ({counts_in_words(hidden)})"
+    rest = f"{len(hidden):,} more of {more} ({counts_in_words(hidden)})"
+    return f"{entries_text(len(records))} of {shown}; --all shows {rest}"
 
 
 def _print(records: list[Record], now_ns: int, columns: Mapping[str, list[str]]) -> None:
@@ -215,7 +216,7 @@ def _plain(record: Record) -> tuple[object, ...]:
 
 def _human(record: Record, now_ns: int) -> tuple[str, ...]:
     return (
-        record.digest[:SHORT],
+        record.digest[:SHORT_DIGITS],
         record.kind,
         record.name or "-",
         format_size(record.file_bytes),

@@ -11,10 +11,10 @@ from trtcache.config.units import parse_duration, parse_size
 from trtcache.store.catalog import load_records
 from trtcache.store.gc import plan_prune
 from trtcache.store.record import parse_filters
-from trtcache_cli.kind_sums import entries
+from trtcache_cli.kind_sums import entries_text
 from trtcache_cli.output import note
 from trtcache_cli.places import UrlType, open_remote, refuse_options
-from trtcache_cli.removal import carry_out
+from trtcache_cli.removal import execute_plan
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trtcache.store.gc import PrunePlan
     from trtcache.store.record import Record
 
-_EXEMPT_NS = 3600 * 10**9
+_RECENT_NS = 3600 * 10**9
 
 
 @click.command(
@@ -40,8 +40,8 @@ _EXEMPT_NS = 3600 * 10**9
 @click.option("--max-size", metavar="SIZE", help="Evict until the cache is no larger, such as 10GB.")
 @click.option("--max-entries", metavar="COUNT", type=click.IntRange(0), help="Evict until there are no more entries.")
 @click.option("--stale-toolchain", is_flag=True, help="Evict entries that no installed version can use.")
-@click.option("--older-than", metavar="TIME", help="Evict entries built longer ago, such as 30d.")
-@click.option("--unused-for", "--unused", metavar="TIME", help="Evict entries not used for this long, such as 7d.")
+@click.option("--older-than", metavar="DURATION", help="Evict entries built longer ago, such as 30d.")
+@click.option("--unused-for", "--unused", metavar="DURATION", help="Evict entries not used for this long, such as 7d.")
 @filter_option
 @click.option("-n", "--dry-run", is_flag=True, help="Print the plan and remove nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -80,11 +80,11 @@ def prune(
     if url is not None:
         refuse_options(url, stale_toolchain=stale_toolchain)
         if (size_bytes, max_entries, older_s, unused_s, where) == (None,) * 5:
-            raise click.UsageError("what to evict from a remote is not in the settings; use --unused or --max-size")
+            raise click.UsageError("a remote has no limits in the settings: pass --unused or --max-size")
         remote = open_remote(config, url)
         records, _, _ = remote.records(headers=where is not None)
-        # A compile that was uploaded just now is about to be fetched, and clocks differ.
-        recent = [record.digest for record in records if record.used_ns > now_ns - _EXEMPT_NS]
+        # Other hosts will probably fetch soon what was uploaded just now; and clocks differ.
+        recent = [record.digest for record in records if record.used_ns > now_ns - _RECENT_NS]
         plan = plan_prune(
             records,
             now_ns=now_ns,
@@ -96,8 +96,8 @@ def prune(
             keep=recent,
         )
         if recent and not session.as_json:
-            note(f"{entries(len(recent))} uploaded in the last hour are not considered")
-        carry_out(session, plan, lambda: _evict(remote, plan), dry_run=dry_run, yes=yes)
+            note(f"{entries_text(len(recent))} uploaded in the last hour are not considered")
+        execute_plan(session, plan, lambda: _evict(remote, plan), dry_run=dry_run, yes=yes)
         return
     if (max_size, max_entries, older_than, unused_for) == (None,) * 4 and not filters and not stale_toolchain:
         size_bytes, max_entries = config.max_size_bytes, config.max_entries
@@ -108,12 +108,12 @@ def prune(
         now_ns=now_ns,
         max_size_bytes=size_bytes,
         max_entries=max_entries,
-        useless=_stale(store, records) if stale_toolchain else None,
+        stale=_stale(store, records) if stale_toolchain else None,
         older_than_s=older_s,
         unused_for_s=unused_s,
         where=where,
     )
-    carry_out(session, plan, lambda: plan.execute(store), dry_run=dry_run, yes=yes)
+    execute_plan(session, plan, lambda: plan.execute(store), dry_run=dry_run, yes=yes)
 
 
 def _evict(remote: RemoteEntries, plan: PrunePlan) -> int:
@@ -123,7 +123,7 @@ def _evict(remote: RemoteEntries, plan: PrunePlan) -> int:
 
 
 def _stale(store: DiskStore, records: list[Record]) -> dict[str, str]:
-    from trtcache.compiler.staleness import Staleness  # torch
+    from trtcache.compiler.staleness import Staleness  # imports torch
 
     found = Staleness.of(store, records)
     for kind, why in sorted(found.unchecked.items()):

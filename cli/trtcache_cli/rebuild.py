@@ -11,7 +11,7 @@ from trtcache.config.units import format_duration
 from trtcache.errors import TrtcacheError, UnknownKeyError
 from trtcache.store.catalog import load_records
 from trtcache.store.record import parse_filters
-from trtcache_cli.keys import SHORT
+from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, working
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
@@ -70,7 +70,7 @@ def _rebuild(cache: Cache, record: Record) -> dict[str, object]:
 
     document = _document(record)
     try:
-        with working(f"rebuilding {record.name or record.digest[:SHORT]}"):
+        with working(f"rebuilding {record.name or record.digest[:SHORT_DIGITS]}"):
             report = rebuilt(cache, _entry(cache, record))
     except TrtcacheError as error:
         return {**document, "outcome": "failed", "why": str(error)}
@@ -93,10 +93,10 @@ def _entry(cache: Cache, record: Record) -> Entry:
 
 def _cell(document: Mapping[str, object], name: str) -> str:
     if name == "PROGRAM":
-        return str(document["program"])[:SHORT]
+        return str(document["program"])[:SHORT_DIGITS]
     if name == "BUILD":
         return format_duration(float(str(document["build_s"]))) if document["build_s"] else ""
     if name == "ENGINES":
         engines = document["engines"]
-        return " ".join(str(one)[:SHORT] for one in engines) if isinstance(engines, list) else ""
+        return " ".join(str(one)[:SHORT_DIGITS] for one in engines) if isinstance(engines, list) else ""
     return str(document[name.lower()] or "")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from trtcache.config.units import format_duration, format_size
 from trtcache.store.record import parse_filters
-from trtcache_cli.keys import SHORT
-from trtcache_cli.kind_sums import entries
+from trtcache_cli.keys import SHORT_DIGITS
+from trtcache_cli.kind_sums import entries_text
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.places import open_remote
 
@@ -29,7 +29,7 @@ def list_remote(
 ) -> None:
     """Print the entries of a remote, most recently uploaded first.
 
-    ``headers`` has the header of each read; a filter needs them.
+    With ``headers``, each entry's header is read; a filter needs this.
     """
     now_ns = time.time_ns()
     matches = parse_filters(filters, now_ns=now_ns)
@@ -53,15 +53,15 @@ def list_remote(
     elif rows:
         print_table(_LONG_HEADER if headers else _SHORT_HEADER, rows)
     if unreadable:
-        note(f"the headers of {entries(len(unreadable))} cannot be read; see trtcache verify {url.text}")
+        note(f"the headers of {entries_text(len(unreadable))} cannot be read; see trtcache verify {url.text}")
     if on_terminal():
-        note(f"{entries(len(records))} of {format_size(sum(record.file_bytes for record in records))}")
+        note(f"{entries_text(len(records))} of {format_size(sum(record.file_bytes for record in records))}")
 
 
 def _document(record: Record, verdict: Verdict | None) -> dict[str, object]:
     if verdict is None:
-        begin = {"key": record.digest, "file_bytes": record.file_bytes}
-        return {**begin, "uploaded_ns": record.used_ns, "pinned": record.pinned}
+        brief = {"key": record.digest, "file_bytes": record.file_bytes}
+        return {**brief, "uploaded_ns": record.used_ns, "pinned": record.pinned}
     document: dict[str, object] = {**record.as_json(), "uploaded_ns": record.used_ns}
     del document["used_ns"]
     return {**document, "signer": verdict.signer, "untrusted": verdict.reason}
@@ -71,15 +71,14 @@ def _row(record: Record, verdict: Verdict | None, now_ns: int, *, terminal: bool
     """Return a row of text; for scripts with the full key, sizes in bytes, and times in seconds since 1970."""
     pinned = ("yes" if terminal else "pinned") if record.pinned else ""
 
-    def since(t_ns: int) -> str:
+    def format_time(t_ns: int) -> str:
         return format_duration(max(0, now_ns - t_ns) / 1e9) if terminal else str(t_ns // 10**9)
 
-    key = record.digest[:SHORT] if terminal else record.digest
+    key = record.digest[:SHORT_DIGITS] if terminal else record.digest
     size = format_size(record.file_bytes) if terminal else str(record.file_bytes)
     if verdict is None:
-        return key, size, since(record.used_ns), pinned
+        return key, size, format_time(record.used_ns), pinned
     build = format_duration(record.build_s) if terminal else f"{record.build_s:.3f}"
     name = record.name or ("-" if terminal else "")
-    return (
-        key, record.kind, name, size, build, since(record.created_ns), since(record.used_ns), pinned, str(verdict),
-    )  # fmt: skip
+    created, used = format_time(record.created_ns), format_time(record.used_ns)
+    return key, record.kind, name, size, build, created, used, pinned, str(verdict)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from trtcache.config.units import format_duration, format_size
-from trtcache_cli.keys import SHORT
-from trtcache_cli.kind_sums import counts_in_words, entries, sums_as_json
+from trtcache_cli.keys import SHORT_DIGITS
+from trtcache_cli.kind_sums import counts_in_words, entries_text, sums_as_json
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _HEADER = ("KEY", "KIND", "NAME", "SIZE", "BUILD", "WHY")
 _TERMINAL_ROWS = 40
 
 
-def carry_out(session: Session, plan: PrunePlan, execute: Callable[[], int], *, dry_run: bool, yes: bool) -> None:
+def execute_plan(session: Session, plan: PrunePlan, execute: Callable[[], int], *, dry_run: bool, yes: bool) -> None:
     """Print the plan, ask for confirmation on a terminal, and ``execute`` it, which returns the bytes freed.
 
     Raises:
@@ -33,12 +33,12 @@ def carry_out(session: Session, plan: PrunePlan, execute: Callable[[], int], *, 
         _print_plan(plan)
     freed_bytes = 0
     if plan.evict and not dry_run:
-        confirm(f"Remove {entries(len(plan.evict))}, {format_size(plan.freed_bytes)}?", yes=yes)
+        confirm(f"Remove {entries_text(len(plan.evict))}, {format_size(plan.freed_bytes)}?", yes=yes)
         freed_bytes = execute()
     if session.as_json:
         print_json(_document(plan, freed_bytes, dry_run=dry_run))
     elif plan.evict and not dry_run:
-        note(f"freed {format_size(freed_bytes)}; {entries(len(plan.kept))} left, {format_size(plan.bytes_after)}")
+        note(f"freed {format_size(freed_bytes)}; {entries_text(len(plan.kept))} left, {format_size(plan.bytes_after)}")
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -64,7 +64,7 @@ def confirm(question: str, *, yes: bool) -> None:
 def _print_plan(plan: PrunePlan) -> None:
     rows = [
         (
-            eviction.record.digest[:SHORT],
+            eviction.record.digest[:SHORT_DIGITS],
             eviction.record.kind or "-",
             eviction.record.name or "-",
             format_size(eviction.record.file_bytes),
@@ -79,10 +79,10 @@ def _print_plan(plan: PrunePlan) -> None:
         print_table(_HEADER, rows[:_TERMINAL_ROWS], right=("SIZE", "BUILD"), flexible="NAME")
         if len(rows) > _TERMINAL_ROWS:
             note(f"... and {len(rows) - _TERMINAL_ROWS:,} more")
-    kept = f"{entries(len(plan.kept))} of {format_size(plan.bytes_after)} stay"
+    kept = f"{entries_text(len(plan.kept))} of {format_size(plan.bytes_after)} stay"
     has_kinds = any(eviction.record.kind for eviction in plan.evict)  # the listing of a remote has none
     kinds = f" ({counts_in_words(eviction.record for eviction in plan.evict)})" if has_kinds else ""
-    note(f"{entries(len(rows))} of {format_size(plan.freed_bytes)} to remove{kinds}; {kept}")
+    note(f"{entries_text(len(rows))} of {format_size(plan.freed_bytes)} to remove{kinds}; {kept}")
 
 
 def _document(plan: PrunePlan, freed_bytes: int, *, dry_run: bool) -> dict[str, object]:

@@ -13,8 +13,8 @@ import click
 from trtcache.config.paths import atomic_write
 from trtcache.config.remotes import RemoteUrl
 from trtcache.config.units import format_duration, format_size
-from trtcache_cli.keys import SHORT
-from trtcache_cli.kind_sums import entries
+from trtcache_cli.keys import SHORT_DIGITS
+from trtcache_cli.kind_sums import entries_text
 from trtcache_cli.output import note, on_terminal, print_json, print_pairs, print_table
 from trtcache_cli.places import PlaceType
 from trtcache_cli.report_figures import read_remote, read_store, report_document
@@ -72,7 +72,7 @@ def report(
         text = render(figures)
         with atomic_write(html) as temporary:
             temporary.write_text(text, encoding="utf-8")
-        note(f"{html}: {entries(figures.stats.entries)}, {format_size(html.stat().st_size)}")
+        note(f"{html}: {entries_text(figures.stats.entries)}, {format_size(html.stat().st_size)}")
     if session.as_json:
         print_json(report_document(figures))
     elif html is None:
@@ -105,7 +105,7 @@ def _print(figures: Figures) -> None:
     ]  # fmt: skip
     _print_table(("WOULD REMOVE", "ENTRIES", "SIZE", "BUILDS"), rows)
     slowest = [
-        (record.digest[:SHORT], record.name or "-", format_duration(record.build_s))
+        (record.digest[:SHORT_DIGITS], record.name or "-", format_duration(record.build_s))
         for record in figures.slowest[:_ROWS]
     ]
     _print_table(("SLOWEST", "NAME", "BUILD"), slowest)

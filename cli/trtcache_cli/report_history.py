@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trtcache.store.events import Counters
 
 UNNAMED: Final = "unknown"
-"""Reason of a miss without one."""
+"""The reason shown for a miss that was recorded without a reason."""
 
 LONGEST_DAYS: Final = 371
 """The days that a history shows at most: a year, in whole weeks."""
@@ -53,7 +53,7 @@ class Period:
 
 @frozen_dataclass
 class History:
-    """Periods without gaps up to today, and what happened at other times.
+    """Periods without gaps up to today, and the number of look-ups outside them.
 
     Attributes:
         unit: ``day`` or ``week``.
@@ -68,13 +68,13 @@ class History:
 
 def look_ups(counts: Counters, url: str = "") -> Iterator[LookUp]:
     """Yield the look-ups of a store, or of the remote with this URL as this store saw them."""
-    for (day, event, text, kind), total in counts.items():
-        reason = text
+    for (day, event, detail, kind), total in counts.items():
+        reason = detail
         if url:
-            place, _, reason = text.partition(" ")
-            if place != url or not event.startswith("remote_"):
+            event_url, _, reason = detail.partition(" ")
+            if event_url != url or not event.startswith("remote_"):
                 continue
-            event = event.removeprefix("remote_")  # the same events, of the remote
+            event = event.removeprefix("remote_")  # a remote's events have this prefix
         if event == "hit":
             # The seconds of a remote's hit are those of the request; what it saved is counted apart.
             yield LookUp(day, kind, "", total.count, 0.0 if url else total.sum_s)
@@ -109,10 +109,11 @@ def history(found: Iterable[LookUp], today: date) -> History:
         Period(first + timedelta(begin), min(today, first + timedelta(begin + days - 1)))
         for begin in range(0, (today - first).days + 1, days)
     ]
-    for day, part in by_day.items():
-        whole = periods[(day - first).days // days]
-        whole.hits, whole.saved_s = whole.hits + part.hits, whole.saved_s + part.saved_s
-        whole.misses.update(part.misses)
+    for day, day_counts in by_day.items():
+        period = periods[(day - first).days // days]
+        period.hits += day_counts.hits
+        period.saved_s += day_counts.saved_s
+        period.misses.update(day_counts.misses)
     return History("day" if days == 1 else "week", periods, outside)
 
 

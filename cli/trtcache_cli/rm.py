@@ -9,8 +9,8 @@ import click
 from trtcache.config.units import format_size
 from trtcache.store.catalog import load_records
 from trtcache.store.gc import Eviction, remove
-from trtcache_cli.keys import SHORT, KeyType
-from trtcache_cli.kind_sums import entries
+from trtcache_cli.keys import SHORT_DIGITS, KeyType
+from trtcache_cli.kind_sums import entries_text
 from trtcache_cli.output import on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.removal import confirm
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -26,29 +26,29 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 def rm(session: Session, keys: tuple[str, ...], force: bool, dry_run: bool, yes: bool) -> None:
     """Remove entries by key. All keys are resolved before anything is removed.
 
-    On a terminal the entries are shown, and it asks first.
+    On a terminal the command shows the entries and asks first.
     """
     store = session.store() if dry_run else session.writable_store("remove entries")
     digests = {store.resolve(key) for key in keys}
-    doomed = [record for record in load_records(store) if record.digest in digests]
-    pinned = [record.digest[:SHORT] for record in doomed if record.pinned]
+    records = [record for record in load_records(store) if record.digest in digests]
+    pinned = [record.digest[:SHORT_DIGITS] for record in records if record.pinned]
     if pinned and not force:
         raise click.UsageError(f"pinned: {', '.join(pinned)}; unpin first, or use --force. Nothing was removed")
     if sys.stdin.isatty() and on_terminal() and not session.as_json:
         shown = [
-            (record.digest[:SHORT], record.kind, record.name or "-", format_size(record.file_bytes))
-            for record in doomed
+            (record.digest[:SHORT_DIGITS], record.kind, record.name or "-", format_size(record.file_bytes))
+            for record in records
         ]
         print_table(("KEY", "KIND", "NAME", "SIZE"), shown, right=("SIZE",), flexible="NAME")
         if not dry_run:
-            confirm(f"Remove {entries(len(digests))}?", yes=yes)
+            confirm(f"Remove {entries_text(len(digests))}?", yes=yes)
     if dry_run:
         if session.as_json:
             print_json({"dry_run": True, "removed": [], "would_remove": sorted(digests)})
         elif not (sys.stdin.isatty() and on_terminal()):
             print_tsv((digest, "would be removed") for digest in sorted(digests))
         return
-    freed_bytes = remove(store, [Eviction(record, "rm") for record in doomed])
+    freed_bytes = remove(store, [Eviction(record, "rm") for record in records])
     for digest in sorted(digests):
         freed_bytes += store.remove(digest)  # entries of a newer format have no record
         store.unpin(digest)

@@ -12,7 +12,7 @@ from trtcache.config.units import format_size
 from trtcache.errors import CorruptBlobError, NotAStoreError, ReadOnlyError, SettingsError
 from trtcache.store.record import parse_filters
 from trtcache.store.root import is_store
-from trtcache_cli.keys import SHORT
+from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import bytes_bar, note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.places import PlaceType, open_remote
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
@@ -158,7 +158,7 @@ def _print(rows: Sequence[tuple[str, ...]]) -> None:
     if not on_terminal():
         print_tsv(rows)
     elif rows:
-        print_table(_HEADER, [(row[0][:SHORT], *row[1:]) for row in rows[-_TERMINAL_ROWS:]])
+        print_table(_HEADER, [(row[0][:SHORT_DIGITS], *row[1:]) for row in rows[-_TERMINAL_ROWS:]])
         if len(rows) > _TERMINAL_ROWS:
             note(f"... and {len(rows) - _TERMINAL_ROWS:,} more above")
 

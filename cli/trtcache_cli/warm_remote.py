@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from trtcache.errors import RemoteError
-from trtcache_cli.kind_sums import entries
+from trtcache_cli.kind_sums import entries_text
 from trtcache_cli.output import note, working
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def upload(cache: Cache, digests: Collection[str], *, replace: bool = False) -> 
     uploader = uploader_of(store, RemoteTier(remotes.target, remotes, cache.config.trust))
     for digest in digests:
         uploader.offer(digest, renew=not replace, replace_=replace)
-    with working(f"uploading {entries(len(digests))} from the cache directory"):
+    with working(f"uploading {entries_text(len(digests))} from the cache directory"):
         flush()
 
 
@@ -133,8 +133,8 @@ def check_remote(cache: Cache, digests: Collection[str]) -> int:
         return FAILED
     if missing := set(digests) - there:
         verb = "is" if len(missing) == 1 else "are"
-        note(f"trtcache: --require-remote: {entries(len(missing))} {verb} not in {target.text}")
+        note(f"trtcache: --require-remote: {entries_text(len(missing))} {verb} not in {target.text}")
     reasons = Counter(reason for reason in bad.values() if reason)
     for reason, count in reasons.items():
-        note(f"trtcache: --require-remote: {entries(count)} in {target.text} cannot be used: {reason}")
+        note(f"trtcache: --require-remote: {entries_text(count)} in {target.text} cannot be used: {reason}")
     return FAILED if missing or reasons else 0

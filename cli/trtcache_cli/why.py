@@ -11,7 +11,7 @@ from trtcache.errors import ModelFileError
 from trtcache.keys.nearest import Nearest, nearest, stored_graph
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.differences import print_differences
-from trtcache_cli.keys import SHORT, KeyType
+from trtcache_cli.keys import SHORT_DIGITS, KeyType
 from trtcache_cli.output import note, print_json, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import shape_option
@@ -121,7 +121,7 @@ def _as_json(found: Nearest | None) -> dict[str, Any]:
 
 
 def _headline(document: dict[str, Any], found: Nearest | None) -> str:
-    outcome, key = document["outcome"], (document["key"] or "")[:SHORT]
+    outcome, key = document["outcome"], (document["key"] or "")[:SHORT_DIGITS]
     if outcome == "hit":
         return f"hit: {key} is cached"
     if outcome == "uncacheable":
@@ -132,4 +132,4 @@ def _headline(document: dict[str, Any], found: Nearest | None) -> str:
         other = "other entry of its name" if outcome == "entry" else "similar entry"
         return f"{outcome} {key}: there is no {other}"
     name = printable(found.header.name or found.header.kind)
-    return f"{outcome} {key}: nearest is {found.header.key.digest[:SHORT]} ({name})"
+    return f"{outcome} {key}: nearest is {found.header.key.digest[:SHORT_DIGITS]} ({name})"

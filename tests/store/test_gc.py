@@ -236,15 +236,15 @@ def test_a_limit_of_entries_takes_those_of_least_worth() -> None:
     """Ten entries and a limit of four: the six of least worth go, less those that go for another reason."""
     records = [record(number, build_s=float(number)) for number in range(10)]
     assert evicted(*records, max_entries=4) == [(number, "max-entries") for number in range(6)]
-    gone = evicted(*records, max_entries=4, useless={records[9].digest: "stale-toolchain"})
+    gone = evicted(*records, max_entries=4, stale={records[9].digest: "stale-toolchain"})
     assert gone == [(9, "stale-toolchain"), *((number, "max-entries") for number in range(5))]
 
 
-def test_useless_entries_alone_go_alone() -> None:
+def test_stale_entries_alone_go_alone() -> None:
     """Without another limit only they go, and a pinned one stays."""
     one, pinned, other = record(1), replace(record(2), pinned=True), record(3)
-    useless = dict.fromkeys((one.digest, pinned.digest), "stale-toolchain")
-    assert evicted(one, pinned, other, useless=useless) == [(1, "stale-toolchain")]
+    stale = dict.fromkeys((one.digest, pinned.digest), "stale-toolchain")
+    assert evicted(one, pinned, other, stale=stale) == [(1, "stale-toolchain")]
 
 
 def test_a_put_beyond_the_number_prunes_below_it(store: DiskStore) -> None:

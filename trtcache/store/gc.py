@@ -111,13 +111,13 @@ def plan_prune(
     max_entries: int | None = None,
     older_than_s: float | None = None,
     unused_for_s: float | None = None,
-    useless: Mapping[str, str] | None = None,
+    stale: Mapping[str, str] | None = None,
     where: Predicate | None = None,
     keep: Collection[str] = (),
 ) -> PrunePlan:
     """Select which of ``records`` to evict.
 
-    ``where`` limits which entries may be evicted; given alone it selects all of those. Entries of ``useless`` (a reason
+    ``where`` limits which entries may be evicted; given alone it selects all of those. Entries of ``stale`` (a reason
     for each digest), those built longer ago than ``older_than_s`` and those not used for ``unused_for_s`` are evicted
     first; then, while the rest is larger than ``max_size_bytes`` or more than ``max_entries``, the entry with the
     lowest :func:`worth`. Pinned entries and the digests in ``keep`` always stay, even if the rest then exceeds a limit.
@@ -128,13 +128,13 @@ def plan_prune(
         for record in everything
         if not record.pinned and record.digest not in keep and (where is None or where(record))
     ]
-    limits = (max_size_bytes, max_entries, older_than_s, unused_for_s, useless)
+    limits = (max_size_bytes, max_entries, older_than_s, unused_for_s, stale)
     if where is not None and all(limit is None for limit in limits):
         return _plan(everything, [Eviction(record, "filter") for record in candidates])
-    useless = useless or {}
-    evict = [Eviction(record, useless[record.digest]) for record in candidates if record.digest in useless]
+    stale = stale or {}
+    evict = [Eviction(record, stale[record.digest]) for record in candidates if record.digest in stale]
     for record in candidates:
-        if record.digest in useless:
+        if record.digest in stale:
             continue
         if older_than_s is not None and now_ns - record.created_ns > older_than_s * 1e9:
             evict.append(Eviction(record, "older-than"))
