@@ -506,12 +506,12 @@ class Cache:
         if self.config.recache or key.digest in self._rejected:  # an entry of another host would not be used either
             return None
 
-        def look() -> Entry | None:
+        def look_up() -> Entry | None:
             found = self._look_up(key)
             return found if isinstance(found, Entry) else None
 
         try:
-            return remotes.claim(store, key, name=name, busy=self.busy, waited_s=waited_s, look=look)
+            return remotes.claim(store, key, name=name, busy=self.busy, waited_s=waited_s, look_up=look_up)
         except BusyError as error:
             if self.busy.policy == "eager":
                 self._count_miss(key, "busy")

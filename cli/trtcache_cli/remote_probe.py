@@ -74,10 +74,10 @@ def _claims(config: Config, url: RemoteUrl) -> Check:
     from trtcache.remote.connection import connect
 
     try:
-        excludes = Claims(connect(url, config.remotes)).excludes(again=True)
+        refuses = Claims(connect(url, config.remotes)).server_refuses_duplicates(again=True)
     except RemoteError as error:
         return Check("claims", "bad", f"{error.reason}: {error.why}", "hosts build what others are building, too")
-    if not excludes:
+    if not refuses:
         advice = "remove claims=1, or use a server with conditional requests (If-None-Match: *)"
         return Check("claims", "bad", "the server accepts a second create of one name", advice)
     return Check("claims", "ok", "of hosts that miss an entry, one builds it")

@@ -52,7 +52,7 @@ def sync(
 
     SRC and DST are directories or URLs of remotes (s3://bucket/prefix); with those, 32 entries are copied at once.
 
-    Each entry is verified first: header, digests, and signatures where SRC or DST requires them. Rejected entries are
+    Each entry is verified first: header, digests, and signatures where SRC or DST requires them. Refused entries are
     listed with the reason, and the exit code is then 4. After an interruption, the same command continues with the
     rest.
     """
@@ -136,8 +136,8 @@ def _report(session: Session, plan: SyncPlan, result: SyncResult | None) -> None
                 "copied_bytes": sum(record.file_bytes for record in arrived),
                 "there": plan.present,
                 "refused": [
-                    {"key": rejected.digest, "source": rejected.root, "reason": rejected.reason, "why": rejected.why}
-                    for rejected in refused
+                    {"key": entry.digest, "source": entry.root, "reason": entry.reason, "why": entry.why}
+                    for entry in refused
                 ],
                 "pinned": list(pinned),
                 "freed_bytes": 0 if result is None else result.freed_bytes,
@@ -145,7 +145,7 @@ def _report(session: Session, plan: SyncPlan, result: SyncResult | None) -> None
         )
         return
     rows = [_row(record, "copied" if result else "to copy") for record in arrived]
-    rows += [(rejected.digest, rejected.reason, "-", rejected.why or "-", "-") for rejected in refused]
+    rows += [(entry.digest, entry.reason, "-", entry.why or "-", "-") for entry in refused]
     _print(rows)
     _remark(plan, arrived, len(refused), pinned, result)
 

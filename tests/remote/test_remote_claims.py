@@ -262,14 +262,14 @@ def test_the_answer_of_the_probe_is_kept(careless: tuple[type[Careless], int], h
     settings = RemoteSettings()
     for url, excludes in ((hosts.url, True), (f"s3://{BUCKET}/p?endpoint=http://127.0.0.1:{port}", False)):
         remote = RemoteUrl.parse(url)
-        assert Claims(Connection(remote, settings)).excludes() is excludes
+        assert Claims(Connection(remote, settings)).server_refuses_duplicates() is excludes
         count, asked = proxy.count(), len(served.asked)
         again = Connection(remote, settings)
-        assert Claims(again).excludes() is excludes
+        assert Claims(again).server_refuses_duplicates() is excludes
         assert (proxy.count(), len(served.asked)) == (count, asked)
         assert json.loads(again.note("claims").read_text()) == {"excludes": excludes}
         os.utime(again.note("claims"), (1, 1))
-        assert Claims(again).excludes() is excludes
+        assert Claims(again).server_refuses_duplicates() is excludes
         assert (proxy.count(), len(served.asked)) != (count, asked)
     assert objects(hosts, "claims") == []
 
@@ -280,7 +280,7 @@ def test_a_damaged_note_is_probed_again(hosts: Hosts) -> None:
     connection.note("claims").parent.mkdir(parents=True)
     for text in ("", "[]", "{}", "{" * 5000):
         connection.note("claims").write_text(text)
-        assert Claims(connection).excludes()
+        assert Claims(connection).server_refuses_duplicates()
 
 
 def test_without_claims_there_are_no_requests_for_them(hosts: Hosts, proxy: FaultProxy) -> None:

@@ -1,9 +1,9 @@
-"""Claims: of all hosts that miss an entry, one builds it, without a directory that they share.
+"""Claims: one of the hosts that miss an entry builds it, although they share no directory.
 
 A claim is a small object, created before a build only if there is none, and put again every 15 s until the entry is
-uploaded. Hosts that find one wait for the entry. A claim saves builds and is never needed for right answers: any sound
-entry is right, so a claim that is lost, late or ignored costs one more build. An old claim belongs to a builder that
-died; the next builder creates one of the next generation.
+uploaded. Hosts that find one wait for the entry. A claim saves builds and is never needed for right answers: hosts
+build equivalent entries, so a lost, late or ignored claim only costs another build. An old claim belongs to a builder
+that died; the next builder creates one of the next generation, which is the number at the end of its name.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ ALIVE_S: Final = 60.0
 HEARTBEAT_S: Final = 15.0
 LONGEST_POLL_S: Final = 15.0
 
-_PROBED_S = 7 * 86400.0
-_RELEASE_S = 1.0
-_SLICE_S = 0.25
+_PROBE_VALID_S = 7 * 86400.0
+_RELEASE_LIMIT_S = 1.0
+_SLEEP_S = 0.25
 _ATTEMPTS = 20
-_MOST_BYTES = 4096
+_MAX_CLAIM_BYTES = 4096
 
 OnWait: TypeAlias = "Callable[[BuildProcess | None, float], object]"
 """Callback for waiters: the process that builds, and the seconds waited so far. An exception ends the wait."""
 
 
 class Claim:
-    """A claim that this process has won. Leaving it as a context releases it, unless an upload is to do so."""
+    """A claim that this process has won. Leaving it as a context releases it, unless the upload releases it later."""
 
     def __init__(self, connection: Connection, names: list[str], content: bytes) -> None:
-        self.goes_with_upload = False
+        self.is_released_by_upload = False
         self._connection, self._names, self._content = connection, names, content
         self._pid = os.getpid()
         self._released = threading.Event()
@@ -63,11 +63,11 @@ class Claim:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self.goes_with_upload:
+        if not self.is_released_by_upload:
             self._released.set()
             with suppress(RemoteError):
                 if not self._connection.refusal():
-                    self._connection.call(lambda _: self.release(), limit_s=_RELEASE_S)
+                    self._connection.call(lambda _: self.release(), limit_s=_RELEASE_LIMIT_S)
 
     def release(self) -> None:
         """Delete the claim, and those of dead builders before it. Blocks for as long as the time-outs allow."""
@@ -95,16 +95,16 @@ class Claims:
         self._server_ahead_ns: int | None = None
 
     def acquire(
-        self, digest: str, who: BuildProcess, *, look: Callable[[], Entry | None], on_wait: OnWait
+        self, digest: str, builder: BuildProcess, *, look_up: Callable[[], Entry | None], on_wait: OnWait
     ) -> Claim | Entry | None:
         """Return a new claim for a build, or the entry that another host has built; None: build without a claim.
 
         Raises:
             RemoteError: a request failed.
-            Exception: any exception of ``look`` and ``on_wait``.
+            Exception: any exception of ``look_up`` and ``on_wait``.
         """
         token = os.urandom(16).hex()
-        content = json.dumps({"token": token, **asdict(who)}).encode("ascii")
+        content = json.dumps({"token": token, **asdict(builder)}).encode("ascii")
         began_s, generation = time.monotonic(), 0
         for _ in range(_ATTEMPTS):
             names = [f"claims/{digest}.{number}" for number in range(generation + 1)]
@@ -112,52 +112,52 @@ class Claims:
                 with ExitStack() as stack:
                     claim = stack.enter_context(Claim(self._connection, names, content))
                     # Another host may have uploaded it and deleted its claim since this one missed it.
-                    if (found := look()) is None:
+                    if (found := look_up()) is None:
                         stack.pop_all()
                         return claim
                 return found
             poll_s = 1.0
-            while (other := self._read(names[-1])) is not None and self._age_s(other[1]) <= ALIVE_S:
+            while (holder := self._read(names[-1])) is not None and self._age_s(holder[1]) <= ALIVE_S:
                 end_s = time.monotonic() + poll_s
                 while (left_s := end_s - time.monotonic()) > 0:
-                    on_wait(BuildProcess.decode(other[0]), time.monotonic() - began_s)
-                    time.sleep(min(left_s, _SLICE_S))
-                if (found := look()) is not None:
+                    on_wait(BuildProcess.decode(holder[0]), time.monotonic() - began_s)
+                    time.sleep(min(left_s, _SLEEP_S))
+                if (found := look_up()) is not None:
                     return found
                 poll_s = min(poll_s * 2, LONGEST_POLL_S)
             # Its builder died, or it was released without an entry: that build failed.
-            generation = 0 if other is None else generation + 1
+            generation = 0 if holder is None else generation + 1
         return None
 
-    def excludes(self, *, again: bool = False) -> bool:
-        """Return whether of two creates of one name the second is refused: some servers accept and ignore conditions.
+    def server_refuses_duplicates(self, *, again: bool = False) -> bool:
+        """Return whether the server refuses to create an object that exists. Some accept the condition and ignore it.
 
-        The answer is kept for a week in the user's cache folder, or probed ``again``.
+        The answer is kept for a week in the user's cache folder; with ``again`` the server is probed in any case.
 
         Raises:
             RemoteError: a request failed.
         """
-        note = self._connection.note("claims")
+        probe_file = self._connection.note("claims")
         with suppress(OSError, ValueError, TypeError, KeyError):
-            if not again and 0 <= time.time() - note.stat().st_mtime < _PROBED_S:
-                return bool(json.loads(note.read_bytes()[:_MOST_BYTES])["excludes"])
-        found = self._ask(_probe)
+            if not again and 0 <= time.time() - probe_file.stat().st_mtime < _PROBE_VALID_S:
+                return bool(json.loads(probe_file.read_bytes()[:_MAX_CLAIM_BYTES])["excludes"])
+        found = self._request(_probe)
         if not found:
             url = self._connection.url.text
             _logger.warning("%s ignores conditions, so hosts cannot claim builds: claims=1 has no effect", url)
         with suppress(OSError):
-            make_folders(note.parent)
-            with atomic_write(note) as temporary:
+            make_folders(probe_file.parent)
+            with atomic_write(probe_file) as temporary:
                 temporary.write_text(json.dumps({"excludes": found}))
         return found
 
-    def _ask(self, function: Callable[[Bucket], T]) -> T:
+    def _request(self, function: Callable[[Bucket], T]) -> T:
         if reason := self._connection.refusal():
             raise RemoteError(self._connection.url.text, reason, "it is not asked now")
         try:
             result = self._connection.call(function)
         except RemoteError as error:
-            if error.reason == "denied":  # entries may be allowed all the same
+            if error.reason == "denied":  # putting entries may still be allowed
                 self.denied = True
                 _logger.warning("builds are not claimed: %s; claims need s3:PutObject and s3:DeleteObject", error)
             else:
@@ -167,21 +167,21 @@ class Claims:
         return result
 
     def _create(self, name: str, content: bytes, token: str) -> bool:
-        if self._ask(lambda bucket: _put(bucket, name, content)):
+        if self._request(lambda bucket: _put(bucket, name, content)):
             return True
-        # The reply to a create may be lost, and the one to its repetition says that the object exists.
-        other = self._read(name)
-        return other is not None and token.encode() in other[0]
+        # If the reply to a create is lost, its retry reports that the object exists.
+        holder = self._read(name)
+        return holder is not None and token.encode() in holder[0]
 
     def _read(self, name: str) -> tuple[bytes, int] | None:
         """Return a claim's content and time, None if there is none."""
-        return self._ask(lambda bucket: _read(bucket, name))
+        return self._request(lambda bucket: _read(bucket, name))
 
     def _age_s(self, modified_ns: int) -> float:
         """Return how long ago an object was put, by the server's clock."""
         if self._server_ahead_ns is None:
             name = f"claims/clock-{os.urandom(16).hex()}"
-            self._server_ahead_ns = self._ask(lambda bucket: _clock_ns(bucket, name)) - time.monotonic_ns()
+            self._server_ahead_ns = self._request(lambda bucket: _clock_ns(bucket, name)) - time.monotonic_ns()
         return (time.monotonic_ns() + self._server_ahead_ns - modified_ns) / 1e9
 
 
@@ -195,13 +195,13 @@ def _read(bucket: Bucket, name: str) -> tuple[bytes, int] | None:
     except FileNotFoundError:
         return None
     content = b""
-    while len(content) < _MOST_BYTES and (chunk := next(chunks, b"")):
+    while len(content) < _MAX_CLAIM_BYTES and (chunk := next(chunks, b"")):
         content += chunk
-    return content[:_MOST_BYTES], found.modified_ns
+    return content[:_MAX_CLAIM_BYTES], found.modified_ns
 
 
 def _clock_ns(bucket: Bucket, name: str) -> int:
-    """Return the server's time: that of an object which is put and deleted for it."""
+    """Return the server's time: the modification time of a temporary object."""
     _put(bucket, name, b"")
     found = bucket.head(name)
     _delete(bucket, name)

@@ -265,11 +265,11 @@ class RemoteTiers:
         name: str,
         busy: ContentionPolicy,
         waited_s: float,
-        look: Callable[[], Entry | None],
+        look_up: Callable[[], Entry | None],
     ) -> Claim | Entry | None:
         """Claim the build of an entry, or return the entry that another host has built meanwhile.
 
-        Return None to build without a claim: they are off, the server ignores or refuses them, or it fails. ``look``
+        Return None to build without a claim: they are off, the server ignores or refuses them, or it fails. ``look_up``
         looks the entry up; ``waited_s`` is how long this process has waited already.
 
         Raises:
@@ -284,7 +284,7 @@ class RemoteTiers:
 
         if self._claims is None:
             self._claims = Claims(tier.connection)
-        claims, who = self._claims, BuildProcess.here(kind=key.kind, name=name)
+        claims, this_process = self._claims, BuildProcess.here(kind=key.kind, name=name)
         if claims.denied or uploader_of(store, tier).why_disabled:
             return None
         report, waited = WaitReporter(key, busy), 0.0
@@ -297,13 +297,13 @@ class RemoteTiers:
                 raise BusyError(key.kind, key.digest, str(builder or ""), waited_s + since_s)
             report(builder, since_s)
 
-        def look_again() -> Entry | None:
+        def look_up_again() -> Entry | None:
             tier.forget(key.digest)
-            return look()
+            return look_up()
 
         try:
-            if claims.excludes():
-                return claims.acquire(key.digest, who, look=look_again, on_wait=on_wait)
+            if claims.server_refuses_duplicates():
+                return claims.acquire(key.digest, this_process, look_up=look_up_again, on_wait=on_wait)
         except RemoteError as error:
             _logger.info("building %s without a claim: %s", key.digest[:16], error)
         finally:

@@ -120,7 +120,7 @@ class Uploader:
             if renew:
                 self._renew.add(digest)
             if claim is not None:
-                self._claims[digest], claim.goes_with_upload = claim, True
+                self._claims[digest], claim.is_released_by_upload = claim, True
             self._changed.notify_all()
 
     def flush(self, timeout_s: float | None) -> int:

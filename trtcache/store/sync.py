@@ -33,15 +33,19 @@ if TYPE_CHECKING:
     from trtcache.store.signatures import Admission
 
 _LOG = logging.getLogger("trtcache.store")
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
+_ENDING_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
 BATCH_ENTRIES: Final = 256
-"""Copies after which index rows are written and limits enforced. After a kill, a listing adds the missing rows."""
+"""Copies after which index rows are written and limits enforced.
+
+If the process is killed, the next listing adds the missing rows.
+"""
 
 REMOTE_THREADS: Final = 32
 """Concurrent transfers from or to a remote. Between directories it is one at a time."""
 
 Advance: TypeAlias = "Callable[[int], None]"
+"""Callback for progress, called with the bytes of each entry that was transferred or refused."""
 
 
 class SyncStore(Protocol):
@@ -86,7 +90,7 @@ class TransferItem:
 
 
 @frozen_dataclass
-class RejectedEntry:
+class RefusedEntry:
     """An entry that is not transferred. ``reason`` is as for a miss: ``corrupt:member``, ``untrusted:unsigned``."""
 
     digest: str
@@ -100,7 +104,7 @@ class SyncResult:
     """Result of a transfer. ``pinned`` are the newly pinned keys, ``freed_bytes`` the bytes pruned for the limits."""
 
     arrived: tuple[Record, ...]
-    refused: tuple[RejectedEntry, ...]
+    refused: tuple[RefusedEntry, ...]
     pinned: tuple[str, ...]
     freed_bytes: int
 
@@ -115,7 +119,7 @@ class SyncPlan:
     target: SyncStore
     items: tuple[TransferItem, ...]
     present: int
-    refused: tuple[RejectedEntry, ...]
+    refused: tuple[RefusedEntry, ...]
     pins: frozenset[str]
 
     @property
@@ -130,9 +134,9 @@ class SyncPlan:
         max_entries: int | None = None,
         advance: Advance = lambda _file_bytes: None,
     ) -> SyncResult:
-        """Copy and pin the entries, and keep the target under its limits as a put would. Rejected entries are skipped.
+        """Copy and pin the entries, and keep the target under its limits as a put would. Refused entries are skipped.
 
-        ``advance`` is called with the bytes of each finished entry.
+        ``advance`` is called with the bytes of each entry that was transferred or refused.
 
         Raises:
             ReadOnlyError: the target cannot be written.
@@ -167,9 +171,12 @@ class SyncPlan:
     def _sources(self) -> Iterator[SyncStore]:
         return (source for item in self.items for source in item.sources)
 
-    def _transfer(self, item: TransferItem) -> Record | list[RejectedEntry]:
-        """Copy an entry from the first source that has an intact one; return its record, or why each source failed."""
-        digest, refused = item.record.digest, list[RejectedEntry]()
+    def _transfer(self, item: TransferItem) -> Record | list[RefusedEntry]:
+        """Copy an entry from the first source that has an intact one; return its record, or why each source failed.
+
+        An empty list: it was removed, or another process has uploaded it already.
+        """
+        digest, refused = item.record.digest, list[RefusedEntry]()
         for source in item.sources:
             try:
                 with _open_entry(digest, source, self.target) as file:
@@ -184,7 +191,7 @@ class SyncPlan:
             except (OSError, StoreError) as error:
                 if _ends_transfer(error):
                     raise
-                refused.append(_rejection(digest, source, error))
+                refused.append(_refusal(digest, source, error))
         return refused
 
 
@@ -207,7 +214,7 @@ def _ends_transfer(error: OSError | StoreError) -> bool:
     """Return whether the other entries would fail in the same way: a full disk, a remote that does not answer."""
     if isinstance(error, RemoteError):
         return error.reason not in ("cut", "archived")  # these concern one entry only
-    return isinstance(error, OSError) and error.errno in _FULL
+    return isinstance(error, OSError) and error.errno in _ENDING_ERRNOS
 
 
 def plan_sync(
@@ -238,7 +245,7 @@ def plan_sync(
     listed = {stored.digest for stored in target.scan()}
     pinned = {source.location: source.pins() for source in stores}
 
-    def read(digest: str) -> tuple[bool, list[tuple[SyncStore, Record]], list[RejectedEntry]]:
+    def inspect(digest: str) -> tuple[bool, list[tuple[SyncStore, Record]], list[RefusedEntry]]:
         is_present, places = digest in listed and _is_kept(target, digest), places_of[digest]
         if is_present and where is None:  # then only pins matter
             places = [(source, stored) for source, stored in places if digest in pinned[source.location]]
@@ -246,9 +253,9 @@ def plan_sync(
 
     jobs = 1 if all(isinstance(store, DiskStore) for store in stores) else REMOTE_THREADS
     items: list[TransferItem] = []
-    rejected: list[RejectedEntry] = []
+    all_refused: list[RefusedEntry] = []
     to_pin, present = set[str](), 0
-    for digest, (is_present, records, refused) in sorted(map_in_threads(read, places_of, jobs)):
+    for digest, (is_present, records, refused) in sorted(map_in_threads(inspect, places_of, jobs)):
         selected = [(source, record) for source, record in records if where is None or where(record)]
         if pins and any(record.pinned for _, record in selected):
             to_pin.add(digest)
@@ -257,8 +264,8 @@ def plan_sync(
         elif selected:
             items.append(TransferItem(selected[0][1], tuple(source for source, _ in selected)))
         elif not records:
-            rejected += refused
-    return SyncPlan(target, tuple(items), present, tuple(rejected), frozenset(to_pin))
+            all_refused += refused
+    return SyncPlan(target, tuple(items), present, tuple(all_refused), frozenset(to_pin))
 
 
 def _read_headers(
@@ -268,9 +275,9 @@ def _read_headers(
     pinned: Mapping[str, frozenset[str]],
     *,
     headers: bool,
-) -> tuple[list[tuple[SyncStore, Record]], list[RejectedEntry]]:
+) -> tuple[list[tuple[SyncStore, Record]], list[RefusedEntry]]:
     records: list[tuple[SyncStore, Record]] = []
-    refused: list[RejectedEntry] = []
+    refused: list[RefusedEntry] = []
     for source, stored in places:
         is_pinned = digest in pinned[source.location]
         if not headers and not isinstance(source, DiskStore):
@@ -284,12 +291,12 @@ def _read_headers(
         except (OSError, StoreError) as error:
             if _ends_transfer(error):
                 raise
-            refused.append(_rejection(digest, source, error))
+            refused.append(_refusal(digest, source, error))
     return records, refused
 
 
 def _is_kept(target: SyncStore, digest: str) -> bool:
-    """Return whether the target keeps an entry that it lists: a directory does not if it would not serve it."""
+    """Return whether the entry that the target lists stays: False for a damaged or untrusted one in a directory."""
     if not isinstance(target, DiskStore):
         return True
     try:
@@ -314,10 +321,10 @@ def _admission(source: SyncStore, target: SyncStore, path: str) -> Admit:
     In a shared store any member of a group can write entries. To be copied they need a trusted signature, unless the
     target is also a shared store that requires none: a private store would trust them from then on.
     """
-    of_source, of_target = source.admission, target.admission
-    if source.shared and not of_source.required and not (target.shared and not of_target.required):
-        of_source = replace(of_source, required=True)
-    rules = [rule for rule in (of_source.admit(path), of_target.admit(path)) if rule is not None]
+    source_admission, target_admission = source.admission, target.admission
+    if source.shared and not source_admission.required and not (target.shared and not target_admission.required):
+        source_admission = replace(source_admission, required=True)
+    rules = [rule for rule in (source_admission.admit(path), target_admission.admit(path)) if rule is not None]
 
     def admit(version: int, header: bytes, block: bytes) -> None:
         for rule in rules:
@@ -326,15 +333,15 @@ def _admission(source: SyncStore, target: SyncStore, path: str) -> Admit:
     return admit
 
 
-def _rejection(digest: str, source: SyncStore, error: OSError | StoreError) -> RejectedEntry:
+def _refusal(digest: str, source: SyncStore, error: OSError | StoreError) -> RefusedEntry:
     root = source.location
     if isinstance(error, UntrustedEntryError):
-        return RejectedEntry(digest, root, f"untrusted:{error.reason}", error.signer)
+        return RefusedEntry(digest, root, f"untrusted:{error.reason}", error.signer)
     if isinstance(error, CorruptBlobError):
-        return RejectedEntry(digest, root, f"corrupt:{error.reason}", error.why)
+        return RefusedEntry(digest, root, f"corrupt:{error.reason}", error.why)
     if isinstance(error, FormatVersionError):
-        return RejectedEntry(digest, root, "format", f"format {error.found}; upgrade trtcache")
+        return RefusedEntry(digest, root, "format", f"format {error.found}; upgrade trtcache")
     if isinstance(error, RemoteError):
-        return RejectedEntry(digest, root, f"remote:{error.reason}", error.why)
+        return RefusedEntry(digest, root, f"remote:{error.reason}", error.why)
     why = error.strerror if isinstance(error, OSError) else None
-    return RejectedEntry(digest, root, "unreadable", why or str(error))
+    return RefusedEntry(digest, root, "unreadable", why or str(error))
