@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ def timed(action: Callable[[], T]) -> tuple[T, float]:
     began_s = time.perf_counter()
     result = action()
     return result, time.perf_counter() - began_s
+
+
+def import_compile() -> None:
+    """Import what the first call of ``trtcache.compile`` would import: as there, with the garbage collector paused."""
+    from trtcache.config import paused_collector
+
+    with paused_collector():
+        import_module("trtcache.api")
 
 
 def per_call_s(action: Callable[[], object], *, calls: int, batches: int = 15) -> list[float]:
