@@ -19,7 +19,7 @@ import torch
 
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.ownership import file_is_build, is_build_module, is_installed
-from trtcache.frontends.direct.walk import PLAIN, UnstableError, Walk, scan
+from trtcache.frontends.direct.walk import CODE, PLAIN, UnstableError, Walk, scan
 from trtcache.keys.key import process_state
 
 if TYPE_CHECKING:
@@ -111,9 +111,6 @@ def _warnings(walk: Walk) -> list[Json]:
     return [*written, actions[0], *(str(one) for one in warnings.filters)]
 
 
-_CODE = frozenset({FunctionType, staticmethod, classmethod, property})
-
-
 def outputs(names: Iterable[str], walk: Walk) -> list[Json]:  # noqa: C901  # one case for each kind of object
     """Describe the code of installed libraries that handles printed texts, warnings and records of loggers.
 
@@ -141,7 +138,7 @@ def outputs(names: Iterable[str], walk: Walk) -> list[Json]:  # noqa: C901  # on
         known[id(value)] = value
         kind, inside = type(value), []
         if isinstance(value, type):  # its methods can be patched
-            kind, inside = value, [one for one in vars(value).values() if type(one) in _CODE]
+            kind, inside = value, [one for one in vars(value).values() if type(one) in CODE]
             inside += value.__mro__[1:]
         home, is_build = str(kind.__module__), is_build_module(kind.__module__)
         if isinstance(value, FunctionType):

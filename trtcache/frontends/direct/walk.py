@@ -685,9 +685,9 @@ def _function(part: Any, walk: Walk, name: str, owner: str) -> Json:
 def _patches(cls: type, walk: Walk) -> Iterator[Json]:
     """Yield the methods of a build's class that files outside of the build define."""
     space = vars(cls).copy()
-    if _CODE.isdisjoint(map(type, space.values())):  # most classes in C
+    if CODE.isdisjoint(map(type, space.values())):  # most classes in C
         return
-    code = [pair for pair in space.items() if type(pair[1]) in _CODE]
+    code = [pair for pair in space.items() if type(pair[1]) in CODE]
     files = set(map(_FILE_OF, [value for _, value in code if type(value) is FunctionType]))
     if all(file_owner(file) != MODEL for file in files):
         code = [pair for pair in code if type(pair[1]) is not FunctionType]
@@ -723,7 +723,7 @@ _FILE_OF = operator.attrgetter("__code__.co_filename")
 _BUILTIN = frozenset({None, "builtins"})
 _PARTIALS = frozenset({functools.partial, functools.partialmethod})
 _WRAPPED = frozenset({staticmethod, classmethod, property})
-_CODE = _WRAPPED | {FunctionType}
+CODE = _WRAPPED | {FunctionType}
 
 
 def _home(value: Any) -> object:
