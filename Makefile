@@ -68,7 +68,7 @@ coverage: $(READY)  ## run every test with branch coverage; twice as long
 torture: $(READY)  ## kill, cut, damage and crowd the store much longer than make test does; as root for power cuts
 	TRTCACHE_TORTURE=1 $(TEST_ENV) $(BIN)/python -m pytest -m torture -n $(JOBS) --dist loadfile -rP --durations=0 $(TORTURED)
 
-bugs: $(READY)  ## put 15 known bugs into a copy of the store, one at a time: each must be found by a test; as root
+bugs: $(READY)  ## put 16 known bugs into a copy of the store, one at a time: each must be found by a test; as root
 	$(TEST_ENV) $(BIN)/python -m tests.seeded_bugs
 
 # torch_tensorrt for TensorRT-RTX, whose builder runs on a CPU, and torch for CUDA: 5.7 GB in a folder of their own. What

@@ -1,4 +1,4 @@
-"""Put each of fifteen known bugs into a copy of the source, one at a time, and see that a test finds it.
+"""Put each of sixteen known bugs into a copy of the source, one at a time, and see that a test finds it.
 
 ``make bugs`` runs it: ``python -m tests.seeded_bugs [NAME...]``. The bugs are those that stores like this one have had:
 flushes left out or in the wrong order, locks unlinked, bytes used unchecked, links followed. The tests that are to find
@@ -43,9 +43,16 @@ BUGS = (
     Bug(
         "the directory is not flushed",
         "trtcache/store/files.py",
-        "        sync_directory(path.parent)\n",
+        "        if durable:\n            sync_directory(path.parent)\n",
         "",
         (_POWER,),
+    ),
+    Bug(
+        "the directories of synced entries are not flushed",
+        "trtcache/store/sync.py",
+        "    target.make_durable(record.digest for record in records)\n",
+        "",
+        (_POWER, "tests/store/test_transfer.py"),
     ),
     Bug(
         "the file is flushed after it is renamed",

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,7 +29,6 @@ from trtcache.store.sync import SyncPlan, SyncResult, plan_sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 OURS, OTHER = (SecretKey(name, bytes([number]) * 32) for number, name in enumerate(("ours", "other"), 1))
 
@@ -364,6 +364,38 @@ def test_a_transfer_that_is_killed_again_and_again_ends_with_the_source(memory: 
     assert len(load_records(store)) == count
     store.sweep(temporary_s=-1)
     assert not list(target.rglob(".tmp-*"))
+
+
+def test_names_are_flushed_before_a_sync_returns(
+    source: DiskStore, target: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each directory in which an entry arrived is flushed after its last rename, and before the row is written."""
+    calls: list[tuple[str, str]] = []
+    fsync, write_rows = os.fsync, transfer.write_rows
+
+    def flush(fd: int) -> None:
+        calls.append(("flush", str(Path(f"/proc/self/fd/{fd}").readlink())))
+        fsync(fd)
+
+    def rename(path: Path, to: Path) -> Path:
+        calls.append(("rename", str(to.parent)))
+        path.replace(to)
+        return to
+
+    def write(root: Path, **options: Any) -> None:
+        calls.append(("rows", ""))
+        write_rows(root, **options)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(Path, "rename", rename)
+    monkeypatch.setattr(transfer, "write_rows", write)
+    synced(source, target)
+    rows = calls.index(("rows", ""))
+    folders = {name for what, name in calls if what == "rename" and "/entries/" in name}
+    assert len(folders) >= 2
+    for name in folders:
+        last = max(n for n, call in enumerate(calls) if call == ("rename", name))
+        assert ("flush", name) in calls[last:rows]
 
 
 def _killed_before_call(number: int) -> None:

@@ -39,7 +39,7 @@ from trtcache.store.signatures import Admission
 from trtcache.store.single_flight import NOTES, NOTICE_EVERY_S, BuildNotes, BuildProcess, turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from trtcache.digests import CacheKey
@@ -221,13 +221,22 @@ class DiskStore(StoredEntries, Store):
             file.close()
         return path
 
-    def receive(self, file: ArtifactFile | IncomingFile) -> EntryStat:
+    def receive(self, file: ArtifactFile | IncomingFile, *, durable: bool = True) -> EntryStat:
         """Copy an open artifact file of another store into this one; the caller adds the index row.
+
+        Unless it is ``durable``, a power cut may remove the copy until ``make_durable``.
 
         Runs in constant memory: the stored bytes and the signatures that this store requires are verified before the
         copy is renamed into place, the decompressed content when a member is used.
         """
-        return self.receive_stream(file.header, file.copy_to if isinstance(file, ArtifactFile) else file.write)
+        write = file.copy_to if isinstance(file, ArtifactFile) else file.write
+        return self.receive_stream(file.header, write, durable=durable)
+
+    def make_durable(self, digests: Iterable[str]) -> None:
+        """Flush the names of received entries to the disk: one flush of a directory for all that arrived in it."""
+        for name in sorted({digest[:2] for digest in digests}):
+            with suppress(FileNotFoundError), self._folders.inside("entries", name) as folder:
+                sync_directory(folder)
 
     @contextmanager
     def open_entry(self, digest: str, admit: Admit | None) -> Iterator[ArtifactFile]:
@@ -248,7 +257,7 @@ class DiskStore(StoredEntries, Store):
         """Return the path of an entry as text, for messages."""
         return str(self.path(digest))
 
-    def receive_stream(self, header: EntryHeader, write: Callable[[int], None]) -> EntryStat:
+    def receive_stream(self, header: EntryHeader, write: Callable[[int], None], *, durable: bool = True) -> EntryStat:
         """Store an artifact file as ``receive`` does; ``write`` writes all of it to an open file.
 
         Raises:
@@ -265,7 +274,7 @@ class DiskStore(StoredEntries, Store):
             return header
 
         with self.place(digest) as place:
-            file = self._publish(place, write_file, admit)
+            file = self._publish(place, write_file, admit, durable=durable)
         file.close()
         return EntryStat(digest, file.stat.st_size, file.stat.st_mtime_ns, file.stat.st_ino)
 
@@ -278,7 +287,9 @@ class DiskStore(StoredEntries, Store):
         with room_for(path, remedy), self._folders.inside("entries", digest[:2], make=True) as folder:
             yield folder / path.name if self.shared else path
 
-    def _publish(self, path: Path, write: Callable[[int], EntryHeader], admit: Admit | None = None) -> ArtifactFile:
+    def _publish(
+        self, path: Path, write: Callable[[int], EntryHeader], admit: Admit | None = None, *, durable: bool = True
+    ) -> ArtifactFile:
         with TemporaryFile(path.parent) as temporary:
             header = write(temporary.fd)
             os.fsync(temporary.fd)
@@ -286,7 +297,7 @@ class DiskStore(StoredEntries, Store):
             if file.header != header:
                 raise CorruptBlobError(str(temporary.path), "header", "it does not read back as written")
             file.verify_stored()
-            temporary.commit(path)
+            temporary.commit(path, durable=durable)
         return file
 
     def remove(self, digest: str) -> int:

@@ -62,8 +62,8 @@ class TemporaryFile:
         if fd >= 0:
             os.close(fd)
 
-    def commit(self, path: Path) -> None:
-        """Rename the written and flushed file to ``path``, and flush the directory so that the name is durable.
+    def commit(self, path: Path, *, durable: bool = True) -> None:
+        """Rename the written and flushed file to ``path``; if ``durable``, flush the directory that has the new name.
 
         Raises:
             OSError: a step failed.
@@ -75,7 +75,8 @@ class TemporaryFile:
             # NFS repeats a request whose reply was lost; a rename that succeeded then finds no source.
             if not os.path.samestat(self._made, path.lstat()):
                 raise
-        sync_directory(path.parent)
+        if durable:
+            sync_directory(path.parent)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:

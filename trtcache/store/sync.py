@@ -180,7 +180,7 @@ class SyncPlan:
         for source in item.sources:
             try:
                 with _open_entry(digest, source, self.target) as file:
-                    stored, header = self.target.receive(file), file.header
+                    stored, header = _receive(self.target, file), file.header
                 if digest in self.pins:
                     self.target.pin(digest)
                 if stored is None:
@@ -195,12 +195,17 @@ class SyncPlan:
         return refused
 
 
+def _receive(target: SyncStore, file: ArtifactFile | IncomingFile) -> EntryStat | None:
+    return target.receive(file, durable=False) if isinstance(target, DiskStore) else target.receive(file)
+
+
 def _add_rows(
     target: DiskStore | None, records: list[Record], max_size_bytes: int | None, max_entries: int | None
 ) -> int:
-    """Write the events and index rows of copied entries, prune for the limits, and return the bytes freed."""
+    """Make copied entries durable, write their events and index rows, prune for the limits; return the bytes freed."""
     if target is None or not records:
         return 0
+    target.make_durable(record.digest for record in records)
     now_ns = target.clock_ns()
     target.events.extend(Event(now_ns, "copy", "sync", record.kind, record.digest) for record in records)
     try:
