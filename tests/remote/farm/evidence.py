@@ -67,7 +67,8 @@ def _tests() -> Figures:
     command = [sys.executable, "-m", "pytest", "-q", "-rP", "-p", "no:cacheprovider", "-k", chosen, "tests/remote"]
     environ = {**os.environ, "TRTCACHE_TORTURE": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
-    pattern = r"^(?:\d+ look-ups|uploads killed|downloads killed|Ctrl-C|a forked child|[^:\n]+: \d+ bytes read).*$"
+    what = r"\d+ look-ups|uploads killed|downloads killed|Ctrl-C|a look-up in a forked child|[^:\n]+: \d+ bytes read"
+    pattern = rf"^(?:{what}).*$"
     lines = re.findall(pattern, done.stdout, re.MULTILINE)
     attacks = [sys.executable, "-m", "attacks", "hostile_remote", "hostile_bucket"]
     tried = subprocess.run(attacks, cwd=ROOT, capture_output=True, text=True, check=False)

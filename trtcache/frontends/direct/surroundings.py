@@ -55,6 +55,7 @@ _SCANNED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init",
 def surroundings(walk: Walk) -> dict[str, Json]:
     """Describe the state of the process that an export depends on."""
     _refuse_modes()
+    _settle_attention_order()
     modules = [pair for pair in sys.modules.copy().items() if type(pair[1]) is not ModuleType]
     state: dict[str, Any] = {name: str(_value_at(name)) for name in (*_FLAGS, *_backend_flags(modules))}
     state |= {name: str(_call(name)) for name in (*_FUNCTIONS, *_getters())}
@@ -84,6 +85,16 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     kernels = sorted(name for name in kernels if name.startswith("aten/"))
     state["kernels"] = hash_bytes("\n".join(kernels).encode()).hex()[:32]
     return state
+
+
+def _settle_attention_order() -> None:
+    """Let torch choose its order of attention kernels for this GPU, as its first call of attention does.
+
+    The first export of a process would change the order otherwise: on Hopper, cuDNN comes before flash attention.
+    """
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        query = torch.empty(1, 1, 8, 64, device="cuda", dtype=torch.float16)
+        torch._fused_sdp_choice(query, query, query)
 
 
 @functools.lru_cache

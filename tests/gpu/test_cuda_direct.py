@@ -1,0 +1,58 @@
+"""Direct mode for models on a GPU, in new processes: torch settles some of its state at the first use of CUDA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import RunPython
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.slow,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU; torch sees none"),
+]
+
+_MODEL = """
+import torch
+
+
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project = torch.nn.Linear(64, 192)
+
+    def forward(self, x):
+        query, key, value = self.project(x).view(1, 8, 4, 48).transpose(1, 2).chunk(3, -1)
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value)
+"""
+_COMPILE = """
+import sys
+
+sys.path.insert(0, {folder!r})
+import torch
+from attention_model import Attention
+
+import trtcache
+
+model, x = Attention().cuda().eval(), torch.randn(1, 8, 64, device="cuda")
+module = trtcache.compile(model, (x,), direct="on", cache={cache!r})
+with torch.no_grad():
+    assert (module(x) - model(x)).abs().max() < 1e-3
+print(module.report.direct)
+"""
+
+
+def test_attention_on_a_gpu_is_a_direct_hit(tmp_path: Path, run_fresh_python: RunPython) -> None:
+    """The first export of a process chooses an order of attention kernels; the next process compares equal to it."""
+    (tmp_path / "attention_model.py").write_text(_MODEL)
+    code = _COMPILE.format(folder=str(tmp_path), cache=str(tmp_path / "cache"))
+    first, second = run_fresh_python(code), run_fresh_python(code)
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    assert first.stdout.startswith("miss"), first.stdout
+    assert second.stdout.strip() == "hit", second.stdout
