@@ -35,6 +35,9 @@ def save_process(path: Path, inputs: Inputs) -> Figures:
 def alias_process(path: Path, inputs: Inputs) -> Figures:
     """Compile the file and call."""
     import_compile()
+    import trtcache.bundle.file_alias
+    import trtcache.frontends.pt2  # imported at the first file
+
     compile_ = trtcache.compile
     before = set(sys.modules)
     compiled, compile_s = timed(lambda: compile_(path))
