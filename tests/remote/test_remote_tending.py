@@ -127,7 +127,11 @@ def test_ls_on_a_terminal_has_a_heading(
 
 
 @pytest.mark.parametrize(
-    "name", ["entries/v1/../../../etc/passwd", "entries/v1/./x", "entries//x", "entries/v1/ab/../x", "entries/v1/ab//x"]
+    "name",
+    [
+        *("entries/v1/../../../etc/passwd", "entries/v1/./x", "entries//x", "entries/v1/ab/../x", "entries/v1/ab//x"),
+        *("entries/v1/ab/../credential", "entries/v1/ab/../NoSuchBucket"),  # words of other errors
+    ],
 )
 def test_names_that_are_no_paths_are_ignored(
     command: Callable[..., Result], hosts: Hosts, moto: int, entries: list[Entry], name: str, tmp_path: Path
@@ -329,7 +333,19 @@ def test_a_remote_that_fails_ends_a_sync(
         assert (done.code, done.err.count("trtcache: error")) == (3, 1)
         assert "unreachable" in done.err
     missing = command("ls", hosts.url.replace("engines", "no-such-bucket", 1))
-    assert (missing.code, "no-bucket" in missing.err) == (3, True)
+    assert (missing.code, missing.err.endswith("(no-bucket); create it, or correct the URL (TRTCACHE_REMOTE)\n")) == (
+        3,
+        True,
+    )
+
+
+def test_a_listing_that_is_denied_says_what_it_needs(
+    command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy
+) -> None:
+    """As a look-up that is denied does."""
+    proxy.fault = "403"
+    done = command("ls", hosts.name)
+    assert (done.code, "(denied); check the key or the role; reading needs s3:GetObject" in done.err) == (3, True)
 
 
 @pytest.fixture
