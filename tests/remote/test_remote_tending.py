@@ -373,6 +373,7 @@ def test_arguments_for_directories_are_refused(command: Callable[..., Result], h
     """And a URL that is none."""
     for args in (("ls", "--building", hosts.name), ("ls", "--long"), ("ls", "ftp://x/y"), ("init", "s3://u:p@x/y")):
         assert command(*args).code == 2
+    assert "; a directory is given with --cache-dir" in command("ls", hosts.folder).err
     assert command("ls", "s3://u:secret@bucket/x").err.count("secret") == 0
 
 
