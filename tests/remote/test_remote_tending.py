@@ -434,3 +434,18 @@ def test_a_terminal_shows_bytes_and_rates(hosts: Hosts, entries: list[Entry], tm
     piped = subprocess.run([*command[:-1], str(tmp_path / "b")], env=variables, capture_output=True, check=True)
     assert b"copying" not in piped.stderr
     assert len(entries) == 3
+
+
+@pytest.mark.parametrize("args", [("ls", "--long"), ("verify",), ("prune", "--unused", "1d")])
+def test_a_terminal_shows_that_a_remote_is_read(hosts: Hosts, entries: list[Entry], args: tuple[str, ...]) -> None:
+    """One that takes long to answer; nothing in a pipe."""
+    command = [sys.executable, "-m", "trtcache_cli", *args, hosts.url]
+    variables = {**os.environ, **hosts.variables("a"), "TERM": "xterm", "COLUMNS": "120"}
+    ours, theirs = pty.openpty()
+    subprocess.run(command, env=variables, stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+    os.close(theirs)
+    word = "reading headers" if "--long" in args else "listing"
+    assert word in read_and_close(ours)
+    piped = subprocess.run(command, env=variables, capture_output=True, check=True)
+    assert word.encode() not in piped.stderr
+    assert len(entries) == 3
