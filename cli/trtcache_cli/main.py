@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from trtcache.config.environment import start_logging
-from trtcache.errors import TrtcacheError
+from trtcache.errors import RemoteError, TrtcacheError
 from trtcache_cli.command_group import CommandGroup
 from trtcache_cli.output import printable_lines
 from trtcache_cli.presentation import add_presentation, presentation_options
@@ -254,6 +254,8 @@ def _run(args: Sequence[str] | None) -> int:
         return _fail(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):  # click raises Abort for both answers: Ctrl-C and no
         return 130
+    except RemoteError as error:
+        return _fail(_remote_error_text(error), error.exit_code)
     except TrtcacheError as error:
         return _fail(str(error), error.exit_code)
     except OSError as error:
@@ -263,6 +265,14 @@ def _run(args: Sequence[str] | None) -> int:
         first, *_ = str(error).strip().splitlines() or [""]
         return _fail(f"unexpected {type(error).__name__}: {first}; TRTCACHE_LOG=cli shows where", 1)
     return code if isinstance(code, int) else 0
+
+
+def _remote_error_text(error: RemoteError) -> str:
+    """Return the message, with what to do about a remote that refuses every request."""
+    from trtcache.remote.connection import REMEDIES  # other commands do not need it
+
+    remedy = REMEDIES.get(error.reason, "")
+    return str(error) if remedy in error.why else f"{error}; {remedy}"
 
 
 def _os_error_text(error: OSError) -> str:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 import unicodedata
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -18,6 +18,7 @@ from trtcache_cli.presentation import presentation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from rich.console import Console
 
@@ -178,6 +179,11 @@ def working(what: str) -> Iterator[None]:
     with Progress(*columns, console=screen, transient=True) as progress, watching(lambda _step: True):
         progress.add_task(what, total=None)
         yield
+
+
+def spinner(what: str) -> AbstractContextManager[None]:
+    """Show an activity and the elapsed time while it runs on a terminal, and nothing elsewhere."""
+    return working(what) if shows_progress() else nullcontext()
 
 
 @contextmanager

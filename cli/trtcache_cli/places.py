@@ -31,6 +31,8 @@ class UrlType(click.ParamType[RemoteUrl]):
         """
         if isinstance(value, RemoteUrl):
             return value
+        if not is_url(value):
+            self.fail("it is not a URL such as s3://bucket/prefix; a directory is given with --cache-dir", param, ctx)
         try:
             return RemoteUrl.parse(str(value), "URL")
         except TrtcacheError as error:

@@ -36,6 +36,7 @@ class _Collector:
         yield self._counter("quarantines", "Damaged entries moved away.", found.quarantines, "reason")
         yield self._counter("saved_seconds", "Build time saved by hits.", {"": found.saved_s})
         yield self._counter("waited_seconds", "Time waited for other builders.", {"": found.waited_s})
+        yield self._gauge("waiting_uploads", "Entries in the outbox.", found.waiting_uploads)
         if found.remotes:
             yield from self._collect_remotes(found.remotes)
 

@@ -12,7 +12,7 @@ from trtcache.store.catalog import load_records
 from trtcache.store.gc import plan_prune
 from trtcache.store.record import parse_filters
 from trtcache_cli.kind_sums import entries_text
-from trtcache_cli.output import note
+from trtcache_cli.output import note, spinner
 from trtcache_cli.places import UrlType, open_remote, refuse_options
 from trtcache_cli.removal import execute_plan
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
@@ -82,7 +82,8 @@ def prune(
         if (size_bytes, max_entries, older_s, unused_s, where) == (None,) * 5:
             raise click.UsageError("a remote has no limits in the settings: pass --unused or --max-size")
         remote = open_remote(config, url)
-        records, _, _ = remote.records(headers=where is not None)
+        with spinner("listing" if where is None else "reading headers"):
+            records, _, _ = remote.records(headers=where is not None)
         # Other hosts will probably fetch soon what was uploaded just now; and clocks differ.
         recent = [record.digest for record in records if record.used_ns > now_ns - _RECENT_NS]
         plan = plan_prune(
@@ -118,7 +119,8 @@ def prune(
 
 def _evict(remote: RemoteEntries, plan: PrunePlan) -> int:
     """Delete the planned entries that were not pinned meanwhile, and return the bytes freed."""
-    removed = remote.remove([eviction.record.digest for eviction in plan.evict])
+    with spinner("removing"):
+        removed = remote.remove([eviction.record.digest for eviction in plan.evict])
     return sum(eviction.record.file_bytes for eviction in plan.evict if eviction.record.digest in removed)
 
 

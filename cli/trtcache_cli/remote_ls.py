@@ -9,7 +9,7 @@ from trtcache.config.units import format_duration, format_size
 from trtcache.store.record import parse_filters
 from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.kind_sums import entries_text
-from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
+from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, spinner
 from trtcache_cli.places import open_remote
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def list_remote(
     now_ns = time.time_ns()
     matches = parse_filters(filters, now_ns=now_ns)
     headers = headers or bool(filters)
-    listed, verdicts, unreadable = open_remote(session.config(), url).records(headers=headers)
+    remote = open_remote(session.config(), url)
+    with spinner("reading headers" if headers else "listing"):
+        listed, verdicts, unreadable = remote.records(headers=headers)
     records = [record for record in listed if matches(record)]
     if reverse:
         records.reverse()

@@ -60,11 +60,14 @@ def _writing(config: Config, url: RemoteUrl) -> Check:
     from trtcache.remote.tier import RemoteTier
 
     try:
-        why = RemoteTier(url, config.remotes, config.trust).admission.why_not_stored()
+        admission = RemoteTier(url, config.remotes, config.trust).admission
+        why, key = admission.why_not_stored(), admission.key
     except SettingsError as error:
-        why = str(error)
+        why, key = str(error), None
     if why:
         advice = "trtcache trust keygen NAME; other machines add the key with trtcache trust add"
+        if key is not None:  # it is not trusted here, or not any more
+            advice = f"if its entries may be used here: trtcache trust add {key.public} (or TRTCACHE_TRUSTED_KEYS)"
         return Check("uploads", "bad", f"nothing is uploaded: {why}", advice)
     return Check("uploads", "ok", f"builds of {config.remotes.min_build_s:g} s and longer go to {url.text}")
 

@@ -13,6 +13,7 @@ from trtcache.store.catalog import counters, load_records
 from trtcache.store.entry import is_companion
 from trtcache.store.gc import PrunePlan, plan_prune
 from trtcache_cli.kind_sums import as_json, sums_by
+from trtcache_cli.output import spinner
 from trtcache_cli.places import open_remote
 from trtcache_cli.report_history import History, history, look_ups
 from trtcache_cli.report_matrix import heat_document
@@ -201,7 +202,8 @@ def read_remote(store: DiskStore, config: Config, url: RemoteUrl, now_ns: int) -
         RemoteError: obstore is not installed, a request failed, or the server cannot list.
     """
     remote = open_remote(config, url)
-    records, verdicts, unreadable = remote.records(headers=True)
+    with spinner("reading headers"):
+        records, verdicts, unreadable = remote.records(headers=True)
     untrusted = sum(verdict.reason is not None for verdict in verdicts.values()) if remote.admission.required else 0
     counts = counters(store)
     stats, found = summarise(records, counts), list(look_ups(counts, url.text))

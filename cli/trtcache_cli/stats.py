@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,10 @@ UNNAMED = "unknown"
 
 @frozen_dataclass
 class Stats:
-    """The displayed totals. ``entries`` are those that ``trtcache ls`` lists, ``hidden`` those of ``--all``."""
+    """The displayed totals. ``entries`` are those that ``trtcache ls`` lists, ``hidden`` those of ``--all``.
+
+    ``waiting_uploads`` are the entries in the outbox.
+    """
 
     entries: int
     pinned: int
@@ -61,6 +64,7 @@ class Stats:
     failed_builds: Counter[str] = field(default_factory=Counter)
     cancelled_builds: int = 0
     remotes: dict[str, RemoteStats] = field(default_factory=dict)
+    waiting_uploads: int = 0
 
     @property
     def hit_rate(self) -> float | None:
@@ -181,7 +185,7 @@ def stats(session: Session, since: str | None, by: str | None, zero: bool, prome
     if store.writable:
         refold(store, records)
     counts, zero_ns = (counters(store), None) if prometheus else counters_from_zero(store, since_ns)
-    found = summarise(records, counts)
+    found = replace(summarise(records, counts), waiting_uploads=len(store.outbox.digests()))
     start_ns = max(since_ns or 0, zero_ns or 0)
     if found.remotes:
         add_times(found.remotes, (event for event in store.events.read() if event.t_ns >= start_ns))
@@ -251,6 +255,7 @@ def _document(shown: _Shown, counts: Counters, records: Iterable[Record]) -> dic
         "takeovers": found.takeovers,
         "saved_s": found.saved_s,
         "remotes": {url: remote_document(remote) for url, remote in found.remotes.items()},
+        "waiting_uploads": found.waiting_uploads,
     }
 
 
@@ -285,6 +290,8 @@ def _pairs(shown: _Shown) -> list[tuple[str, str]]:
             pairs += [(f"  {reason}", f"{count:,}") for reason, count in counts.most_common()]
     for url, remote in found.remotes.items():
         pairs += remote_pairs(url, remote)
+    if found.waiting_uploads:
+        pairs.append(("waiting uploads", f"{found.waiting_uploads:,} (trtcache push)"))
     return pairs
 
 

@@ -13,7 +13,7 @@ from trtcache.errors import CorruptBlobError, NotAStoreError, ReadOnlyError, Set
 from trtcache.store.record import parse_filters
 from trtcache.store.root import is_store
 from trtcache_cli.keys import SHORT_DIGITS
-from trtcache_cli.output import bytes_bar, note, on_terminal, print_json, print_table, print_tsv
+from trtcache_cli.output import bytes_bar, note, on_terminal, print_json, print_table, print_tsv, spinner
 from trtcache_cli.places import PlaceType, open_remote
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
@@ -63,7 +63,8 @@ def sync(
     stores = [_source(place, config) for place in sources]
     target = _target(config, last, stores, dry_run=dry_run)
     where = parse_filters(filters, now_ns=time.time_ns()) if filters else None
-    plan = plan_sync(stores, target, where=where, pins=pins, headers=dry_run)
+    with spinner("comparing"):
+        plan = plan_sync(stores, target, where=where, pins=pins, headers=dry_run)
     result = None if dry_run else _execute(plan, config)
     _report(session, plan, result)
     return NOT_ARRIVED if (plan.refused if result is None else result.refused) else None

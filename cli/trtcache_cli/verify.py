@@ -15,7 +15,7 @@ from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, U
 from trtcache.store.format import LARGE_BYTES
 from trtcache.store.layers import Layers
 from trtcache_cli.keys import KeyType
-from trtcache_cli.output import bytes_bar, note, print_json, print_tsv
+from trtcache_cli.output import bytes_bar, note, print_json, print_tsv, spinner
 from trtcache_cli.places import is_url, open_remote, refuse_options
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
@@ -113,7 +113,8 @@ def verify_remote(session: Session, url: RemoteUrl, keys: Sequence[str], *, repa
     refuse_options(url, repair=repair)
     remote = open_remote(session.config(), url)
     prefixes = tuple(key.removeprefix("b3:") for key in keys)
-    files = [stored for stored in remote.scan() if not prefixes or stored.digest.startswith(prefixes)]
+    with spinner("listing"):
+        files = [stored for stored in remote.scan() if not prefixes or stored.digest.startswith(prefixes)]
     for prefix in prefixes:
         if not any(stored.digest.startswith(prefix) for stored in files):
             raise UnknownKeyError(prefix)

@@ -76,7 +76,7 @@ class FaultProxy:
             writer.transport.abort()
         elif fault == "hang":
             await asyncio.sleep(60)
-        elif fault in ("503", "429"):
+        elif fault in ("503", "429", "403"):
             writer.write(b"HTTP/1.1 %s No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % fault.encode())
         elif fault == "foreign":
             page = b"<html>Please log in to the network.</html>" * 9

@@ -18,6 +18,8 @@ from trtcache_cli.main import main
 from trtcache_cli.remote_probe import examine_remotes
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.remote.conftest import Hosts
     from tests.remote.fault_proxy import FaultProxy
 
@@ -65,6 +67,15 @@ def test_doctor_says_why_nothing_would_be_used(hosts: Hosts, moto: int) -> None:
     assert (status, why.endswith(".trtc: connection refused")) == ("bad", True)
     put_object(moto, f"{hosts.path}/trtcache-remote.json", b'{"format": 2}')
     assert "format 2" in checks(hosts)[0][1]
+
+
+def test_doctor_names_the_key_that_is_not_trusted(hosts: Hosts, keys: dict[str, tuple[str, Path]]) -> None:
+    """A new key would not help: there is one, which signs here."""
+    url = f"{hosts.url}&mode=write"
+    environ = {"TRTCACHE_REMOTE": url, "TRTCACHE_SIGNING_KEY": str(keys["stranger"][1])}
+    uploads_check = list(examine_remotes(Config.from_environ({**hosts.variables("a"), **environ})))[1]
+    assert (uploads_check.status, "stranger" in uploads_check.found) == ("bad", True)
+    assert f"trtcache trust add {keys['stranger'][0]}" in uploads_check.advice
 
 
 def test_stats_have_a_block_for_each_remote(

@@ -18,6 +18,7 @@ from trtcache.remote import uploads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.conftest import RunPython, StartPython
     from tests.remote.conftest import Hosts
@@ -120,6 +121,31 @@ def test_missing_credentials_are_said_once(
     assert (
         sum("is not used by this process" in r.message or "no requests for" in r.message for r in caplog.records) == 1
     )
+
+
+def test_a_bucket_may_be_named_credentials(hosts: Hosts) -> None:
+    """A closed port is one, whatever the bucket is called: it does not switch the remote off for the process."""
+    url = f"s3://credentials/credentials?endpoint=http://127.0.0.1:{free_port()}"
+    cache = hosts.host("a", TRTCACHE_REMOTE=url)
+    assert fetch(cache).outcome == "built"
+    assert cache.store is not None
+    missed = [event.reason for event in cache.store.events.read() if event.event == "remote_miss"]
+    assert [reason.partition(" ")[2] for reason in missed] == ["unreachable"]
+
+
+def test_missing_token_files_are_missing_credentials(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And no failure that may pass."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/x")
+    cache = hosts.host("a")
+    assert fetch(cache).outcome == "built"
+    assert cache.store is not None
+    missed = [event.reason for event in cache.store.events.read() if event.event == "remote_miss"]
+    assert [reason.partition(" ")[2] for reason in missed] == ["no-credentials"]
 
 
 def test_a_drip_is_left_before_it_ends(hosts: Hosts, proxy: FaultProxy) -> None:

@@ -69,6 +69,18 @@ def test_an_open_breaker_is_shown(command: Callable[..., Result], hosts: Hosts) 
     assert dict(command("stats", TRTCACHE_REMOTE=closed).rows)["  not asked"] == "2"
 
 
+def test_waiting_uploads_are_counted(command: Callable[..., Result], hosts: Hosts) -> None:
+    """Those of earlier processes, until ``push`` has sent them."""
+    store = hosts.writer("a").store
+    assert store is not None
+    assert "waiting uploads" not in dict(command("stats").rows)
+    store.outbox.add("ab" * 32)
+    assert dict(command("stats").rows)["waiting uploads"] == "1 (trtcache push)"
+    assert command("stats", "--json").json["waiting_uploads"] == 1
+    assert command("push", TRTCACHE_REMOTE=f"{hosts.url}&mode=write").code == 0
+    assert command("stats", "--json").json["waiting_uploads"] == 0
+
+
 def test_a_remote_without_events_has_a_block(command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy) -> None:
     """And the command sends nothing."""
     block = remote_stats(command, hosts)
@@ -122,6 +134,7 @@ def test_prometheus_gets_its_text(command: Callable[..., Result], hosts: Hosts) 
     assert 0 < times["0.5"] <= times["0.95"]
     assert families["trtcache_remote_breaker_open"].samples[0].value == 0
     assert families["trtcache_remote_received_bytes"].samples[0].value > 4096
+    assert families["trtcache_waiting_uploads"].samples[0].value == 0
     assert "# HELP trtcache_entries " in done.out
 
 

@@ -127,7 +127,11 @@ def test_ls_on_a_terminal_has_a_heading(
 
 
 @pytest.mark.parametrize(
-    "name", ["entries/v1/../../../etc/passwd", "entries/v1/./x", "entries//x", "entries/v1/ab/../x", "entries/v1/ab//x"]
+    "name",
+    [
+        *("entries/v1/../../../etc/passwd", "entries/v1/./x", "entries//x", "entries/v1/ab/../x", "entries/v1/ab//x"),
+        *("entries/v1/ab/../credential", "entries/v1/ab/../NoSuchBucket"),  # words of other errors
+    ],
 )
 def test_names_that_are_no_paths_are_ignored(
     command: Callable[..., Result], hosts: Hosts, moto: int, entries: list[Entry], name: str, tmp_path: Path
@@ -329,7 +333,19 @@ def test_a_remote_that_fails_ends_a_sync(
         assert (done.code, done.err.count("trtcache: error")) == (3, 1)
         assert "unreachable" in done.err
     missing = command("ls", hosts.url.replace("engines", "no-such-bucket", 1))
-    assert (missing.code, "no-bucket" in missing.err) == (3, True)
+    assert (missing.code, missing.err.endswith("(no-bucket); create it, or correct the URL (TRTCACHE_REMOTE)\n")) == (
+        3,
+        True,
+    )
+
+
+def test_a_listing_that_is_denied_says_what_it_needs(
+    command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy
+) -> None:
+    """As a look-up that is denied does."""
+    proxy.fault = "403"
+    done = command("ls", hosts.name)
+    assert (done.code, "(denied); check the key or the role; reading needs s3:GetObject" in done.err) == (3, True)
 
 
 @pytest.fixture
@@ -357,6 +373,7 @@ def test_arguments_for_directories_are_refused(command: Callable[..., Result], h
     """And a URL that is none."""
     for args in (("ls", "--building", hosts.name), ("ls", "--long"), ("ls", "ftp://x/y"), ("init", "s3://u:p@x/y")):
         assert command(*args).code == 2
+    assert "; a directory is given with --cache-dir" in command("ls", hosts.folder).err
     assert command("ls", "s3://u:secret@bucket/x").err.count("secret") == 0
 
 
@@ -416,4 +433,19 @@ def test_a_terminal_shows_bytes_and_rates(hosts: Hosts, entries: list[Entry], tm
     assert "/s" in shown
     piped = subprocess.run([*command[:-1], str(tmp_path / "b")], env=variables, capture_output=True, check=True)
     assert b"copying" not in piped.stderr
+    assert len(entries) == 3
+
+
+@pytest.mark.parametrize("args", [("ls", "--long"), ("verify",), ("prune", "--unused", "1d")])
+def test_a_terminal_shows_that_a_remote_is_read(hosts: Hosts, entries: list[Entry], args: tuple[str, ...]) -> None:
+    """One that takes long to answer; nothing in a pipe."""
+    command = [sys.executable, "-m", "trtcache_cli", *args, hosts.url]
+    variables = {**os.environ, **hosts.variables("a"), "TERM": "xterm", "COLUMNS": "120"}
+    ours, theirs = pty.openpty()
+    subprocess.run(command, env=variables, stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+    os.close(theirs)
+    word = "reading headers" if "--long" in args else "listing"
+    assert word in read_and_close(ours)
+    piped = subprocess.run(command, env=variables, capture_output=True, check=True)
+    assert word.encode() not in piped.stderr
     assert len(entries) == 3

@@ -31,9 +31,10 @@ ARCHIVED: Final = "archived"
 _PATIENT_S = 30.0
 _PATIENT_CHUNK_BYTES = 64 << 10
 _STATUS = re.compile(r"status code: (\d{3})")
-_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist", re.IGNORECASE)
-_NO_CREDENTIALS = re.compile(r"169\.254\.169\.254|metadata\.google\.internal|credential", re.IGNORECASE)
-_ARCHIVED = re.compile(r"InvalidObjectState|BlobArchived")
+_NO_BUCKET = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound)<|The specified bucket does not exist", re.IGNORECASE)
+_NO_CREDENTIALS = re.compile(r"credential|token file|token request|config profile", re.IGNORECASE)
+_CREDENTIALS_URL = re.compile(r"https?://(169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.internal)\b")
+_ARCHIVED = re.compile(r"<Code>(InvalidObjectState|BlobArchived)<")
 _REFUSED = "Server returned non-2xx status code: "
 _UNSENT = "HTTP error: error sending request"
 _CAUSES = {
@@ -291,12 +292,14 @@ def _translate_errors(url: RemoteUrl) -> Iterator[None]:
 
 def _reason(name: str, text: str) -> str:
     status = match[1] if (match := _STATUS.search(text)) else ""
+    message = text.partition("Debug source:")[0].partition(_REFUSED)[0]
+    words = " ".join(word for word in message.split() if "/" not in word)  # a bucket may be named "credentials"
     table = (
+        ("name", name == "InvalidPathError"),  # first: such a name is in the text, and may have any word in it
         (ARCHIVED, bool(_ARCHIVED.search(text))),
         ("no-bucket", bool(_NO_BUCKET.search(text))),
-        ("no-credentials", bool(_NO_CREDENTIALS.search(text))),
-        ("name", name == "InvalidPathError"),
-        ("denied", name in ("PermissionDeniedError", "UnauthenticatedError")),
+        ("no-credentials", bool(_NO_CREDENTIALS.search(words) or _CREDENTIALS_URL.search(message))),
+        ("denied", name in ("PermissionDeniedError", "UnauthenticatedError") or status in ("401", "403")),
         ("unsupported", status in ("405", "501")),  # a web server without PUT
         ("busy", status == "429" or status.startswith("5")),
         ("timeout", "kind: Timeout" in text or "TimedOut" in text),

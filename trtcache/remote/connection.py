@@ -35,9 +35,9 @@ T = TypeVar("T")
 _logger = logging.getLogger("trtcache.remote")
 
 REMEDIES: Final = {
-    "denied": "check the role or the key with 'trtcache doctor'; reading needs s3:GetObject and s3:ListBucket",
+    "denied": "check the key or the role; reading needs s3:GetObject and s3:ListBucket, uploads s3:PutObject",
     "no-credentials": "set AWS_ACCESS_KEY_ID, AWS_PROFILE (with boto3), or run under a role",
-    "no-bucket": "create it, or correct TRTCACHE_REMOTE",
+    "no-bucket": "create it, or correct the URL (TRTCACHE_REMOTE)",
     "not-installed": "or unset TRTCACHE_REMOTE",
     "no-trusted-key": "its entries are ignored until you trust a signing key: trtcache trust add NAME:HEX",
     "forked": "use the 'spawn' start method for processes that compile",

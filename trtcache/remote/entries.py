@@ -136,10 +136,8 @@ class RemoteEntries:
         Raises:
             RemoteError: a request failed, or the server cannot list.
         """
-        for found in self._list("entries/v1", [f"{number:02x}" for number in range(256)]):
-            match = _ENTRY.fullmatch(found.name)
-            if match is not None:
-                yield EntryStat(match[2], found.size_bytes, found.modified_ns, 0)
+        for found in self._list("entries/v1", _ENTRY, [f"{number:02x}" for number in range(256)]):
+            yield EntryStat(Path(found.name).stem, found.size_bytes, found.modified_ns, 0)
 
     def pins(self) -> frozenset[str]:
         """Return the digests of pinned entries.
@@ -147,12 +145,15 @@ class RemoteEntries:
         Raises:
             RemoteError: as for ``scan``.
         """
-        names = (found.name for found in self._list("pins"))
-        return frozenset(match[1] for name in names if (match := _PIN.fullmatch(name)))
+        return frozenset(Path(found.name).name for found in self._list("pins", _PIN))
 
-    def _list(self, folder: str, below: Collection[str] = ()) -> list[RemoteObject]:
+    def _list(self, folder: str, wanted: re.Pattern[str], below: Collection[str] = ()) -> list[RemoteObject]:
+        def read() -> list[RemoteObject]:
+            # Names that do not count are not kept: a million of 1 KB would take 1.3 GB.
+            return [found for found in self._bucket.list(folder, after="0") if wanted.fullmatch(found.name)]
+
         try:
-            return call_in_thread(lambda: list(self._bucket.list(folder, after="0")))
+            return call_in_thread(read)
         except FileNotFoundError:
             return []
         except RemoteError as error:
@@ -164,7 +165,8 @@ class RemoteEntries:
         # A name that is no path, such as "entries/v1/../x", fails the whole listing. In a folder, names that begin
         # with a dot or a slash are before "0".
         folders = [f"{folder}/{name}" for name in below]
-        return [found for _, listed in map_in_threads(self._list, folders, REMOTE_THREADS) for found in listed]
+        listings = map_in_threads(lambda name: self._list(name, wanted), folders, REMOTE_THREADS)
+        return [found for _, listed in listings for found in listed]
 
     def pin(self, digest: str) -> None:
         """Pin an entry: ``prune`` keeps it."""
