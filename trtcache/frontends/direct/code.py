@@ -8,8 +8,10 @@ import functools
 import marshal
 import os
 import re
-from types import CodeType
+from types import CodeType, GetSetDescriptorType
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import hash_bytes
@@ -23,6 +25,8 @@ IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _WORDS_APART = bytes(number if chr(number).isalnum() or chr(number) == "_" else ord(" ") for number in range(128))
 _WORDS_APART += bytes(128)  # for ASCII
 
+_IN_C = [name for name, one in vars(torch._C.TensorBase).items() if type(one) is GetSetDescriptorType]
+
 UNSEEN = frozenset(
     (
         *("__annotations__", "__subclasses__", "__globals__", "__closure__", "__builtins__", "__loader__", "__spec__"),
@@ -31,10 +35,15 @@ UNSEEN = frozenset(
         *("_version", "grad", "grad_fn", "retains_grad", "_backward_hooks", "data_ptr", "is_shared", "is_pinned"),
         *("untyped_storage", "storage", "is_inference", "output_nr", "__weakref__", "annotation", "annotations"),
         *("get_type_hints", "get_annotations", "ctypes", "__array_interface__", "__cuda_array_interface__"),
-        *("getrefcount",),
+        *("getrefcount", "getweakrefcount", "getweakrefs", "__code__", "gi_code", "cr_code", "ag_code"),
+        *("_is_view", "_view_func", "_use_count", "_is_zerotensor"),
     )
-)
-"""Names that direct mode does not track. An export whose code reads one is not remembered."""
+) | {name for name in _IN_C if name[:1] == "_"}
+"""Names that direct mode does not track. An export whose code reads one is not remembered.
+
+The private attributes that tensors have in C are among them, such as the tensor of which one is a view: descriptions of
+tensors leave them out.
+"""
 
 _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _OF_GLOBALS = _GLOBAL | {"STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, field
 from importlib import import_module
 from operator import itemgetter
-from types import BuiltinFunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, hash_bytes
-from trtcache.frontends.direct.code import identifiers, within
+from trtcache.frontends.direct.code import UNSEEN, identifiers, within
 from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed, lookup
 from trtcache.frontends.direct.surroundings import outputs
 from trtcache.frontends.direct.walk import (
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 8
+FORMAT = 9
 MAX_MANIFESTS = 8
 
 _PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
@@ -89,6 +89,7 @@ class Manifest:
             (the empty name for the module), and the digest of their values.
         caches: for each ``lru_cache`` function, digests of keys and results, and whether they predate the export.
         environment: environment variables that the model read.
+        hidden: modules that the model imports in whose place their package has a function or a class, with its name.
         outputs: the loggers that it calls, and the digest of the code that handles what it prints, warns and logs;
             empty if it does not.
         took_s: seconds that exporting took.
@@ -106,6 +107,7 @@ class Manifest:
     builds: dict[str, list[Any]]
     caches: list[dict[str, list[Any]]]
     environment: dict[str, str | None]
+    hidden: dict[str, str]
     outputs: list[Any]
     took_s: float = 0.0
     why: str = ""
@@ -354,6 +356,8 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
     recorded.finish(imports)
     seen.refuse_exempt()
     seen.refuse_missing_imports()
+    if walk.has_look_up and (unseen := (recorded.names | identifiers(walk.texts)) & UNSEEN):
+        raise ValueError(f"a function that is kept could read {min(unseen)}")
     if unknown := [code for number, code in seen.ran.items() if number not in walk.codes]:
         raise UnstableError("code that no object leads to").below(unknown[0].co_qualname)
     names = recorded.names.union(*recorded.builds.values())
@@ -374,6 +378,7 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
         builds=_builds_of(seen, walk),
         caches=recorded.caches(),
         environment=dict(sorted(seen.environment.items())),
+        hidden=_hidden_modules(imports, recorded.builds),
         outputs=_outputs_of(seen, walk),
         took_s=export_s,
         why=why,
@@ -510,6 +515,12 @@ def check(manifest: Manifest, walk: Walk) -> None:  # noqa: C901  # one case for
     for name in manifest.imports:
         if name not in sys.modules:
             _load(name, walk)
+    try:
+        hidden = _hidden_modules(manifest.imports, manifest.builds)
+    except ValueError as error:
+        raise DifferenceError(str(error)) from None
+    if hidden != manifest.hidden:
+        raise DifferenceError("modules that an attribute of their package hides")
     if missing := [name for name, _ in manifest.reads if name not in sys.modules]:
         raise DifferenceError(f"module {missing[0]} is not loaded")
     now = Globals(walk.fork())
@@ -529,6 +540,39 @@ def check(manifest: Manifest, walk: Walk) -> None:  # noqa: C901  # one case for
         _check_caches(manifest, now.caches())
     except UnstableError as error:
         raise DifferenceError(str(error)) from None
+
+
+def _hidden_modules(imports: Iterable[str], builds: Iterable[str]) -> dict[str, str]:
+    """Return the modules in whose place their package has a function or a class of a library, with its name.
+
+    ``import package.module as m`` takes the attribute of the package, and the loaded module only if that is absent.
+
+    Args:
+        imports: modules that the model imports.
+        builds: modules of torch and Python; those with a colon are read by the model's own code.
+
+    Raises:
+        ValueError: a package has another object there.
+    """
+    found: dict[str, str] = {}
+    pending = [*imports, *(label[:-1] for label in builds if label[-1] == ":")]
+    while pending:
+        name = pending.pop()
+        package, _, last = name.rpartition(".")
+        module = sys.modules.get(name)
+        if not package or module is None or package not in sys.modules:
+            continue
+        pending.append(package)
+        value = vars(sys.modules[package]).get(last, module)
+        if value is module:
+            continue
+        home = str(getattr(value, "__module__", ""))
+        if not isinstance(value, (FunctionType, BuiltinFunctionType, type)) or not (
+            is_build_module(home) or is_installed(home)
+        ):
+            raise ValueError(f"an attribute of its package hides module {name}")
+        found[name] = f"{home}.{value.__qualname__}"
+    return found
 
 
 def _check_caches(manifest: Manifest, now: list[dict[str, list[Any]]]) -> None:

@@ -16,10 +16,12 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.ownership import file_is_build, is_build_module, is_installed
-from trtcache.frontends.direct.walk import CODE, PLAIN, UnstableError, Walk, scan
+from trtcache.frontends.direct.walk import CODE, PLAIN, UnstableError, Walk, patches, scan
 from trtcache.keys.key import process_state
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     state["hooks"] = walk.value([value for _, value in sorted(hooks.items()) if isinstance(value, dict) and value])
     state["functions"] = {name: scan(vars(sys.modules[name]), walk) for name in _SCANNED if name in sys.modules}
     state["torch.Tensor"] = walk.value(torch.Tensor)
+    state["classes of an export"] = list(_patched_classes(walk))
     kernels = [name for name in list(torch.library._impls) if not name.endswith("/Meta")]
     kernels = sorted(name for name in kernels if name.startswith("aten/"))
     state["kernels"] = hash_bytes("\n".join(kernels).encode()).hex()[:32]
@@ -179,6 +182,20 @@ def _autocast() -> Iterator[Json]:
             continue
 
 
+def _patched_classes(walk: Walk) -> Iterator[Json]:
+    """Yield what other code has replaced in torch's classes of tensors and modes, with which an export traces."""
+    pending: list[type] = [torch.Tensor, TorchDispatchMode, TorchFunctionMode]
+    seen: dict[type, None] = {}
+    while pending:
+        cls = pending.pop()
+        if cls not in seen and is_build_module(cls.__module__):  # classes of the user's own are not used in an export
+            seen[cls] = None
+            pending += type.__subclasses__(cls)
+    for cls in sorted(seen, key=lambda cls: (cls.__module__, cls.__qualname__)):
+        if cls is not torch.Tensor and (patched := list(patches(cls, walk))):
+            yield [cls.__module__, cls.__qualname__, patched]
+
+
 def _refuse_modes() -> None:
     active = {
         "a dispatch mode": torch._C._len_torch_dispatch_stack(),
@@ -209,6 +226,7 @@ def _getters() -> tuple[str, ...]:
             forms |= {f"{form}_enabled" for form in (f"{before}{after}", *forms)}
             forms |= {f"{before}{after}"} if after.endswith(("_enabled", "_allowed")) else set()
             found |= {f"{place}.{form}" for form in forms & functions}
+        found |= {f"{place}.{name}" for name in functions if name.endswith("_nan_enabled")}
     return tuple(sorted(found))
 
 

@@ -35,7 +35,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.digests import hash_bytes
-from trtcache.frontends.direct.code import codes_in, content, is_ordered, within
+from trtcache.frontends.direct.code import UNSEEN, codes_in, content, is_ordered, within
 from trtcache.frontends.direct.ownership import (
     MODEL,
     file_is_build,
@@ -498,6 +498,8 @@ class Walk:
             raise UnstableError(f"type {kind.__qualname__}, which is more than a module")
         space = read_dict(module)
         held = [(one.__name__, found) for one in slots if (found := _read(one, module)) is not _NOTHING]
+        if hidden := {one.__name__ for one in slots} & (_APART | _HOOKS | space.keys()):
+            raise UnstableError(f"type {kind.__qualname__}, in which a slot hides {min(hidden)}")
         known = {id(kind), id(space), *(id(found) for _, found in held)}
         if any(id(one) not in known for one in gc.get_referents(module)):
             raise UnstableError(f"type {kind.__qualname__} with hidden state")
@@ -513,6 +515,8 @@ class Walk:
             if name in skipped:
                 self.has_exempt = True
                 continue
+            if f".{name}" in written:
+                raise UnstableError(f"type {kind.__qualname__} with two slots of one name").below(name)
             try:
                 if name in _WEIGHT_LISTS and (names := self._weight_names(value)) is not None:
                     written[f".{name}"] = names
@@ -573,6 +577,8 @@ def _shallow(function: FunctionType, walk: Walk) -> list[Json]:
         written += map(_default, function.__kwdefaults__.values())
     if doc is not None and not (code.co_consts and doc is code.co_consts[0]):
         written.append(_text_digest(doc) if type(doc) is str else walk.value(doc))
+    if function.__closure__ is not None:
+        written += _cells(function, walk)
     if space:
         own = {name: one for name, one in space.items() if name[:2] != "__" and type(one) in _SETTABLE}
         if own := {name: one for name, one in own.items() if not name.startswith("_torch")}:
@@ -580,6 +586,17 @@ def _shallow(function: FunctionType, walk: Walk) -> list[Json]:
         if type(inner := space.get("__wrapped__")) is FunctionType:
             written += _shallow(inner, walk)
     return written
+
+
+def _cells(function: FunctionType, walk: Walk) -> Iterator[Json]:
+    """Yield the functions in the closure of a build's function, which other code can replace."""
+    for cell in function.__closure__ or ():
+        value: Any = next(iter(gc.get_referents(cell)), None)  # an empty cell raises an exception when it is read
+        if type(value) is FunctionType:
+            is_own = file_owner(value.__code__.co_filename) == MODEL
+            yield walk.value(value) if is_own else value.__code__.co_qualname
+        elif type(value) in _BUILTINS or type(value) in _C_DESCRIPTORS:
+            yield value.__qualname__
 
 
 def _default(value: Any) -> Json:
@@ -647,7 +664,7 @@ def scan(  # noqa: C901  # one case for each kind
                 if value.__name__ != name:
                     written.append([name, f"{value.__module__}.{value.__qualname__}"])
                 if not owner and value not in walk._unpatched:
-                    if patched := list(_patches(value, walk)):
+                    if patched := list(patches(value, walk)):
                         written.append([name, patched])
                     else:
                         walk._unpatched.add(value)
@@ -677,12 +694,12 @@ def _function(part: Any, walk: Walk, name: str, owner: str) -> Json:
         return walk.value(part)
     part = unwrap(part)
     qualname = part.__code__.co_qualname
-    if owner and qualname == f"{owner}.{name}" and not part.__defaults__ and not vars(part):
+    if owner and qualname == f"{owner}.{name}" and not (part.__defaults__ or vars(part) or part.__closure__):
         return None
     return [qualname, *_shallow(part, walk)]
 
 
-def _patches(cls: type, walk: Walk) -> Iterator[Json]:
+def patches(cls: type, walk: Walk) -> Iterator[Json]:
     """Yield the methods of a build's class that files outside of the build define."""
     space = vars(cls).copy()
     if CODE.isdisjoint(map(type, space.values())):  # most classes in C
@@ -876,6 +893,13 @@ def _builtin(self: Walk, value: Any) -> Json:
     if isinstance(owner, ModuleType) or owner is None or type(owner).__name__ == "PyCapsule":
         return ["builtin", str(module), value.__qualname__]
     return ["builtin", str(module), value.__qualname__, self.value(owner)]
+
+
+def _getter(self: Walk, value: operator.attrgetter[Any]) -> Json:
+    names = value.__reduce__()[1]
+    if unseen := {part for name in names for part in str(name).split(".")} & UNSEEN:
+        raise UnstableError(f"attrgetter of {min(unseen)}")
+    return ["attrgetter", *self.items(names)]
 
 
 def _referents(self: Walk, value: Any) -> Json:
@@ -1103,11 +1127,11 @@ WRITERS: dict[type, Writer] = {
     type: Walk.a_class,
     FunctionType: Walk.function,
     **dict.fromkeys((*_BUILTINS, types.MethodWrapperType), _builtin),
-    types.CodeType: lambda _, value: ["code", content(value)],
-    **dict.fromkeys(
-        (operator.attrgetter, operator.itemgetter),
-        lambda self, value: [type(value).__name__, *self.items(value.__reduce__()[1])],
-    ),
+    types.CodeType: lambda _, value: [  # two are equal only if they have the same line numbers
+        *("code", content(value), value.co_firstlineno, hash_bytes(value.co_linetable).hex()[:32]),
+    ],
+    operator.itemgetter: lambda self, value: ["itemgetter", *self.items(value.__reduce__()[1])],
+    operator.attrgetter: _getter,
     types.SimpleNamespace: lambda self, value: ["namespace", self.pairs(vars(value).items())],
     functools._lru_cache_wrapper: _cached_function,
     type(collections.namedtuple("_", "a").a): lambda _, value: ["item", *map(str, value.__reduce__()[1])],  # type: ignore[attr-defined]
