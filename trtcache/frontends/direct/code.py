@@ -35,7 +35,7 @@ UNSEEN = frozenset(
         *("_version", "grad", "grad_fn", "retains_grad", "_backward_hooks", "data_ptr", "is_shared", "is_pinned"),
         *("untyped_storage", "storage", "is_inference", "output_nr", "__weakref__", "annotation", "annotations"),
         *("get_type_hints", "get_annotations", "ctypes", "__array_interface__", "__cuda_array_interface__"),
-        *("getrefcount", "getweakrefcount", "getweakrefs", "__code__", "gi_code", "cr_code", "ag_code"),
+        *("getrefcount", "getweakrefcount", "getweakrefs"),
         *("_is_view", "_view_func", "_use_count", "_is_zerotensor"),
     )
 ) | {name for name in _IN_C if name[:1] == "_"}
@@ -43,6 +43,13 @@ UNSEEN = frozenset(
 
 The private attributes that tensors have in C are among them, such as the tensor of which one is a view: descriptions of
 tensors leave them out.
+"""
+
+CODE_OF = frozenset({"__code__", "gi_code", "cr_code", "ag_code"})
+"""Names of code objects, which are equal only if they have the same line numbers.
+
+An export is not remembered if code in the user's own files reads one. The code of libraries may: transformers reads the
+names of a function's variables there.
 """
 
 _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})

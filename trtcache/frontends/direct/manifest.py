@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, hash_bytes
-from trtcache.frontends.direct.code import UNSEEN, identifiers, within
+from trtcache.frontends.direct.code import CODE_OF, UNSEEN, identifiers, within
 from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed, lookup
 from trtcache.frontends.direct.surroundings import outputs
 from trtcache.frontends.direct.walk import (
@@ -356,7 +356,8 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
     recorded.finish(imports)
     seen.refuse_exempt()
     seen.refuse_missing_imports()
-    if walk.has_look_up and (unseen := (recorded.names | identifiers(walk.texts)) & UNSEEN):
+    texts = identifiers(walk.texts)
+    if walk.has_look_up and (unseen := texts & CODE_OF or (recorded.names | texts) & UNSEEN):
         raise ValueError(f"a function that is kept could read {min(unseen)}")
     if unknown := [code for number, code in seen.ran.items() if number not in walk.codes]:
         raise UnstableError("code that no object leads to").below(unknown[0].co_qualname)

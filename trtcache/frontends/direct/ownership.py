@@ -25,7 +25,7 @@ _NEEDED_BY_TORCH = frozenset(
 
 _PYTHON = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # compared with names of files as they are in code
 _TORCH = os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120
-_OURS = str(Path(__file__).parents[2]) + os.sep
+OURS = str(Path(__file__).parents[2]) + os.sep
 
 TORCH, PYTHON, NEEDED, MODEL = "torch", "python", "needed", "model"
 
@@ -33,7 +33,7 @@ TORCH, PYTHON, NEEDED, MODEL = "torch", "python", "needed", "model"
 @functools.lru_cache(maxsize=16384)
 def file_owner(filename: str) -> str:
     """Return the owner of a file's code; code without a file, such as ``<string>``, is the model's."""
-    if filename.startswith((_TORCH, _OURS, "<eval_with_key>")):
+    if filename.startswith((_TORCH, OURS, "<eval_with_key>")):
         return TORCH
     if filename.startswith("<frozen "):
         return PYTHON

@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from trtcache.frontends.direct import ownership
-from trtcache.frontends.direct.code import LOOK_UPS, UNSEEN, full_name, uses
+from trtcache.frontends.direct.code import CODE_OF, LOOK_UPS, UNSEEN, full_name, uses
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
 from trtcache.frontends.direct.walk import (
     ALL,
@@ -196,6 +196,9 @@ class Recording:
         own = use.names | use.texts
         if unseen := use.names & UNSEEN or (own & UNSEEN if use.names & LOOK_UPS else None):
             refuse(f"it reads {min(unseen)}")
+        is_own = f"{os.sep}site-packages{os.sep}" not in code.co_filename
+        if is_own and (read := own & CODE_OF):
+            refuse(f"it reads {min(read)}")
         if use.order and (str(space.get("__name__")), code.co_qualname) not in _NUMBERS:
             refuse(f"it could iterate over a set of strings ({use.order})")
         if (sets := own & SETS) and (str(space.get("__name__")), code.co_qualname) not in _MEMBERS:
@@ -208,7 +211,6 @@ class Recording:
             refuse("it compares strings or numbers by identity")
         if levels := own & _OF_LOGGERS:
             refuse(f"it reads a logger's state ({min(levels)})")
-        is_own = f"{os.sep}site-packages{os.sep}" not in code.co_filename
         if is_own and use.address:
             refuse(f"it could read the address of an object ({use.address})")
         if is_own and use.names & STATE_OF_LOGGERS and self.globals.walk.loggers:

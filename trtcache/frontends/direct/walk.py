@@ -35,9 +35,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.digests import hash_bytes
-from trtcache.frontends.direct.code import UNSEEN, codes_in, content, is_ordered, within
+from trtcache.frontends.direct.code import CODE_OF, UNSEEN, codes_in, content, is_ordered, within
 from trtcache.frontends.direct.ownership import (
     MODEL,
+    OURS,
     file_is_build,
     file_owner,
     is_build_module,
@@ -589,8 +590,12 @@ def _shallow(function: FunctionType, walk: Walk) -> list[Json]:
 
 
 def _cells(function: FunctionType, walk: Walk) -> Iterator[Json]:
-    """Yield the functions in the closure of a build's function, which other code can replace."""
-    for cell in function.__closure__ or ():
+    """Yield the functions in the closure of a build's function, which other code can replace.
+
+    Those of trtcache are left out: a recording in another thread wraps calls of modules.
+    """
+    is_ours = function.__code__.co_filename.startswith(OURS)
+    for cell in () if is_ours else function.__closure__ or ():
         value: Any = next(iter(gc.get_referents(cell)), None)  # an empty cell raises an exception when it is read
         if type(value) is FunctionType:
             is_own = file_owner(value.__code__.co_filename) == MODEL
@@ -694,8 +699,8 @@ def _function(part: Any, walk: Walk, name: str, owner: str) -> Json:
         return walk.value(part)
     part = unwrap(part)
     qualname = part.__code__.co_qualname
-    if owner and qualname == f"{owner}.{name}" and not (part.__defaults__ or vars(part) or part.__closure__):
-        return None
+    if owner and qualname == f"{owner}.{name}" and not part.__defaults__ and not vars(part):
+        return [*_cells(part, walk)] or None if part.__closure__ else None
     return [qualname, *_shallow(part, walk)]
 
 
@@ -897,7 +902,7 @@ def _builtin(self: Walk, value: Any) -> Json:
 
 def _getter(self: Walk, value: operator.attrgetter[Any]) -> Json:
     names = value.__reduce__()[1]
-    if unseen := {part for name in names for part in str(name).split(".")} & UNSEEN:
+    if unseen := {part for name in names for part in str(name).split(".")} & (UNSEEN | CODE_OF):
         raise UnstableError(f"attrgetter of {min(unseen)}")
     return ["attrgetter", *self.items(names)]
 
