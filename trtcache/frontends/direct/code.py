@@ -25,24 +25,28 @@ IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _WORDS_APART = bytes(number if chr(number).isalnum() or chr(number) == "_" else ord(" ") for number in range(128))
 _WORDS_APART += bytes(128)  # for ASCII
 
-_IN_C = [name for name, one in vars(torch._C.TensorBase).items() if type(one) is GetSetDescriptorType]
+_OF_TENSORS = {name for name, one in vars(torch._C.TensorBase).items() if type(one) is GetSetDescriptorType}
+_OF_TENSORS -= {"H", "T", "mH", "mT", "data", "device", "dtype", "imag", "itemsize", "layout", "name", "nbytes", "ndim"}
+_OF_TENSORS -= {"real", "requires_grad", "shape", "volatile", *(name for name in _OF_TENSORS if name[:3] == "is_")}
+_OF_CODE = {name for name in dir(CodeType) if name[:3] == "co_"}
+_OF_CODE -= {"co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_nlocals", "co_consts"}
+_OF_CODE -= {"co_name", "co_qualname", "co_names", "co_varnames", "co_freevars", "co_cellvars"}
 
 UNSEEN = frozenset(
     (
         *("__annotations__", "__subclasses__", "__globals__", "__closure__", "__builtins__", "__loader__", "__spec__"),
-        *("__cached__", "__hash__", "__sizeof__", "co_firstlineno", "co_code", "co_lines", "co_filename", "f_locals"),
+        *("__cached__", "__hash__", "__sizeof__", "f_locals"),
         *("f_back", "f_globals", "f_code", "gi_frame", "tb_frame", "tb_lineno", "__file__", "__path__", "is_leaf"),
-        *("_version", "grad", "grad_fn", "retains_grad", "_backward_hooks", "data_ptr", "is_shared", "is_pinned"),
-        *("untyped_storage", "storage", "is_inference", "output_nr", "__weakref__", "annotation", "annotations"),
+        *("data_ptr", "is_shared", "is_pinned"),
+        *("untyped_storage", "storage", "is_inference", "__weakref__", "annotation", "annotations"),
         *("get_type_hints", "get_annotations", "ctypes", "__array_interface__", "__cuda_array_interface__"),
         *("getrefcount", "getweakrefcount", "getweakrefs"),
         *("_is_view", "_view_func", "_use_count", "_is_zerotensor"),
     )
-) | {name for name in _IN_C if name[:1] == "_"}
+).union(_OF_TENSORS, _OF_CODE)
 """Names that direct mode does not track. An export whose code reads one is not remembered.
 
-The private attributes that tensors have in C are among them, such as the tensor of which one is a view: descriptions of
-tensors leave them out.
+All properties that tensors and code objects have in C are among them, except those that are described.
 """
 
 CODE_OF = frozenset({"__code__", "gi_code", "cr_code", "ag_code"})

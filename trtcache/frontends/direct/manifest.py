@@ -249,6 +249,11 @@ class Globals:
             self.written["loggers"] = {name: _logger_state(one) for name, one in sorted(found.items())}
         if operators := replaced_operators(self.names):
             self.written["operators"] = {name: self.walk.value(one) for name, one in operators}
+        for label, module in list(self.walk.spaces.items()):  # hasattr tells whether a submodule is loaded
+            if not is_build_module(label) and not is_installed(label):
+                named = self.names & vars(module).keys()
+                loaded = [name for name in named if vars(module)[name] is sys.modules.get(f"{label}.{name}")]
+                self.written.setdefault(label, {})["submodules"] = [*sorted(loaded)]
         if self.names & _ORDERS:
             for label, module in list(self.walk.spaces.items()):
                 if not is_build_module(label) and not is_installed(label):
@@ -564,9 +569,12 @@ def _hidden_modules(imports: Iterable[str], builds: Iterable[str]) -> dict[str, 
         if not package or module is None or package not in sys.modules:
             continue
         pending.append(package)
-        value = vars(sys.modules[package]).get(last, module)
+        space = vars(sys.modules[package])
+        value = space.get(last, space.get("__getattr__", module))  # a package that has no attribute asks this function
         if value is module:
             continue
+        if last not in space:
+            raise ValueError(f"a function of its package answers for module {name}")
         home = str(getattr(value, "__module__", ""))
         if not isinstance(value, (FunctionType, BuiltinFunctionType, type)) or not (
             is_build_module(home) or is_installed(home)

@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from trtcache.frontends.direct import ownership
 from trtcache.frontends.direct.code import CODE_OF, LOOK_UPS, UNSEEN, full_name, uses
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
+from trtcache.frontends.direct.surroundings import is_compared
 from trtcache.frontends.direct.walk import (
     ALL,
     CONTAINERS,
@@ -62,6 +63,7 @@ _OF_SYS = frozenset(dir(sys)) - {
     *("byteorder", "exc_info", "float_info", "hexversion", "implementation", "intern", "maxsize", "maxunicode"),
     *("platform", "version", "version_info", "is_finalizing", "__name__", "__doc__", "flags"),
 }
+_OF_PATHS = frozenset({"attrgetter", "methodcaller"})
 _OUTPUTS = frozenset({"print", "warn", "warn_explicit"})
 _OF_LOGGERS = frozenset(("isEnabledFor", "getEffectiveLevel", "hasHandlers", "get_verbosity", "getLevelName"))
 _LOGS = frozenset(("debug", "info", "warning", "error", "critical", "exception", "log", "warn", "getLogger", "()"))
@@ -183,9 +185,10 @@ class Recording:
                 elif end in sys.modules:
                     self.globals.builds.setdefault(f"{end}:", set())
         home = ownership.module_with(space)
+        own = use.globals | {"__package__"} if any(level for _, level, _ in use.imports) else use.globals
         more = [ALL] if use.composes and f"{os.sep}site-packages{os.sep}" not in code.co_filename else []
         with _disable_current_modes(), torch._C.DisableTorchFunction():  # tensors are read, not traced
-            self.globals.note(None if home is None else home.__name__, use.globals, {*use.names, *use.texts, *more})
+            self.globals.note(None if home is None else home.__name__, own, {*use.names, *use.texts, *more})
 
     def _refuse_use(  # noqa: C901  # one case for each kind of use
         self, code: CodeType, use: Uses, space: dict[str, Any]
@@ -199,6 +202,8 @@ class Recording:
         is_own = f"{os.sep}site-packages{os.sep}" not in code.co_filename
         if is_own and (read := own & CODE_OF):
             refuse(f"it reads {min(read)}")
+        if is_own and use.composes and use.names & _OF_PATHS:
+            refuse(f"it looks up a path of names ({min(use.names & _OF_PATHS)})")
         if use.order and (str(space.get("__name__")), code.co_qualname) not in _NUMBERS:
             refuse(f"it could iterate over a set of strings ({use.order})")
         if (sets := own & SETS) and (str(space.get("__name__")), code.co_qualname) not in _MEMBERS:
@@ -219,6 +224,8 @@ class Recording:
             self._merges = self._merges or code.co_qualname
         for chain in use.chains:
             _refuse_chain(chain, space)
+            if is_own and (private := _reads_private_state(chain, space)):
+                refuse(f"it calls {private}, a private function of torch")
         is_library = str(space.get("__name__")).startswith(("transformers.", "diffusers."))
         if own & WATCHED or (code.co_name in _WHOLE if is_library else use.composes or use.names & _LOOKS):
             self._exempt_reads = self._exempt_reads or code.co_qualname
@@ -558,6 +565,17 @@ def _by_model(frame: FrameType | None) -> bool:
             return kind == ownership.MODEL
         frame = frame.f_back
     return False
+
+
+def _reads_private_state(chain: tuple[str, ...], space: dict[str, Any]) -> str:
+    """Return the function in ``torch._C`` to which a chain of names leads, unless its result is compared."""
+    value: Any = space.get(chain[0])
+    for name in chain[1:]:
+        inside = vars(value).get(name) if issubclass(type(value), ModuleType) else None
+        if type(value) is ModuleType and value.__name__ == "torch._C" and type(inside) is BuiltinFunctionType:
+            return "" if is_compared(f"_C.{name}") else f"torch._C.{name}"
+        value = inside
+    return ""
 
 
 def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any]) -> None:

@@ -72,6 +72,7 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     state["environment"] = {name: os.environ[name] for name in sorted(names)}
     state["numbers"] = list(_arithmetic_settings(walk))
     state["interpreter"] = [sys.getrecursionlimit(), sys.get_int_max_str_digits(), sys.float_info.min / 2.0 == 0.0]
+    state["interpreter"] += _rounding(sys.float_info.epsilon / 2.0)
     state["interpreter"] += [str(type(sys.displayhook)), sys.getdefaultencoding(), str(locale.setlocale(locale.LC_ALL))]
     state["copies"] = [_own_entries(copyreg.dispatch_table, walk), _own_entries(copy._deepcopy_dispatch, walk)]  # type: ignore[attr-defined]
     state["warnings"] = _warnings(walk)
@@ -183,8 +184,9 @@ def _autocast() -> Iterator[Json]:
 
 
 def _patched_classes(walk: Walk) -> Iterator[Json]:
-    """Yield what other code has replaced in torch's classes of tensors and modes, with which an export traces."""
+    """Yield what other code has replaced in torch's classes of tensors, modes and operators, which an export uses."""
     pending: list[type] = [torch.Tensor, TorchDispatchMode, TorchFunctionMode]
+    pending += [torch._ops.OperatorBase, torch._ops._OpNamespace, torch._ops._Ops]
     seen: dict[type, None] = {}
     while pending:
         cls = pending.pop()
@@ -206,6 +208,11 @@ def _refuse_modes() -> None:
     for what, is_active in active.items():
         if is_active and is_active > 0:
             raise UnstableError(f"{what} is active").below("the process")
+
+
+def is_compared(name: str) -> bool:
+    """Return whether the result of a function in torch, such as ``_C._get_default_device``, is described."""
+    return name in _FUNCTIONS or name in _getters()
 
 
 @functools.lru_cache
@@ -238,6 +245,11 @@ def _backend_flags(modules: Iterable[tuple[str, ModuleType]]) -> Iterator[str]:
             yield from (f"{name.removeprefix('torch.')}.{flag}" for flag in flags)
 
 
+def _rounding(half: float) -> list[Json]:
+    """Return how the processor rounds, by sums with half of the distance between 1 and the next number."""
+    return [str(value) for value in (1.0 + half, -1.0 - half, 1.0 - half / 2.0)]
+
+
 def _value_at(path: str) -> object:
     value: Any = torch
     try:
@@ -266,9 +278,9 @@ def _arithmetic_settings(walk: Walk) -> Iterator[Json]:
         yield [numpy.__version__, str(numpy.geterr()), str(numpy.get_printoptions()), numpy.getbufsize()]
         yield walk.value(numpy.geterrcall())
     known = sys.modules.get("decimal") or __import__("decimal")
-    now = known.getcontext()
-    traps = sorted(str(one) for one, is_on in now.traps.items() if is_on)
-    yield [now.prec, now.rounding, now.Emin, now.Emax, now.capitals, now.clamp, *traps]
+    for now in (known.getcontext(), known.DefaultContext, known.BasicContext, known.ExtendedContext):
+        traps = sorted(str(one) for one, is_on in now.traps.items() if is_on)
+        yield [now.prec, now.rounding, now.Emin, now.Emax, now.capitals, now.clamp, *traps]
 
 
 def _own_entries(table: Mapping[type, Any], walk: Walk) -> Json:

@@ -1,0 +1,202 @@
+"""Changes in corners of Python and torch: objects in C, equality and order, imports, closures, operators, configurations."""
+
+# fmt: off
+from __future__ import annotations
+
+from tests.direct.field_scenarios import _add, _model
+
+
+def _t(doc, cond, top, change, init="pass", to=(), **more):
+    """Twice if so, or else thrice."""
+    _add(doc, _model(f"x * (2.0 if {cond} else 3.0)", init, top), change, *to, **more)
+
+
+def _v(doc, value, top, change, init="pass", to=(), **more):
+    _add(doc, _model(f"x * float({value})", init, top), change, *to, **more)
+
+
+# State of C objects, and values that are equal but not the same
+_t("a union of types is in another order", "U.__args__[0] is int", "U = int | str\n", "app.U = str | int")
+_t("typing.Union in another order", "U.__args__[0] is int", "import typing\nU = typing.Union[int, str]\n", "import typing; app.U = typing.Union[str, int]")
+_t("a Literal in another order", "U.__args__[0] == 1", "import typing\nU = typing.Literal[1, 2]\n", "import typing; app.U = typing.Literal[2, 1]")
+_t("a Literal of True instead of 1", "U.__args__[0] is not True", "import typing\nU = typing.Literal[1]\n", "import typing; app.U = typing.Literal[True]")
+_v("the metadata of Annotated", "U.__metadata__[0]", "import typing\nU = typing.Annotated[int, 2.0]\n", "import typing; app.U = typing.Annotated[int, 3.0]")
+_v("the constraints of a TypeVar", "len(T.__constraints__)", "import typing\nT = typing.TypeVar('T', int, str)\n", "import typing; app.T = typing.TypeVar('T', int, str, float)")
+_t("the bound of a TypeVar", "T.__bound__ is int", "import typing\nT = typing.TypeVar('T', bound=int)\n", "import typing; app.T = typing.TypeVar('T', bound=str)")
+_t("variance of a TypeVar", "not T.__covariant__", "import typing\nT = typing.TypeVar('T')\n", "import typing; app.T = typing.TypeVar('T', covariant=True)")
+_t("arguments of a GenericAlias", "A.__args__[0] is int", "A = list[int]\n", "app.A = list[str]")
+_t("a GenericAlias is unpacked", "not A.__unpacked__", "A = tuple[int]\n", "app.A = next(iter(tuple[int]))")
+_t("a NewType's supertype", "N.__supertype__ is int", "import typing\nN = typing.NewType('N', int)\n", "app.N.__supertype__ = str")
+_v("a deque's maxlen", "D.maxlen", "import collections\nD = collections.deque([1], maxlen=2)\n", "import collections; app.D = collections.deque([1], maxlen=3)")
+_t("the typecode of an equal array", "A.typecode == 'i'", "import array\nA = array.array('i', [1])\n", "import array; app.A = array.array('q', [1])")
+_v("the name of an equal time zone", "len(Z.tzname(None))", "import datetime\nZ = datetime.timezone(datetime.timedelta(0), 'aa')\n", "import datetime; app.Z = datetime.timezone(datetime.timedelta(0), 'aaa')")
+_t("a UUID that is equal has another safety", "U.is_safe.value == -1 or U.is_safe.value is None", "import uuid\nU = uuid.UUID(int=1)\n", "import uuid; app.U = uuid.UUID(int=1, is_safe=uuid.SafeUUID.safe)")
+_v("endpos of a match", "M.endpos", "import re\nM = re.compile('a').match('aaa', 0, 2)\n", "import re; app.M = re.compile('a').match('aaa', 0, 3)")
+_v("the string of a match", "len(M.string)", "import re\nM = re.match('a', 'aa')\n", "import re; app.M = re.match('a', 'aaa')")
+_v("the size of a struct", "S.size", "import struct\nS = struct.Struct('<h')\n", "app.S.__init__('<i')")
+_v("a bound method of a struct that is initialised anew", "f()", "import struct\nS = struct.Struct('<h')\nf = S.size.__index__\n", "app.S.__init__('<i'); app.f = app.S.size.__index__")
+_v("a partial gets another state in place", "f()", "import functools\nf = functools.partial(max, 1.0, 2.0)\n", "app.f.__setstate__((max, (1.0, 3.0), {}, None))")
+_v("an attribute of a partial", "f.by", "import functools\nf = functools.partial(max, 1.0, 2.0)\nf.by = 2.0\n", "app.f.by = 3.0")
+_v("an attribute of a staticmethod", "S.by", "def f(): pass\nS = staticmethod(f)\nS.by = 2.0\n", "app.S.by = 3.0")
+_v("an attribute of a classmethod in a class", "C.__dict__['f'].by", "class C:\n    @classmethod\n    def f(cls): pass\nC.__dict__['f'].by = 2.0\n", "app.C.__dict__['f'].by = 3.0")
+_v("a property's documentation", "len(C.p.__doc__)", "class C:\n    p = property(lambda s: 1, doc='aa')\n", "app.C.p.__doc__ = 'aaa'")
+_v("the stack size of code", "f.__code__.co_stacksize", "def f(): pass\n", "app.f.__code__ = app.f.__code__.replace(co_stacksize=77)")
+_v("the line table of code", "len(f.__code__.co_linetable)", "def f():\n    return 1\n", "app.f.__code__ = app.f.__code__.replace(co_linetable=app.f.__code__.co_linetable * 2)")
+_v("the file's name of code", "len(f.__code__.co_filename)", "def f(): pass\n", "app.f.__code__ = app.f.__code__.replace(co_filename='a')")
+_v("code positions by methodcaller", "max(p[0] for p in G(f.__code__))", "import operator\nG = operator.methodcaller('co_positions')\ndef f():\n    return 1\n", "", to=(("def f():", "\n\n\ndef f():"),))
+_v("positions by an attrgetter within map", "[*map(operator.attrgetter(N), [f])][0]", "import operator\nN = '.'.join(['__code__', 'co_firstlineno'])\ndef f(): pass\n", "", to=(("def f():", "\n\ndef f():"),))
+_v("qualname of code only", "len(f.__code__.co_qualname)", "def f(): pass\n", "app.f.__code__ = app.f.__code__.replace(co_qualname='longer.name')")
+_t("a weak reference is dead", "R() is not None", "import weakref\nclass C: pass\nO = [C()]\nR = weakref.ref(O[0])\n", "app.O.append(app.C()); del app.O[0]")
+_t("a weak reference gets a callback", "R.__callback__ is None", "import weakref\nclass C: pass\nO = C()\nR = weakref.ref(O)\n", "import weakref; app.R = weakref.ref(app.O, print)")
+_v("a weak set has one more", "len(W)", "import weakref\nclass C: pass\nO = [C(), C(), C()]\nW = weakref.WeakSet(O[:2])\n", "app.W.add(app.O[2])")
+_v("a weak dictionary's value", "W[O]", "import weakref\nclass C: pass\nO = C()\nW = weakref.WeakKeyDictionary({O: 2.0})\n", "app.W[app.O] = 3.0")
+_v("an attribute behind a weak proxy", "P.by", "import weakref\nclass C: by = 2.0\nO = C()\nP = weakref.proxy(O)\n", "app.O.by = 3.0")
+_t("a finalizer is not alive", "W.alive", "import weakref\nclass C: pass\nO = C()\nW = weakref.finalize(O, int)\n", "app.W.detach()")
+_v("a thread local value", "L.by", "import threading\nL = threading.local()\nL.by = 2.0\n", "app.L.by = 3.0")
+_v("the context has one more variable", "len(now()) + 2", "from contextvars import copy_context as now\nimport contextvars\nV = contextvars.ContextVar('V')\n", "app.V.set(1)")
+_v("the old value of a token", "T.old_value", "import contextvars\nV = contextvars.ContextVar('V')\nV.set(2.0)\nT = V.set(1.0)\n", "app.V.set(3.0); app.T = app.V.set(1.0)")
+_t("errno of ctypes", "no() == 0", "from ctypes import get_errno as no\n", "import ctypes; ctypes.set_errno(3)", first="import ctypes; ctypes.set_errno(0)")
+_t("threshold of the collector", "at()[0] == 700", "from gc import get_threshold as at\n", "import gc; gc.set_threshold(701)", first="import gc; gc.set_threshold(700, 10, 10)")
+_t("tracemalloc traces", "not on()", "from tracemalloc import is_tracing as on\n", "import tracemalloc; tracemalloc.start()")
+_v("how many functions are called at exit", "count()", "from atexit import _ncallbacks as count\n", "import atexit; atexit.register(int)")
+_t("the stack size of new threads", "size() == 0", "from threading import stack_size as size\n", "import threading; threading.stack_size(1 << 20)")
+
+# The processor's and C library's state, which has no getter
+_t("denormal numbers are flushed, in Python's own arithmetic", "V * 0.5 > 0", "V = 2.3e-308\n", "torch.set_flush_denormal(True)")
+_v("the rounding mode of the processor", "A / B", "A, B = 2.0, 3.0\n", "import ctypes; ctypes.CDLL('libm.so.6').fesetround(0x800)")
+_t("the rounding mode, seen by comparison", "A + B == 1.0", "A, B = 1.0, 1e-30\n", "import ctypes; ctypes.CDLL('libm.so.6').fesetround(0x800)")
+
+# Python's library: replaced below what the user's code names
+_v("a base class of Fraction is patched", "V", "import fractions\nV = fractions.Fraction(2)\n", "import numbers; numbers.Rational.__float__ = lambda s: 3.0")
+_add("the closure of a context manager's helper is another", _model("with c() as by:\n    return x * by", top="import contextlib\n@contextlib.contextmanager\ndef c():\n    yield 2.0\n"), "def other():\n    yield 3.0\napp.c.__closure__[0].cell_contents = other")
+_add("nullcontext is patched", _model("with contextlib.nullcontext(2.0) as by:\n    return x * by", top="import contextlib\n"), "import contextlib; contextlib.nullcontext.__enter__ = lambda s: 3.0")
+_v("cached_property is patched", "C().by", "import functools\nclass C:\n    @functools.cached_property\n    def by(self): return 2.0\n", "import functools; functools.cached_property.__get__ = lambda s, o, t=None: 3.0")
+_v("an enum's property is patched", "E.A.value", "import enum\nclass E(enum.Enum):\n    A = 2.0\n", "import enum; enum.property.__get__ = lambda s, o, t=None: 3.0")
+_v("looking a name up in an enum is patched", "E['A'].value", "import enum\nclass E(enum.Enum):\n    A = 2.0\n    B = 3.0\n", "import enum; enum.EnumMeta.__getitem__ = lambda c, n: c._member_map_['B']")
+_v("ChainMap is patched", "M['a']", "import collections\nM = collections.ChainMap({'a': 2.0})\n", "import collections; collections.ChainMap.__getitem__ = lambda s, k: 3.0")
+_t("a cached pattern of re is exchanged", "re.match('fieldq', 'fieldq')", "import re\nre.match('fieldq', '')\n", "import re; re._cache[str, 'fieldq', 0] = re.compile('other')")
+_v("textwrap's pattern is another", "len(textwrap.wrap('x y', 2)[0])", "import re, textwrap\n", "import re, textwrap; textwrap.TextWrapper.wordsep_re = re.compile('(zz)')")
+_v("json's default encoder has another separator", "len(json.dumps([1, 2]))", "import json\n", "import json; json._default_encoder.item_separator = ',   '")
+_v("an entity of html is added", "len(html.unescape('&fieldx;'))", "import html\n", "import html.entities; html.entities.html5['fieldx;'] = 'a'")
+_v("a scheme of urls is relative", "len(urllib.parse.urljoin('fieldx://a/bbb/c', 'd'))", "import urllib.parse\n", "import urllib.parse; urllib.parse.uses_relative.append('fieldx'); urllib.parse.uses_netloc.append('fieldx')")
+_v("the domain of gettext", "len(gettext.textdomain())", "import gettext\n", "import gettext; gettext.textdomain('a_longer_domain')")
+_v("DefaultContext of decimal", "decimal.Context().prec", "import decimal\n", "import decimal; decimal.DefaultContext.prec = 9")
+_v("BasicContext of decimal", "decimal.BasicContext.prec", "import decimal\n", "import decimal; decimal.BasicContext.prec = 3")
+_v("a namespace of XML is registered", "len(ET.tostring(E))", "import xml.etree.ElementTree as ET\nE = ET.fromstring('<a xmlns=\"urn:field\"/>')\n", "import xml.etree.ElementTree as ET; ET.register_namespace('longprefix', 'urn:field')")
+_t("an alias of an encoding is added", "not known('field_enc')", "import codecs\ndef known(n):\n    try:\n        return codecs.lookup(n)\n    except LookupError:\n        return None\n", "import encodings.aliases; encodings.aliases.aliases['field_enc2'] = 'utf_8'; app.known.__code__.co_consts; import codecs; codecs.register(lambda n: codecs.lookup('utf-8') if n == 'field_enc' else None)")
+_v("a table of a stdlib singledispatch is filled", "len(pkgutil.get_importer.__name__) if not [*pkgutil.iter_importer_modules(I())] else 30", "import pkgutil\nclass I: pass\n", "import pkgutil; pkgutil.iter_importer_modules.register(app.I, lambda i, prefix='': [1])")
+_v("the closure of a singledispatch's registry in stdlib", "len([*pkgutil.iter_importer_modules.registry]) + 2", "import pkgutil\n", "import pkgutil; pkgutil.iter_importer_modules.register(int, print)")
+_v("a config variable of the build", "sysconfig.get_config_var('FIELDX') or 2.0", "import sysconfig\nsysconfig.get_config_vars()\n", "import sysconfig; sysconfig.get_config_vars()['FIELDX'] = 3.0")
+_v("the operator of an Element of statistics is patched deeply", "statistics.mean([2.0])", "import statistics\n", "import statistics; statistics._convert = lambda v, T: 3.0")
+
+# NumPy: singletons, caches, Python called from C
+_v("NumPy's sum in Python, called from C, has another global", "A.sum()", "import numpy as np\nA = np.ones(2)\nA.sum()\n", "import numpy as np; np._core._methods.umr_sum = lambda a, *r: 3.0")
+_v("NumPy's mean, called from C, has another global", "A.mean()", "import numpy as np\nA = np.full(2, 2.0)\nA.mean()\n", "import numpy as np; np._core._methods._count_reduce_items = lambda *a, **k: 4")
+_v("a cached finfo of NumPy is edited", "np.finfo(np.float32).eps", "import numpy as np\n", "import numpy as np; np.finfo(np.float32).__dict__['eps'] = 3.0; np.finfo(np.float32).eps = 3.0", live=True)
+_v("NumPy's mgrid is sparse", "np.mgrid[0:2, 0:3][0].size", "import numpy as np\n", "import numpy as np; np.mgrid.sparse = True")
+_t("NumPy's s_ makes tuples", "type(np.s_[1:2]) is slice", "import numpy as np\n", "import numpy as np; np.s_.maketuple = True")
+_t("NumPy's r_ has another axis", "np.r_[[[1.0]], [[2.0]]].shape[0] == 2", "import numpy as np\n", "import numpy as np; np.r_.axis = -1", first="import numpy as np; np.r_.axis = 0")
+_v("limits of NumPy's iinfo are cached in a class", "np.iinfo(np.int8).max", "import numpy as np\n", "import numpy as np; np.iinfo._max_vals['i8'] = 3")
+_v("a name of a NumPy type is another type", "np.dtype('half').itemsize", "import numpy as np\n", "import numpy as np; np._core.sctypeDict['half'] = np.float64")
+_v("np.vectorize's function is another", "V(1.0)", "import numpy as np\nV = np.vectorize(lambda a: 2.0)\n", "app.V.pyfunc = lambda a: 3.0")
+_v("strides of an equal array", "A.strides[0]", "import numpy as np\nA = np.zeros((2, 2))\n", "import numpy as np; app.A = np.asfortranarray(app.A)")
+_t("byte order of an equal array", "A.dtype.byteorder == '='", "import numpy as np\nA = np.ones(2)\n", "app.A = app.A.astype('>f8')")
+_t("alignment flag of an equal dtype", "not D.isalignedstruct", "import numpy as np\nD = np.dtype([('a', 'f4')])\n", "import numpy as np; app.D = np.dtype([('a', 'f4')], align=True)")
+_t("titles of a dtype's fields", "len(D.fields) == 1", "import numpy as np\nD = np.dtype([('a', 'f4')])\n", "import numpy as np; app.D = np.dtype([(('t', 'a'), 'f4')])")
+
+# torch's objects in C
+_t("a set of dispatch keys", "not KS.has(torch._C.DispatchKey.Meta)", "KS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)\n", "app.KS = torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)")
+_v("a parsed schema", "len(S.arguments)", "S = torch._C.parse_schema('f(int a, int b) -> ()')\n", "app.S = torch._C.parse_schema('f(int a, int b, int c) -> ()')")
+_v("the result of a torch future", "W.value()", "W = torch.futures.Future()\nW.set_result(2.0)\n", "app.W = torch.futures.Future(); app.W.set_result(3.0)")
+_v("a storage is longer than its tensor", "K.untyped_storage().nbytes()", "K = torch.ones(4)\n", "app.K.untyped_storage().resize_(32)")
+_t("a kept tensor is in shared memory", "not K.is_shared()", "K = torch.ones(4)\n", "app.K.share_memory_()")
+_t("a kept tensor is a lazy clone", "not torch._C._is_cow_tensor(K)", "K = torch.ones(4)\n", "app.L = app.K; app.K = app.K._lazy_clone()")
+_t("metadata of a node of autograd", "'by' not in K.grad_fn.metadata", "K = torch.ones(4, requires_grad=True) * 2\n", "app.K.grad_fn.metadata['by'] = 3.0")
+_v("a node of autograd has another history", "len(K.grad_fn.next_functions)", "W = torch.ones(4, requires_grad=True)\nK = W * 2\n", "app.K = torch.addcmul(app.W, app.W, app.W)")
+_t("a kept tensor retains its gradient", "not K.retains_grad", "K = torch.ones(4, requires_grad=True) * 2\n", "app.K.retain_grad()")
+_v("the number of an output of unbind", "K.output_nr + 2", "W = torch.ones(4, requires_grad=True)\nK = W.unbind()[0]\n", "app.K = app.W.unbind()[1]")
+_v("the version of a kept tensor", "K._version + 2", "K = torch.ones(4)\n", "app.K.add_(0)")
+_t("the dtype of gradients of a kept tensor", "K.grad_dtype == torch.float32", "K = torch.ones(4, requires_grad=True)\n", "app.K.grad_dtype = torch.float64")
+_v("a kept generator's seed", "G.initial_seed()", "G = torch.Generator()\nG.manual_seed(2)\n", "app.G.manual_seed(3)")
+
+# torch's state, with getters that no setter's name leads to
+for _doc, _cond, _change in (
+    ("forward gradients", "torch._C._is_fwd_grad_enabled()", "torch._C._set_fwd_grad_enabled(False)"),
+    ("hooks for saved tensors", "torch._C._autograd._saved_tensors_hooks_is_enabled()", "torch._C._autograd._saved_tensors_hooks_disable('no')"),
+    ("replay of views", "not torch._C._is_view_replay_enabled()", "torch._C._set_view_replay_enabled(True)"),
+    ("an object in thread-local storage", "not torch._C._is_key_in_tls('field')", "torch._C._stash_obj_in_tls('field', 1)"),
+    ("the fuser of TorchScript", "torch._C._jit_texpr_fuser_enabled()", "torch._C._jit_set_texpr_fuser_enabled(False)"),
+    ("inlining of fusion groups", "torch._C._debug_get_fusion_group_inlining()", "torch._C._debug_set_fusion_group_inlining(False)"),
+    ("optimisation by the graph executor", "torch._C._get_graph_executor_optimize()", "torch._C._set_graph_executor_optimize(False)"),
+    ("fusion on the CPU", "not torch._C._jit_can_fuse_on_cpu()", "torch._C._jit_override_can_fuse_on_cpu(True)"),
+    ("functorch allows in-place gradients", "not torch._C._functorch.get_inplace_requires_grad_allowed()", "torch._C._functorch.set_inplace_requires_grad_allowed(True)"),
+    ("the name of the private backend", "torch._C._get_privateuse1_backend_name() == 'privateuseone'", "torch._C._rename_privateuse1_backend('fieldx')"),
+    ("parameters are overwritten by conversion", "not torch.__future__.get_overwrite_module_params_on_conversion()", "torch.__future__.set_overwrite_module_params_on_conversion(True)"),
+    ("invariants of sparse tensors", "not torch.sparse.check_sparse_tensor_invariants.is_enabled()", "torch.sparse.check_sparse_tensor_invariants.enable()"),
+    ("the engine of quantization", "torch.backends.quantized.engine != 'onednn'", "torch.backends.quantized.engine = 'onednn'"),
+    ("NNPACK", "torch._C._get_nnpack_enabled()", "torch._C._set_nnpack_enabled(False)"),
+    ("the level of forward-mode gradients", "torch.autograd.forward_ad._current_level < 0", "torch.autograd.forward_ad.enter_dual_level()"),
+    ("whether a kernel is registered for a key", "not torch._C._dispatch_has_kernel_for_dispatch_key('aten::relu', 'IPU')", "mine = torch.library.Library('aten', 'IMPL'); mine.impl('relu', lambda x: x, 'IPU')"),
+    ("safe globals of torch.load", "not torch.serialization.get_safe_globals()", "torch.serialization.add_safe_globals([app.Model])"),
+    ("whether torch.load maps files", "not torch.utils.serialization.config.load.mmap", "import torch.utils.serialization; torch.utils.serialization.config.load.mmap = True"),
+    ("fills of uninitialised memory", "torch.utils.deterministic.fill_uninitialized_memory", "torch.utils.deterministic.fill_uninitialized_memory = False"),
+):
+    _t(f"state of torch: {_doc}", _cond, "import torch.utils.serialization\n", _change)
+
+# torch's Python: closures, tables, singletons
+_v("the closure of torch's _pair", "sum(pair(1))", "from torch.nn.modules.utils import _pair as pair\n", "app.pair.__closure__[0].cell_contents = 3")
+_add("a constraint of torch's distributions has another bound", _model("torch.distributions.biject_to(torch.distributions.constraints.unit_interval)(x)"), "torch.distributions.constraints.unit_interval.upper_bound = 3.0")
+_add("torch._VF forwards to another", _model("x.split(2, 1)[0] * 2"), "old = torch._VF.vf\nclass V:\n    def __getattr__(self, n):\n        return lambda *a: [t * 3 for t in getattr(old, n)(*a)]\ntorch._VF.vf = V()")
+_add("torch._VF's class looks names up otherwise", _model("x.split(2, 1)[0] * 2"), "old = torch._VF.vf\ntype(torch._VF).__getattr__ = lambda s, n: lambda *a: [t * 3 for t in getattr(old, n)(*a)]")
+_add("a packet looks overloads up otherwise", _model("torch.ops.aten.hardswish.default(x)"), "torch.ops.aten.hardswish.__dict__.pop('default', None)\nold = torch._ops.OpOverloadPacket.__getattr__\ntorch._ops.OpOverloadPacket.__getattr__ = lambda s, n: torch.ops.aten.relu.default if s is torch.ops.aten.hardswish and n == 'default' else old(s, n)")
+_add("an overload's _op is another's", _model("torch.ops.aten.relu.default(x)"), "torch.ops.aten.relu.default._op = torch.ops.aten.sigmoid.default._op")
+_add("a decomposition's closure is another", _model("torch._decomp.decompositions.hardsigmoid(x)", top="import torch._decomp.decompositions\n"), "fn = torch._decomp.decompositions.hardsigmoid\nfor n, c in zip(fn.__code__.co_freevars, fn.__closure__):\n    if n in ('f', 'fn'):\n        c.cell_contents = lambda *a, **k: a[0] * 3")
+_add("FakeTensor has another implementation of an operator", _model("y = torch.relu(x)\nreturn y * (2.0 if y.dtype == torch.float32 else 3.0)"), "from torch._subclasses import fake_impls\nfake_impls.op_implementations_dict[torch.ops.aten.relu.default] = lambda mode, func, x: x.double()")
+_add("FakeTensor has another check for implementations", _model("y = torch.relu(x)\nreturn y * (2.0 if y.dtype == torch.float32 else 3.0)"), "from torch._subclasses import fake_impls\nfake_impls.op_implementations_checks.insert(0, (lambda f: f is torch.ops.aten.relu.default, lambda mode, func, x: x.double()))")
+_add("a Meta kernel in Python's table of an overload", _model("y = torch.relu(x)\nreturn y * (2.0 if y.dtype == torch.float32 else 3.0)"), "torch.ops.aten.relu.default.py_kernels[torch._C.DispatchKey.Meta] = lambda x: x.double()")
+_v("what a cached function of torch.overrides returned is edited", "len(torch.overrides.get_testing_overrides()) / 1000", "import torch.overrides\n", "torch.overrides.get_testing_overrides()[len] = lambda x: 1")
+_v("a list that a cached function of torch returned is edited", "len(torch.overrides.get_overridable_functions()[torch.Tensor]) / 100", "import torch.overrides\n", "torch.overrides.get_overridable_functions()[torch.Tensor].append(len)")
+_add("an output's class is registered with other fields", _model("Out(x * 2, x * 3)", top="class Out:\n    def __init__(self, a, b):\n        self.a, self.b = a, b\nORDER = [0, 1]\ntorch.utils._pytree.register_pytree_node(Out, lambda o: ([[o.a, o.b][i] for i in ORDER], None), lambda v, c: Out(*v), serialized_type_name='field.Out2')\n"), "app.ORDER[:] = [1, 0]")
+_add("an output's class is not registered any more", _model("Out(x * 2)", top="class Out:\n    def __init__(self, a):\n        self.a = a\ntorch.utils._pytree.register_pytree_node(Out, lambda o: ([o.a], None), lambda v, c: Out(*v), serialized_type_name='field.Out3')\n"), "torch.utils._pytree.SUPPORTED_NODES.pop(app.Out)")
+_add("fields of a named tuple of outputs are renamed", _model("P(x * 2, x * 3)", top="import collections\nP = collections.namedtuple('P', 'a b')\n"), "app.P = __import__('collections').namedtuple('P', 'b a')", live=False)
+_add("torch.einsum's path is another", _model("torch.einsum('ab,bc,cd->ad', x, self.lin.weight, self.lin.weight)"), "torch.backends.opt_einsum.enabled = False")
+
+# Imports
+_add("a package's name of a submodule is deleted, and its __getattr__ answers", _model("x * pkg.sub.BY", top="import pkg.sub\n") + "--- pkg/__init__.py\n\n--- pkg/sub.py\nBY = 2.0\n", "import pkg, types; del pkg.sub; pkg.__getattr__ = lambda n: types.SimpleNamespace(BY=3.0)")
+_add("forward imports relatively, and __package__ is another", _model("x * f()", top="from pkg.m import f\n") + "--- pkg/__init__.py\n\n--- pkg/m.py\ndef f():\n    from . import sub\n    return sub.BY\n--- pkg/sub.py\nBY = 2.0\n--- other/__init__.py\n\n--- other/sub.py\nBY = 3.0\n", "import pkg.m, other; pkg.m.__package__ = 'other'; pkg.m.__spec__ = None")
+_add("a package's __path__ leads to another submodule", _model("import pkg.sub as s\nreturn x * s.BY", top="import pkg\n") + "--- pkg/__init__.py\n\n--- pkg/sub.py\nBY = 2.0\n--- other/sub.py\nBY = 3.0\n", "import pkg, sys; sys.modules.pop('pkg.sub', None); vars(pkg).pop('sub', None); pkg.__path__[:] = ['other']")
+_add("a finder is before others on the meta path", _model("import conf\nreturn x * conf.BY") + "--- conf.py\nBY = 2.0\n--- late/conf.py\nBY = 3.0\n", "import sys, importlib.machinery as m\nclass Finder:\n    @staticmethod\n    def find_spec(name, path=None, target=None):\n        return m.PathFinder.find_spec(name, ['late']) if name == 'conf' else None\nsys.modules.pop('conf', None); sys.meta_path.insert(0, Finder)")
+_add("import a.b.c as d takes another module in the middle", _model("import a.b.c as d\nreturn x * d.BY", top="import a.b.c\n") + "--- a/__init__.py\n\n--- a/b/__init__.py\n\n--- a/b/c.py\nBY = 2.0\n", "import a, types; a.b = types.SimpleNamespace(c=types.SimpleNamespace(BY=3.0))")
+_add("star import in a helper module gets another name by __all__", _model("x * h.BY", top="import h\n") + "--- h.py\nfrom one import *\nfrom two import *\n--- one.py\nBY = 2.0\n--- two.py\n__all__ = []\nBY = 3.0\n", "", ("__all__ = []", "__all__ = ['BY']"))
+_add("a submodule is loaded now, and hasattr sees it", _model("x * (3.0 if hasattr(pkg, 'sub') else 2.0)", top="import pkg\n") + "--- pkg/__init__.py\n\n--- pkg/sub.py\nBY = 2.0\n", "import pkg.sub")
+
+# Functions that C calls, wrappers of torch around the user's functions, and singletons of torch
+_CELL = "for n, c in zip(fn.__code__.co_freevars, fn.__closure__):\n    if n in ('f', 'fn', 'func'):\n        c.cell_contents = lambda *a, **k: a[0] * 3\n"
+_add("the closure of Tensor.__rsub__, which C calls, is another", _model("1.0 - x"), "fn = torch.Tensor.__rsub__\n" + _CELL)
+_add("the closure of Tensor.__rpow__ is another", _model("2.0 ** x"), "fn = torch.Tensor.__rpow__\n" + _CELL)
+_add("the closure of Tensor.__rdiv__ is another, by the name of __rtruediv__", _model("2.0 / (x + 1)"), "fn = torch.Tensor.__rtruediv__\n" + (_CELL))
+_add("a function behind the decorator no_grad is another", _model("f(x)", top="@torch.no_grad()\ndef f(x):\n    return x * 2\n"), "fn = app.f\n" + _CELL)
+_add("the context of the decorator no_grad is another", _model("f(x)", top="@torch.autocast('cpu', enabled=False)\ndef f(x):\n    return F.linear(x, x)\n"), "import inspect\nfor c in app.f.__closure__:\n    if isinstance(c.cell_contents, torch.autocast):\n        c.cell_contents._enabled = True")
+_add("a generator's context manager of the app decorates a function, and its closure is another", _model("f(x)", top="import contextlib\n@contextlib.contextmanager\ndef c():\n    yield\n@c()\ndef f(x):\n    return x * 2\n"), "fn = app.f\n" + _CELL)
+_add("__wrapped__ of a function of torch is another", _model("x * inspect.unwrap(torch.nn.functional.softplus2)(1)", top="import inspect, functools\n@functools.wraps(len)\ndef g(a):\n    return a + 1\nF.softplus2 = g\ng.__wrapped__ = lambda a: 2.0\n"), "app.g.__wrapped__ = lambda a: 3.0")
+_add("the table of reductions is another", _model("F.mse_loss(x, x * 2, reduction='sum')"), "torch.nn._reduction.get_enum.__code__ = (lambda reduction: 1).__code__")
+_add("the module of reductions has another function", _model("F.l1_loss(x, x * 2, reduction='sum')"), "torch.nn._reduction.get_enum = lambda reduction: 1")
+_add("a function in torch._C._nn is another", _model("F.pad(x, (1, 1))"), "old = torch._C._nn.pad\ntorch._C._nn.pad = lambda *a, **k: old(*a, **k) * 3")
+_add("a function in torch._C._special is another", _model("torch.special.expit(x)"), "torch.special.expit = torch.relu")
+_add("the __class__ cell of a method of torch is another", _model("self.p(x)", "self.p = P()", "class B(nn.Module):\n    def forward(self, x):\n        return x * 2\nclass C(nn.Module):\n    def forward(self, x):\n        return x * 3\nclass P(B, C):\n    def forward(self, x):\n        return super().forward(x)\n"), "app.P.forward.__closure__[0].cell_contents = app.B")
+_add("an instance's class has another order of bases", _model("self.p(x)", "self.p = P()", "class B(nn.Module):\n    def forward(self, x):\n        return x * 2\nclass C(nn.Module):\n    def forward(self, x):\n        return x * 3\nclass P(B, C): pass\n"), "app.P.__bases__ = (app.C, app.B)")
+_add("a metaclass's mro is another", _model("x * P.by", top="class M(type):\n    def mro(cls):\n        return [cls, *(globals()['ORDER'] if len(cls.__bases__) > 1 else cls.__bases__), object] if len(cls.__bases__) > 1 else type.mro(cls)\nclass A(metaclass=M):\n    by = 2.0\nclass B(metaclass=M):\n    by = 3.0\nORDER = [A, B]\nclass P(A, B): pass\n"), "app.ORDER.reverse(); app.P.__bases__ = (app.A, app.B)")
+_v("an option's default is edited inside of torch's configuration", "torch._dynamo.config.recompile_limit", "import torch._dynamo.config\n", "torch._dynamo.config._config['recompile_limit'].default = 3")
+_v("an option of fx is another", "2 + bool(torch.fx.experimental._config.print_specializations)", "import torch.fx.experimental._config\n", "torch.fx.experimental._config.print_specializations = not torch.fx.experimental._config.print_specializations")
+
+# Arguments and dynamic shapes
+_D = "from torch.export import Dim\n"
+_add("the maximum of a hint for a dimension is edited in place", _model("self.lin(x)"), "h.__dict__ if not hasattr(h, 'max') else object.__setattr__(h, 'max', 6)", first=_D + "h = Dim.DYNAMIC(min=2, max=5)\ndynamic_shapes = ({0: h},)\n")
+_add("a derived dimension has another offset", "\n\nclass Model(nn.Module):\n    def forward(self, x, y):\n        return x.sum() + y\n", "dynamic_shapes = ({0: n}, {0: 2 * n})", first=_D + "n = Dim('n', min=2, max=8)\nargs = (args[0], torch.ones(6))\ndynamic_shapes = ({0: n}, {0: n + 3})\n")
+_add("a collection of shapes is edited in place", _model("self.lin(x)"), "next(iter(sc._shapes.values()))[0] = Dim.STATIC", first=_D + "sc = torch.export.ShapesCollection()\nsc[args[0]] = {0: Dim.DYNAMIC}\ndynamic_shapes = sc\n")
+_OPT = "\n\nclass Model(nn.Module):\n    def forward(self, x, y):\n        return BODY\n"
+_add("a string argument is another", _OPT.replace("BODY", "x * len(y)"), "args = (args[0], 'aaa')", first="args = (args[0], 'aa')\n")
+_add("an argument is None instead of a tensor", _OPT.replace("BODY", "x * 2 if y is None else x * y"), "args = (args[0], torch.ones(4))", first="args = (args[0], None)\n")
+_add("a tuple argument is a list", _OPT.replace("BODY", "x * y[0] * (2 if type(y) is tuple else 3)"), "args = (args[0], [torch.ones(4)])", first="args = (args[0], (torch.ones(4),))\n")
+_add("the memory format of an argument is ambiguous", _model("x * (2.0 if x.is_contiguous(memory_format=torch.channels_last) else 3.0) * x.stride(0)"), "args = (torch.ones(2, 1, 2, 2).as_strided((2, 1, 2, 2), (4, 1, 2, 1)),)", first="args = (torch.ones(2, 1, 2, 2).as_strided((2, 1, 2, 2), (4, 4, 2, 1)),)\n")
+_add("an argument's storage offset is another", _model("x * (2.0 + x.storage_offset())"), "args = (torch.ones(13)[1:].view(3, 4),)")
