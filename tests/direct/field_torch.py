@@ -539,7 +539,6 @@ for _doc, _read, _change in [
     ("a worker's information", "torch.utils.data.get_worker_info() is None", "import torch.utils.data._utils.worker as w\nw._worker_info = 1"),
     ("hooks of saved tensors", "torch._C._autograd._saved_tensors_hooks_is_enabled()", "torch._C._autograd._saved_tensors_hooks_disable('no')"),
     ("TorchScript's switch", "torch.jit._state._enabled.enabled", "torch.jit._state.disable()"),
-    ("gradient layout of the default linear algebra library", "'Default' in str(torch.backends.cuda.preferred_linalg_library())", "torch.backends.cuda.preferred_linalg_library('magma')"),
 ]:
     if _doc.startswith("order"):
         _add(f"state of torch: {_doc}", _model("x * float(torch._C._get_sdp_priority_order()[0] + 2)"), _change)

@@ -186,7 +186,7 @@ def _autocast() -> Iterator[Json]:
 def _patched_classes(walk: Walk) -> Iterator[Json]:
     """Yield what other code has replaced in torch's classes of tensors, modes and operators, which an export uses."""
     pending: list[type] = [torch.Tensor, TorchDispatchMode, TorchFunctionMode]
-    pending += [torch._ops.OperatorBase, torch._ops._OpNamespace, torch._ops._Ops]
+    pending += [torch._ops.OperatorBase, torch._ops.OpOverloadPacket, torch._ops._OpNamespace, torch._ops._Ops]
     seen: dict[type, None] = {}
     while pending:
         cls = pending.pop()
