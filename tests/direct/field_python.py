@@ -236,7 +236,7 @@ _add("runpy runs a file of settings", _model("x * runpy.run_path('settings.py')[
 _add("configparser reads a file", _model("p = configparser.ConfigParser()\np.read('by.ini')\nreturn x * len(p['s'])", top="import configparser\n") + "--- by.ini\n[s]\na = 1\n", "", ("a = 1", "a = 1\nb = 1"))
 _add("linecache reads a line", _model("x * len(linecache.getline('by.txt', 1))", top="import linecache\n") + "--- by.txt\naa\n", "", ("\naa\n", "\naaa\n"))
 _add("a file exists now", _model("x * (3.0 if pathlib.Path('flag').exists() else 2.0)", top="import pathlib\n"), "open('flag', 'w').close()")
-_add("a file is there now, asked for by genericpath", _model("x * (3.0 if there('flag') else 2.0)", top="from genericpath import isfile as there\n"), "open('flag', 'w').close()")
+_add("a file exists now, and the test for it is imported from genericpath", _model("x * (3.0 if there('flag') else 2.0)", top="from genericpath import isfile as there\n"), "open('flag', 'w').close()")
 _add("the working folder", _model("x * path('.').count('/')", top="from os.path import abspath as path\n"), "import os; os.makedirs('a/b', exist_ok=True); os.chdir('a/b')")
 _add("argparse reads the command line", _model("x * len(P.parse_args().by)", top="import argparse\nP = argparse.ArgumentParser()\nP.add_argument('--by', default='aa')\n"), "import sys; sys.argv = ['script.py', '--by', 'aaa']")
 _add("sys is reached through another module", _model("x * (1.0 + len(warnings.sys.argv))", top="import warnings\n"), "import sys; sys.argv.append('a')")

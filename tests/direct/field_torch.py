@@ -6,6 +6,10 @@ from __future__ import annotations
 from tests.direct.field_scenarios import _add, _model
 
 
+def _each(tensors: str) -> str:
+    return f"for i, p in enumerate({tensors}):\n    x = x * p + i\nreturn x"
+
+
 def _if(condition: str) -> str:
     return "x * (2.0 if " + condition + " else 3.0)"
 
@@ -85,39 +89,19 @@ _add("a post-accumulate hook on a kept tensor is read",
 # 2. Orders and containers of modules.
 
 _add("the order of _parameters is another",
-     _model("""
-     for i, p in enumerate(self.parameters(recurse=False)):
-         x = x * p + i
-     return x
-     """, "self.a = nn.Parameter(torch.ones(4))\nself.b = nn.Parameter(torch.ones(4))"),
+     _model(_each("self.parameters(recurse=False)"), "self.a = nn.Parameter(torch.ones(4))\nself.b = nn.Parameter(torch.ones(4))"),
      "model._parameters['a'] = model._parameters.pop('a')")
 _add("the order of _buffers is another",
-     _model("""
-     for i, p in enumerate(self.buffers()):
-         x = x * p + i
-     return x
-     """, "self.register_buffer('a', torch.ones(4))\nself.register_buffer('b', torch.ones(4))"),
+     _model(_each("self.buffers()"), "self.register_buffer('a', torch.ones(4))\nself.register_buffer('b', torch.ones(4))"),
      "model._buffers['a'] = model._buffers.pop('a')")
 _add("the key order of a ParameterDict is another",
-     _model("""
-     for i, p in enumerate(self.ps.values()):
-         x = x * p + i
-     return x
-     """, "self.ps = nn.ParameterDict({'a': torch.ones(4), 'b': torch.ones(4)})"),
+     _model(_each("self.ps.values()"), "self.ps = nn.ParameterDict({'a': torch.ones(4), 'b': torch.ones(4)})"),
      "model.ps._keys = {'b': None, 'a': None}")
 _add("the key order of a ParameterDict is changed in place",
-     _model("""
-     for i, p in enumerate(self.ps.values()):
-         x = x * p + i
-     return x
-     """, "self.ps = nn.ParameterDict({'a': torch.ones(4), 'b': torch.ones(4)})"),
+     _model(_each("self.ps.values()"), "self.ps = nn.ParameterDict({'a': torch.ones(4), 'b': torch.ones(4)})"),
      "del model.ps._keys['a']\nmodel.ps._keys['a'] = None")
 _add("the size of a ParameterList is smaller",
-     _model("""
-     for i, p in enumerate(self.ps):
-         x = x * p + i
-     return x
-     """, "self.ps = nn.ParameterList([torch.ones(4), torch.ones(4)])"),
+     _model(_each("self.ps"), "self.ps = nn.ParameterList([torch.ones(4), torch.ones(4)])"),
      "model.ps._size = 1")
 _add("a ParameterList has a number that is another",
      _model("x * self.ps[0] * self.ps[1]", "self.ps = nn.ParameterList([torch.ones(4), 2.0])"), "model.ps[1] = 3.0")

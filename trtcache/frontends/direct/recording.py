@@ -223,9 +223,7 @@ class Recording:
         if is_own and use.merges:
             self._merges = self._merges or code.co_qualname
         for chain in use.chains:
-            _refuse_chain(chain, space)
-            if is_own and (private := _reads_private_state(chain, space)):
-                refuse(f"it calls {private}, a private function of torch")
+            _refuse_chain(chain, space, is_own=is_own)
         is_library = str(space.get("__name__")).startswith(("transformers.", "diffusers."))
         if own & WATCHED or (code.co_name in _WHOLE if is_library else use.composes or use.names & _LOOKS):
             self._exempt_reads = self._exempt_reads or code.co_qualname
@@ -567,19 +565,10 @@ def _by_model(frame: FrameType | None) -> bool:
     return False
 
 
-def _reads_private_state(chain: tuple[str, ...], space: dict[str, Any]) -> str:
-    """Return the function in ``torch._C`` to which a chain of names leads, unless its result is compared."""
-    value: Any = space.get(chain[0])
-    for name in chain[1:]:
-        inside = vars(value).get(name) if issubclass(type(value), ModuleType) else None
-        if type(value) is ModuleType and value.__name__ == "torch._C" and type(inside) is BuiltinFunctionType:
-            return "" if is_compared(f"_C.{name}") else f"torch._C.{name}"
-        value = inside
-    return ""
-
-
-def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any]) -> None:
+def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any], *, is_own: bool) -> None:
     """Refuse impure functions that are passed on, and operators whose kernels can be Python code.
+
+    In the user's own files (``is_own``), also functions in ``torch._C``, unless their results are compared.
 
     Raises:
         UnstableError: a chain of names leads to one.
@@ -597,6 +586,9 @@ def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any]) -> None:
             return
         if (isinstance(value, logging.Logger) or value is logging) and name not in _LOGS:
             raise UnstableError("a logger's state").below(".".join(chain))
+        is_of_torch = is_own and value is torch._C and not is_compared(f"_C.{name}")
+        if is_of_torch and type(vars(value).get(name)) is BuiltinFunctionType:
+            raise UnstableError("a private function of torch").below(".".join(chain))
         is_private = name[:1] == "_" and type(value) is ModuleType and ownership.is_build_module(value.__name__)
         value = vars(value).get(name) if issubclass(type(value), ModuleType) else None
         if is_private and type(value) in CONTAINERS:

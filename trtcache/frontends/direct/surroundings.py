@@ -45,7 +45,7 @@ _FUNCTIONS = (
     *("backends.mha.get_fastpath_enabled", "get_num_interop_threads", "is_warn_always_enabled"),
     *("distributed.is_available", "distributed.is_initialized"),
     *("backends.cuda.fp16_bf16_reduction_math_sdp_allowed", "_C._get_overrideable_sdp_enabled"),
-    *("_C._get_privateuse1_backend_name",),
+    *("_C._get_privateuse1_backend_name", "_C.is_anomaly_check_nan_enabled"),
     *("_C._check_sparse_tensor_invariants", "onnx.is_in_onnx_export", "backends.flags_frozen"),
 )
 _AUTOCAST = ("cpu", "cuda", "xpu", "mps", "hpu", "mtia", "maia", "xla", "ipu", "privateuseone")
@@ -233,7 +233,6 @@ def _getters() -> tuple[str, ...]:
             forms |= {f"{form}_enabled" for form in (f"{before}{after}", *forms)}
             forms |= {f"{before}{after}"} if after.endswith(("_enabled", "_allowed")) else set()
             found |= {f"{place}.{form}" for form in forms & functions}
-        found |= {f"{place}.{name}" for name in functions if name.endswith("_nan_enabled")}
     return tuple(sorted(found))
 
 

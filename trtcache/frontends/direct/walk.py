@@ -499,8 +499,11 @@ class Walk:
             raise UnstableError(f"type {kind.__qualname__}, which is more than a module")
         space = read_dict(module)
         held = [(one.__name__, found) for one in slots if (found := _read(one, module)) is not _NOTHING]
-        if hidden := {one.__name__ for one in slots} & (_APART | _HOOKS | space.keys()):
-            raise UnstableError(f"type {kind.__qualname__}, in which a slot hides {min(hidden)}")
+        if slots:
+            if hidden := {one.__name__ for one in slots} & (_APART | _HOOKS | space.keys()):
+                raise UnstableError(f"type {kind.__qualname__}, in which a slot hides {min(hidden)}")
+            if len(dict(held)) < len(held):
+                raise UnstableError(f"type {kind.__qualname__} with two slots of one name")
         known = {id(kind), id(space), *(id(found) for _, found in held)}
         if any(id(one) not in known for one in gc.get_referents(module)):
             raise UnstableError(f"type {kind.__qualname__} with hidden state")
@@ -516,8 +519,6 @@ class Walk:
             if name in skipped:
                 self.has_exempt = True
                 continue
-            if f".{name}" in written:
-                raise UnstableError(f"type {kind.__qualname__} with two slots of one name").below(name)
             try:
                 if name in _WEIGHT_LISTS and (names := self._weight_names(value)) is not None:
                     written[f".{name}"] = names
@@ -700,7 +701,7 @@ def _function(part: Any, walk: Walk, name: str, owner: str) -> Json:
     part = unwrap(part)
     qualname = part.__code__.co_qualname
     if owner and qualname == f"{owner}.{name}" and not part.__defaults__ and not vars(part):
-        return [*_cells(part, walk)] or None if part.__closure__ else None
+        return [*_cells(part, walk)] or None
     return [qualname, *_shallow(part, walk)]
 
 
