@@ -7,6 +7,7 @@ change with the state of globals, and change back.
 from __future__ import annotations
 
 import builtins
+import functools
 import json
 import os
 import sys
@@ -24,7 +25,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.code import CODE_OF, UNSEEN, identifiers, within
 from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed, lookup
-from trtcache.frontends.direct.surroundings import outputs
+from trtcache.frontends.direct.surroundings import CONFIGURATION, outputs
 from trtcache.frontends.direct.walk import (
     ALL,
     CONTAINERS,
@@ -34,6 +35,7 @@ from trtcache.frontends.direct.walk import (
     UnstableError,
     Walk,
     cache_items,
+    refuse_kept_containers,
     replaced_operators,
     scan,
 )
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 9
+FORMAT = 10
 MAX_MANIFESTS = 8
 
 _PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
@@ -454,6 +456,9 @@ def _read_by_model(label: str, space: Mapping[str, Any], names: set[str], walk: 
     # A cache such as re._cache differs in each process; code that reads one by a chain of names is refused.
     found = [pair for pair in found if pair[0][:1] != "_" or type(pair[1]) not in CONTAINERS]
     found = [pair for pair in found if not isinstance(pair[1], ModuleType) or isinstance(pair[1], NAMESPACES)]
+    for _, value in found:
+        if type(value) in {FunctionType, functools._lru_cache_wrapper}:
+            refuse_kept_containers(value)
     found = sorted(found, key=itemgetter(0))
     return [*([name, walk.value(value)] for name, value in found), *rest]
 
@@ -479,11 +484,19 @@ def _read_by_builds(
 
 
 def attributes_of(module: ModuleType) -> Mapping[str, Any]:
-    """Return the attributes of a module; those of torch's ``PropModule`` are in the module that it wraps."""
-    wrapped = vars(module).get("m")
-    if type(module) is not ModuleType and isinstance(wrapped, ModuleType):
-        return {**vars(wrapped), **vars(module)}
-    return vars(module)
+    """Return the attributes of a module.
+
+    Those of torch's ``PropModule`` are in the module that it wraps. The defaults of a configuration's options are in a
+    table; the direct key has the options that are set.
+    """
+    space = vars(module)
+    if type(module) is ModuleType:
+        return space
+    if isinstance(wrapped := space.get("m"), ModuleType):
+        return {**vars(wrapped), **space}
+    if type(module).__name__ == CONFIGURATION:
+        return {**space, **{name: option.default for name, option in space["_config"].items()}}
+    return space
 
 
 def refuse_regions(program: ExportedProgram) -> None:

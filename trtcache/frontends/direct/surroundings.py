@@ -9,6 +9,7 @@ import gc
 import locale
 import logging
 import os
+import re
 import sys
 import warnings
 from logging import Logger, LogRecord
@@ -20,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trtcache.digests import Digest, hash_bytes
-from trtcache.frontends.direct.ownership import file_is_build, is_build_module, is_installed
+from trtcache.frontends.direct.ownership import file_is_build, is_build_module, is_installed, lookup
 from trtcache.frontends.direct.walk import CODE, PLAIN, UnstableError, Walk, patches, scan
 from trtcache.keys.key import process_state
 
@@ -49,7 +50,7 @@ _FUNCTIONS = (
     *("_C._check_sparse_tensor_invariants", "onnx.is_in_onnx_export", "backends.flags_frozen"),
 )
 _AUTOCAST = ("cpu", "cuda", "xpu", "mps", "hpu", "mtia", "maia", "xla", "ipu", "privateuseone")
-_CONFIGURATION = "ConfigModuleInstance"  # torch.utils._config_module makes classes of this name
+CONFIGURATION = "ConfigModuleInstance"  # torch.utils._config_module makes classes of this name
 _NOT_FOR_EXPORTS = ("TORCHINDUCTOR_", "TORCH_HOME", "TORCH_LOGS", "TORCH_TRACE", "TORCH_SHOW", "TORCH_EXTENSIONS")
 _SCANNED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init", "torch._C._nn", "math", "builtins")
 
@@ -57,6 +58,7 @@ _SCANNED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init",
 def surroundings(walk: Walk) -> dict[str, Json]:
     """Describe the state of the process that an export depends on."""
     _refuse_modes()
+    _refuse_other_patterns()
     _settle_attention_order()
     modules = [pair for pair in sys.modules.copy().items() if type(pair[1]) is not ModuleType]
     state: dict[str, Any] = {name: str(_value_at(name)) for name in (*_FLAGS, *_backend_flags(modules))}
@@ -77,7 +79,7 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     state["copies"] = [_own_entries(copyreg.dispatch_table, walk), _own_entries(copy._deepcopy_dispatch, walk)]  # type: ignore[attr-defined]
     state["warnings"] = _warnings(walk)
     state["cuda"] = bool(torch.version.cuda) and torch.cuda.is_available()
-    configurations = sorted(pair for pair in modules if type(pair[1]).__name__ == _CONFIGURATION)
+    configurations = sorted(pair for pair in modules if type(pair[1]).__name__ == CONFIGURATION)
     configured = {name: [*_find_overrides(module, walk)] for name, module in configurations}
     state["configuration"] = {name: options for name, options in configured.items() if options}
     hooks = {name: value for name, value in vars(torch.nn.modules.module).items() if name[:8] == "_global_"}
@@ -276,10 +278,32 @@ def _arithmetic_settings(walk: Walk) -> Iterator[Json]:
     if (numpy := sys.modules.get("numpy")) is not None:
         yield [numpy.__version__, str(numpy.geterr()), str(numpy.get_printoptions()), numpy.getbufsize()]
         yield walk.value(numpy.geterrcall())
+        yield [_name_of_type(name, kind, walk) for name, kind in numpy.sctypeDict.items()]
     known = sys.modules.get("decimal") or __import__("decimal")
     for now in (known.getcontext(), known.DefaultContext, known.BasicContext, known.ExtendedContext):
         traps = sorted(str(one) for one, is_on in now.traps.items() if is_on)
         yield [now.prec, now.rounding, now.Emin, now.Emax, now.capitals, now.clamp, *traps]
+
+
+def _name_of_type(name: Any, kind: Any, walk: Walk) -> Json:
+    """Describe an entry of the table by which NumPy finds a type, as in ``np.dtype("half")``."""
+    own = kind.__name__ if lookup("numpy", str(getattr(kind, "__name__", ""))) is kind else walk.value(kind)
+    return [str(name), own]
+
+
+def _refuse_other_patterns() -> None:
+    """Refuse a pattern that has the place of another one in the cache of ``re``.
+
+    Raises:
+        UnstableError: there is one.
+    """
+    tables = [getattr(re, name, {}) for name in ("_cache", "_cache2")]  # the second is new in Python 3.12
+    for (kind, text, flags), pattern in [pair for table in tables for pair in table.copy().items()]:
+        is_own = type(pattern) is re.Pattern and type(text) is kind and pattern.pattern == text
+        if is_own and (other := (pattern.flags ^ flags) & ~re.UNICODE):  # flags can stand in the text
+            is_own = not other & flags and (b"(?" if kind is bytes else "(?") in text
+        if not is_own:
+            raise UnstableError(f"re has another pattern in the place of {text!r}").below("the process")
 
 
 def _own_entries(table: Mapping[type, Any], walk: Walk) -> Json:

@@ -368,6 +368,7 @@ class Walk:
             inner = unwrap(function)
             name, qualname = str(inner.__globals__.get("__name__")), inner.__code__.co_qualname
             if lookup(name, qualname) in (function, inner) and is_build_module(name):
+                refuse_kept_containers(inner)
                 return ["function", name, qualname, *_shallow(inner, self)]
         self.codes |= codes_in(code)
         home = module_with(space)
@@ -926,7 +927,9 @@ _COPIED = frozenset(
 
 def _cached_function(self: Walk, value: Any) -> Json:
     inner = value.__wrapped__
-    if type(inner) is not FunctionType or not file_is_build(inner.__code__.co_filename):
+    if type(inner) is FunctionType and file_is_build(inner.__code__.co_filename):
+        refuse_kept_containers(value)
+    else:
         self.caches.append(value)
     own = {name: one for name, one in vars(value).items() if name not in _COPIED}
     return ["cached", self.value(inner), value.cache_info().maxsize, self.pairs(own.items())]
@@ -950,6 +953,28 @@ def cache_items(value: Any) -> list[tuple[Any, Any]]:
     if info.maxsize is not None and all(getattr(one, "__name__", "") == "_lru_list_elem" for one in rest[2::3]):
         return list(zip(rest[0::3], rest[1::3], strict=True))
     raise UnstableError("a cache that cannot be read")
+
+
+def refuse_kept_containers(value: Any) -> None:
+    """Refuse a build's function if it, or a function that it names, keeps a container that it returned to everybody.
+
+    Raises:
+        UnstableError: ``functools.lru_cache`` has a list, a set or a dictionary, which other code can change.
+    """
+    while type(inner := getattr(value, "__wrapped__", None)) is FunctionType and type(value) is FunctionType:
+        value = inner
+    kept = [value]
+    if type(value) is FunctionType:
+        space = value.__globals__
+        kept = [space[name] for name in value.__code__.co_names if name in space]
+    for function in kept:
+        is_cached = type(function) is functools._lru_cache_wrapper
+        if is_cached and any(_has_container(result) for _, result in cache_items(function)):
+            raise UnstableError(f"{function.__qualname__}, which keeps a list, a set or a dictionary that it returned")
+
+
+def _has_container(value: Any) -> bool:
+    return type(value) in CONTAINERS or (type(value) is tuple and any(map(_has_container, value)))
 
 
 def _module_object(self: Walk, value: ModuleType) -> Json:
@@ -983,7 +1008,7 @@ def _namespace(self: Walk, value: Any) -> Json:
 
 
 def replaced_operators(names: set[str]) -> list[tuple[str, Any]]:
-    """Return the operators of torch that have another one's place or name, or attributes that torch does not set.
+    """Return torch's operators that have another one's place, name or kernel, or attributes that torch does not set.
 
     Args:
         names: names that code looks up; operators under other names do not count, unless ``ALL`` is among them.
@@ -1026,6 +1051,8 @@ def _changes(value: Any) -> list[tuple[str, Any]]:
     own = name if is_packet else f"{name}.{space['_overloadname']}"
     changed = [] if space["__name__"] == own else [("__name__", space["__name__"])]
     overload = torch._ops.OpOverload
+    if not is_packet and str(space["_schema"]) not in (said := _refusal(space["_op"])):
+        changed.append(("_op", said))
     for key, one in [pair for pair in space.items() if pair[0] not in _OF_OPERATOR or type(pair[1]) is overload]:
         if type(one) is overload:
             if one._overloadpacket is not value or one._overloadname != key or _changes(one):
@@ -1033,6 +1060,15 @@ def _changes(value: Any) -> list[tuple[str, Any]]:
         elif not (key in _OF_PRIM and full.startswith("prims::")):
             changed.append((key, one))
     return changed
+
+
+def _refusal(kernel: Any) -> str:
+    """Return torch's message for a call of an overload without its arguments, which has the overload's schema in it."""
+    try:
+        kernel(**{"": None})  # no overload has an argument without a name
+    except (RuntimeError, TypeError) as error:  # torch's, or one of a function in Python
+        return str(error)
+    return ""
 
 
 def _submodule(self: Walk, value: torch.nn.Module) -> Json:
