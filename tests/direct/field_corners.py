@@ -209,7 +209,7 @@ _t("a cached pattern is a class with a match of its own", "re.match('fieldi', 'f
 _t("harmless: many patterns are cached", "re.match('fieldj', 'fieldj')", "import re\n", "import re\nfor i in range(50): re.match(f'(?i)many{i}', ''); re.match(f'many{i}', '', re.S | re.M)", harmless=True)
 _v("a name of a NumPy type is the user's own", "np.dtype('fieldtype').itemsize", "import numpy as np\nnp._core.sctypeDict['fieldtype'] = np.float16\n", "import numpy as np; np._core.sctypeDict['fieldtype'] = np.float64")
 _add("two overloads have exchanged their _op", _model("torch.ops.aten.relu.default(x)"), "a, b = torch.ops.aten.relu.default, torch.ops.aten.sigmoid.default\na._op, b._op = b._op, a._op")
-_add("an overload's _op, found by a composed name", _model("getattr(torch.ops.aten, self.k + 'lu').default(x)", "self.k = 're'"), "torch.ops.aten.relu.default._op = torch.ops.aten.sigmoid.default._op")
+_add("an overload's _op, in a namespace under another name", _model("A.relu.default(x)", top="A = torch.ops.aten\n"), "torch.ops.aten.relu.default._op = torch.ops.aten.sigmoid.default._op")
 _add("an overload's _op is Python's own function", _model("torch.ops.aten.relu.default(x)"), "torch.ops.aten.relu.default._op = lambda x: x * 3")
 _add("an overload that is an attribute has another _op", _model("self.op(x)", "self.op = torch.ops.aten.relu.default"), "torch.ops.aten.relu.default._op = torch.ops.aten.sigmoid.default._op")
 _v("a cached function that was imported by name returned a dict that is edited", "len(get_testing_overrides()) / 1000", "from torch.overrides import get_testing_overrides\n", "torch.overrides.get_testing_overrides()[len] = lambda x: 1")

@@ -32,6 +32,7 @@ from trtcache.frontends.direct.walk import (
     NAMESPACES,
     PLAIN,
     STATE_OF_LOGGERS,
+    TORCH_OPERATORS,
     UnstableError,
     Walk,
     cache_items,
@@ -249,7 +250,7 @@ class Globals:
         if ALL in self.names or self.names & STATE_OF_LOGGERS:
             found = {one.name: one for logger in self.walk.loggers.values() for one in _with_parents(logger)}
             self.written["loggers"] = {name: _logger_state(one) for name, one in sorted(found.items())}
-        if operators := replaced_operators(self.names):
+        if operators := replaced_operators(self.names | (self.walk.texts & TORCH_OPERATORS)):
             self.written["operators"] = {name: self.walk.value(one) for name, one in operators}
         for label, module in list(self.walk.spaces.items()):  # hasattr tells whether a submodule is loaded
             if not is_build_module(label) and not is_installed(label):

@@ -1002,6 +1002,7 @@ def _context(self: Walk, value: contextvars.ContextVar[Any]) -> Json:
 
 
 def _namespace(self: Walk, value: Any) -> Json:
+    self.texts.add(str(value.__name__))  # code can look up operators in it
     space = {name: one for name, one in vars(value).items() if type(one) is not torch._ops.OpOverloadPacket}
     own = [pair for pair in space.items() if type(pair[1]) in _NUMBERS_AND_TEXT or _is_own(pair[1])]
     return ["torch", str(value.__name__), self.pairs([pair for pair in own if pair[0][:2] != "__"])]
@@ -1016,10 +1017,11 @@ def replaced_operators(names: set[str]) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for label in sorted(TORCH_OPERATORS):
         space = vars(getattr(torch.ops, label))
+        overloads = names if label in names else ()
         for name in sorted(space if ALL in names else names & space.keys()):
             one = space[name]
             is_packet = type(one) is torch._ops.OpOverloadPacket
-            if is_packet and (one._qualified_op_name != f"{label}::{name}" or _changes(one)):
+            if is_packet and (one._qualified_op_name != f"{label}::{name}" or _changes(one, overloads)):
                 found.append((f"{label}.{name}", one))
     return found
 
@@ -1042,8 +1044,11 @@ _OF_PRIM = frozenset(
 )  # set by torch._prims
 
 
-def _changes(value: Any) -> list[tuple[str, Any]]:
-    """Return the attributes of an operator or an overload that torch does not set, and a name that is not its own."""
+def _changes(value: Any, overloads: Collection[str] | None = None) -> list[tuple[str, Any]]:
+    """Return the attributes of an operator or an overload that torch does not set, and a name that is not its own.
+
+    Kernels are compared of all its overloads, or of those under some names.
+    """
     space = vars(value)
     full = space.get("_overloadpacket", value)._qualified_op_name
     is_packet = "_overloadname" not in space
@@ -1051,11 +1056,12 @@ def _changes(value: Any) -> list[tuple[str, Any]]:
     own = name if is_packet else f"{name}.{space['_overloadname']}"
     changed = [] if space["__name__"] == own else [("__name__", space["__name__"])]
     overload = torch._ops.OpOverload
-    if not is_packet and str(space["_schema"]) not in (said := _refusal(space["_op"])):
+    is_called = not is_packet and (overloads is None or space["_overloadname"] in overloads)
+    if is_called and str(space["_schema"]) not in (said := _refusal(space["_op"])):
         changed.append(("_op", said))
     for key, one in [pair for pair in space.items() if pair[0] not in _OF_OPERATOR or type(pair[1]) is overload]:
         if type(one) is overload:
-            if one._overloadpacket is not value or one._overloadname != key or _changes(one):
+            if one._overloadpacket is not value or one._overloadname != key or _changes(one, overloads):
                 changed.append((key, one))
         elif not (key in _OF_PRIM and full.startswith("prims::")):
             changed.append((key, one))
