@@ -162,7 +162,7 @@ def _by_position(pairs: list[tuple[str, int]]) -> list[str]:
 
 def test_only_the_order_of_a_set_that_is_iterated_over_counts() -> None:
     """Membership does not depend on it. From Python 3.12 on, the loop of a comprehension is in the function's code."""
-    found = [uses(each.__code__, globals()).order for each in (_is_field, _is_key, _first_field, _by_position)]
+    found = [uses(each.__code__).order for each in (_is_field, _is_key, _first_field, _by_position)]
     assert [bool(order) for order in found] == [False, False, True, True]
 
 

@@ -40,7 +40,7 @@ UNSEEN = frozenset(
         *("data_ptr", "is_shared", "is_pinned"),
         *("untyped_storage", "storage", "is_inference", "__weakref__", "annotation", "annotations"),
         *("get_type_hints", "get_annotations", "ctypes", "__array_interface__", "__cuda_array_interface__"),
-        *("getrefcount", "getweakrefcount", "getweakrefs"),
+        *("getrefcount", "getweakrefcount", "getweakrefs", "cache_info"),
         *("_is_view", "_view_func", "_use_count", "_is_zerotensor"),
     )
 ).union(_OF_TENSORS, _OF_CODE)
@@ -156,10 +156,12 @@ class Uses:
         globals: globals that it reads or sets.
         imports: modules that it imports, with the level of relative imports, and the names imported from each.
         texts: identifiers in its strings.
-        compares: whether it compares values by ``is`` that could be strings or numbers.
+        compares: names that lead to what it compares by ``is``; none if it is not known to what.
         order: a set of strings that it creates and may iterate over; empty if none.
         address: an operation that may format an object with its address and compute with the text; empty if none.
         merges: whether it may create a larger set of a set.
+        has_view: whether it keeps or passes on ``keys()`` or ``items()`` of a dictionary, of which sets can be created.
+        subtracts: whether it has an operation that creates a set of such views.
         composes: whether it may look up attributes whose names are not constants in its code.
         chains: names that lead from globals to values; the last is ``()`` if the value is called at once.
     """
@@ -168,19 +170,24 @@ class Uses:
     globals: frozenset[str]
     imports: tuple[tuple[str, int, tuple[str, ...]], ...]
     texts: frozenset[str]
-    compares: bool
+    compares: frozenset[tuple[str, ...]]
     order: str
     address: str
     merges: bool
+    has_view: bool
+    subtracts: bool
     composes: bool
     chains: frozenset[tuple[str, ...]]
 
 
-def uses(code: CodeType, space: Mapping[str, Any]) -> Uses:
-    """Analyze a code object with these globals."""
+@_once
+def uses(code: CodeType) -> Uses:
+    """Analyze a code object."""
     steps = [step for step in _singly(dis.get_instructions(code)) if step.opname not in _NO_EFFECT]
     names = {*code.co_names, *(part for name in code.co_names if "." in name for part in name.split("."))}
-    compares = bool(names & {"is_", "is_not"}) or any(_compares(steps, place, space) for place in range(len(steps)))
+    compares = {chain for place in range(len(steps)) if (chain := _compares(steps, place)) is not None}
+    if names & {"is_", "is_not"}:
+        compares.add(())
     own = frozenset(step.argval for step in steps if step.opname in _OF_GLOBALS)
     imports = tuple(
         (str(step.argval), _level(steps, place), _names_taken(steps, place))
@@ -192,10 +199,12 @@ def uses(code: CodeType, space: Mapping[str, Any]) -> Uses:
         own,
         imports,
         frozenset(identifiers(texts_of(code))),
-        compares,
+        frozenset(compares),
         _order(code, steps),
         _address(code, steps),
         bool(names & _MERGES) or any(step.opname == "BINARY_OP" and step.argrepr[:1] in "|^" for step in steps),
+        _has_view(steps),
+        bool(names & SET_OPERATORS) or any(step.opname == "BINARY_OP" and step.argrepr[:1] in "&|^-" for step in steps),
         _composes(steps),
         frozenset(_chains(steps)),
     )
@@ -303,30 +312,35 @@ def _singly(steps: Iterable[dis.Instruction]) -> Iterator[dis.Instruction]:
             yield step._replace(opname=step.opname.replace("_BORROW", "").replace("_CHECK", ""))
 
 
-def _compares(steps: list[dis.Instruction], place: int, space: Mapping[str, Any]) -> bool:
-    """Return whether an instruction compares two objects by identity that could be strings or numbers.
-
-    ``is None`` does not, nor ``is Kind.ONE`` if that is an object of another type.
-    """
+def _compares(steps: list[dis.Instruction], place: int) -> tuple[str, ...] | None:
+    """Return names that lead to what an instruction compares by ``is``, if that may be a string or a number."""
     if steps[place].opname != "IS_OP":
-        return False
+        return None
     before = steps[place - 1]
     if before.opname == "LOAD_CONST":
-        return not any(before.argval is one for one in _SINGLETONS)
+        return None if any(before.argval is one for one in _SINGLETONS) else ()
     chain: list[str] = []
     at = place - 1
     while at > 0 and steps[at].opname in _ATTRIBUTE:
         chain.insert(0, str(steps[at].argval))
         at -= 1
-    if steps[at].opname not in _GLOBAL | {"LOAD_DEREF"} or steps[at].argval not in space:
+    return (steps[at].argval, *chain) if steps[at].opname in _GLOBAL | {"LOAD_DEREF"} else ()
+
+
+def is_text_or_number(chain: tuple[str, ...], space: Mapping[str, Any]) -> bool:
+    """Return whether names lead to a string or a number, or to nothing that is known.
+
+    ``x is Kind.ONE`` does not if that is an object of another type.
+    """
+    if not chain or chain[0] not in space:
         return True
-    value: Any = space[steps[at].argval]
-    for name in chain:
+    value: Any = space[chain[0]]
+    for name in chain[1:]:
         value = getattr(value, "__dict__", {}).get(name, "")
     return issubclass(type(value), _TEXTS)
 
 
-_SET_OPERATORS = frozenset(("and_", "or_", "xor", "sub", "__and__", "__or__", "__xor__", "__sub__", "__rsub__"))
+SET_OPERATORS = frozenset(("and_", "or_", "xor", "sub", "__and__", "__or__", "__xor__", "__sub__", "__rsub__"))
 _MERGES = frozenset(("type", "__class__", "union", "symmetric_difference", "copy", "__or__", "__xor__", "or_", "xor"))
 _MAKES_SETS = frozenset({"set", "frozenset", "keys", "items"})
 
@@ -360,11 +374,34 @@ def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  
                 return "a set comprehension"
         elif step.opname in _ATTRIBUTE and step.argval in {"keys", "items"}:
             near = steps[place + 1 : place + 6]
-            if names & _SET_OPERATORS or any(
+            if names & SET_OPERATORS or any(
                 other.opname == "BINARY_OP" and other.argrepr[:1] in "&|^-" for other in near
             ):
                 return f"an operation on {step.argval}()"
     return ""
+
+
+VIEWS = frozenset({"keys", "items"})
+_ITERATE = frozenset(
+    ("list", "tuple", "sorted", "dict", "len", "enumerate", "zip", "reversed", "any", "all", "sum", "min")
+)
+_ITERATE |= {"max", "iter", "map", "filter", "next", "OrderedDict"}
+"""Functions that iterate over a view of a dictionary, whose order is that of the dictionary."""
+
+
+def _has_view(steps: list[dis.Instruction]) -> bool:
+    """Return whether a view of a dictionary is neither iterated over nor searched at once."""
+    ends = [0]
+    for place, step in enumerate(steps):
+        if step.opname in _GLOBAL and step.argval in _ITERATE:
+            ends.append(_after_call(steps, place))
+        elif step.opname in _ATTRIBUTE and step.argval in VIEWS:
+            end = _after_call(steps, place)
+            is_called = end > place + 1 and steps[end - 1].opname.startswith("CALL") and not steps[end - 1].arg
+            is_iterated = is_called and steps[end : end + 1] and steps[end].opname in {"GET_ITER", "CONTAINS_OP"}
+            if not is_iterated and end >= max(ends):
+                return True
+    return False
 
 
 def _after_set(steps: list[dis.Instruction], place: int) -> int:

@@ -364,9 +364,10 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
     recorded.finish(imports)
     seen.refuse_exempt()
     seen.refuse_missing_imports()
-    texts = identifiers(walk.texts)
-    if walk.has_look_up and (unseen := texts & CODE_OF or (recorded.names | texts) & UNSEEN):
-        raise ValueError(f"a function that is kept could read {min(unseen)}")
+    if walk.has_look_up:
+        texts = identifiers(walk.texts)
+        if unseen := texts & CODE_OF or (recorded.names | texts) & UNSEEN:
+            raise ValueError(f"a function that is kept could read {min(unseen)}")
     if unknown := [code for number, code in seen.ran.items() if number not in walk.codes]:
         raise UnstableError("code that no object leads to").below(unknown[0].co_qualname)
     names = recorded.names.union(*recorded.builds.values())

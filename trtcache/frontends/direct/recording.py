@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import _disable_current_modes
 
 from trtcache.frontends.direct import ownership
-from trtcache.frontends.direct.code import CODE_OF, LOOK_UPS, UNSEEN, full_name, uses
+from trtcache.frontends.direct.code import CODE_OF, LOOK_UPS, UNSEEN, full_name, is_text_or_number, uses
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
 from trtcache.frontends.direct.surroundings import is_compared
 from trtcache.frontends.direct.walk import (
@@ -117,7 +116,7 @@ class Recording:
         self.has_output = False
         self.loggers: dict[str, None] = {}
         self.why_not: str = ""
-        self._exempt_reads = self._merges = ""
+        self._exempt_reads = self._merges = self._views = self._subtracts = ""
         self._taken: set[tuple[str, str]] = set()
         self._kinds: dict[int, tuple[CodeType, str]] = {}
         self._quiet: set[int] = set()  # code of torch, which _kinds keeps alive
@@ -131,6 +130,11 @@ class Recording:
         """Whether this thread is the one that exports."""
         return threading.get_ident() == self._thread
 
+    @property
+    def is_profiling(self) -> bool:
+        """Whether calls of this thread are noted now."""
+        return self._is_on and self.is_here
+
     def refuse(self, why: str) -> None:
         """Set the reason that this export cannot be recognized again, unless there is one."""
         self.why_not = self.why_not or why
@@ -143,6 +147,10 @@ class Recording:
         """
         if self._merges and self.globals.walk.has_set:
             raise ValueError(f"{self._merges} could create a set of strings")
+        walk = self.globals.walk
+        view = self._views or ("a function that is kept" if walk.has_view else "")
+        if view and (self._subtracts or walk.has_set_operator):
+            raise ValueError(f"{view} keeps keys() or items() of a dictionary, of which a set could be created")
         reads = self._exempt_reads or ("a function that is kept" if self.globals.walk.has_look_up else "")
         if reads and self.globals.walk.has_exempt:
             raise ValueError(f"{reads} could read an attribute that is not compared")
@@ -172,8 +180,10 @@ class Recording:
 
     def _note_code(self, code: CodeType, space: dict[str, Any], free: dict[str, Any]) -> None:
         """Describe the values that code of the model reads, before it runs for the first time."""
-        use = uses(code, {**space, **free} if free else space)
+        use = uses(code)
         self.ran[id(code)] = code
+        if any(is_text_or_number(chain, {**space, **free}) for chain in use.compares):
+            raise UnstableError("it compares strings or numbers by identity").below(code.co_qualname)
         self._refuse_use(code, use, space)
         for name, level, taken in use.imports:
             full = full_name(name, level, space)
@@ -187,7 +197,7 @@ class Recording:
         home = ownership.module_with(space)
         own = use.globals | {"__package__"} if any(level for _, level, _ in use.imports) else use.globals
         more = [ALL] if use.composes and f"{os.sep}site-packages{os.sep}" not in code.co_filename else []
-        with _disable_current_modes(), torch._C.DisableTorchFunction():  # tensors are read, not traced
+        with torch._C.DisableTorchFunction():
             self.globals.note(None if home is None else home.__name__, own, {*use.names, *use.texts, *more})
 
     def _refuse_use(  # noqa: C901  # one case for each kind of use
@@ -212,8 +222,6 @@ class Recording:
             refuse("it reads the loaded modules or a limit of the interpreter from sys")
         if use.names & _OUTPUTS:
             self.has_output = True
-        if use.compares:
-            refuse("it compares strings or numbers by identity")
         if levels := own & _OF_LOGGERS:
             refuse(f"it reads a logger's state ({min(levels)})")
         if is_own and use.address:
@@ -222,6 +230,10 @@ class Recording:
             refuse("it could read a logger's state")
         if is_own and use.merges:
             self._merges = self._merges or code.co_qualname
+        if is_own and use.has_view:
+            self._views = self._views or code.co_qualname
+        if is_own and use.subtracts:
+            self._subtracts = self._subtracts or code.co_qualname
         for chain in use.chains:
             _refuse_chain(chain, space, is_own=is_own)
         is_library = str(space.get("__name__")).startswith(("transformers.", "diffusers."))
@@ -249,18 +261,6 @@ class Recording:
             yield
         finally:
             self.off()
-
-    @contextmanager
-    def outside(self) -> Iterator[None]:
-        """Pause the profiler while torch handles an operator."""
-        if not self._is_on or not self.is_here:
-            yield
-            return
-        self.off()
-        try:
-            yield
-        finally:
-            self.on()
 
     def _note_import(self, frame: FrameType, event: str) -> None:
         """Record a module after its import; the code that ran for the import itself is not part of the export."""
@@ -494,8 +494,13 @@ def _around_operators(seen: Recording) -> Iterator[None]:
 
     def wrap(dispatch: Any) -> Any:
         def dispatch_unprofiled(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            with seen.outside():
+            if not seen.is_profiling:
                 return dispatch(self, func, types, args, kwargs)
+            seen.off()
+            try:
+                return dispatch(self, func, types, args, kwargs)
+            finally:
+                seen.on()
 
         return dispatch_unprofiled
 

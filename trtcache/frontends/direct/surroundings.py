@@ -287,8 +287,8 @@ def _arithmetic_settings(walk: Walk) -> Iterator[Json]:
 
 def _name_of_type(name: Any, kind: Any, walk: Walk) -> Json:
     """Describe an entry of the table by which NumPy finds a type, as in ``np.dtype("half")``."""
-    own = kind.__name__ if lookup("numpy", str(getattr(kind, "__name__", ""))) is kind else walk.value(kind)
-    return [str(name), own]
+    label = str(getattr(kind, "__name__", ""))
+    return [str(name), label if lookup("numpy", label) is kind else walk.value(kind)]
 
 
 def _refuse_other_patterns() -> None:

@@ -27,15 +27,15 @@ import threading
 import types
 import warnings
 import weakref
-from contextlib import contextmanager
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 from trtcache.digests import hash_bytes
-from trtcache.frontends.direct.code import CODE_OF, UNSEEN, codes_in, content, is_ordered, within
+from trtcache.frontends.direct.code import CODE_OF, SET_OPERATORS, UNSEEN, VIEWS, codes_in, content, is_ordered, within
 from trtcache.frontends.direct.ownership import (
     MODEL,
     OURS,
@@ -157,6 +157,8 @@ class Walk:
         loggers: loggers that were visited, by name.
         has_look_up: whether ``getattr`` or a similar function was visited as an object, so that names can be composed.
         has_set: whether a set was visited, of which code can create others.
+        has_view: whether a dictionary's method ``keys`` or ``items`` was visited as an object.
+        has_set_operator: whether a function that creates sets of such views was visited as an object.
         has_output: whether ``print`` or ``warnings.warn`` was visited as an object.
         is_tolerant: whether an object without a description is written by its type alone.
     """
@@ -165,6 +167,7 @@ class Walk:
         """Record the paths of a model's modules and weights."""
         self._memo: dict[int, int] = {}
         self._unpatched: set[type] = set()  # classes of builds without methods of others
+        self._owners = _Owners()
         self._alive: list[object] = []  # the identity of a freed object could be reused
         self._weights: dict[int, str] = {}
         self._modules: dict[int, str] = {}
@@ -174,6 +177,8 @@ class Walk:
         self.has_look_up = False
         self.has_output = False
         self.has_set = False
+        self.has_view = False
+        self.has_set_operator = False
         self.loggers: dict[str, logging.Logger] = {}
         self.state: dict[str, torch.Tensor] = {}
         self.spaces: dict[str, ModuleType] = {}
@@ -202,18 +207,9 @@ class Walk:
                 self._place(inner, f"{path}.{name}" if path else name, above)
         above.discard(id(module))
 
-    @contextmanager
-    def apart(self) -> Iterator[None]:
-        """Describe objects in the body independently of others, and forget them afterwards, as a copy of this walk."""
-        state, before, memories = {**vars(self)}, self._mark(), len(self._memories)
-        self.texts, self.loggers, self.unstable = set(), {**self.loggers}, {**self.unstable}
-        try:
-            yield
-        finally:
-            self._undo(before)
-            while len(self._memories) > memories:
-                self._memories.popitem()
-            vars(self).update(state)
+    def apart(self) -> _Apart:
+        """Describe objects in a ``with`` block independently of others, and forget them afterwards, as a copy does."""
+        return _Apart(self)
 
     def fork(self) -> Walk:
         """Return an independent copy of this walk."""
@@ -221,6 +217,7 @@ class Walk:
         for name, value in vars(self).items():
             setattr(other, name, value.copy() if isinstance(value, (dict, list, set)) else value)
         other._unpatched = set()  # modules may have been imported since
+        other._owners = _Owners()
         return other
 
     # Any object.
@@ -351,13 +348,26 @@ class Walk:
         return ["class", *names, self.value(type(cls)), self.items(bases), attributes, nested]
 
     def _registry(self, cls: type) -> list[Json]:
-        """Describe classes registered with an abstract base class; for a build's ABC only those of the user's files."""
-        left_out = is_installed if is_build_module(_class_module(cls)) else is_build_module
-        classes = [entry for reference in _abc._get_dump(cls)[0] if (entry := reference()) is not None]
-        classes = [
-            kind for kind in classes if not (is_build_module(_class_module(kind)) or left_out(_class_module(kind)))
-        ]
-        return self.items(sorted(classes, key=lambda kind: (str(_class_module(kind)), _class_qualname(kind))))
+        """Describe the classes registered with an abstract base class, and with those derived from it.
+
+        Classes of installed libraries do not count for a build's: libraries register theirs when they are imported.
+        """
+        is_build = is_build_module(_class_module(cls))
+        written: list[Json] = []
+        registered = [entry for reference in _abc._get_dump(cls)[0] if (entry := reference()) is not None]
+        for kind in sorted(registered, key=_full_name):
+            if is_build and is_build_module(_class_module(kind)):
+                written.append(_full_name(kind))
+            elif not (is_build and is_installed(str(_class_module(kind)))):
+                written.append(self.value(kind))
+        below: list[type] = type.__subclasses__(cls)
+        for derived in sorted(below, key=_full_name):
+            is_own = not (is_build_module(_class_module(derived)) or is_installed(str(_class_module(derived))))
+            if is_own and "__subclasshook__" in _class_dict(derived):
+                written.append(self.value(derived))
+            elif "_abc_impl" in _class_dict(derived) and (more := self._registry(derived)):
+                written.append([_full_name(derived), *more])
+        return written
 
     def function(self, function: FunctionType) -> Json:
         """Describe a function: its code, closure, defaults and attributes."""
@@ -440,6 +450,9 @@ class Walk:
 
     def tensor(self, value: torch.Tensor) -> Json:
         """Describe a tensor by its content, and a weight of the model by its name as well."""
+        if torch._C._len_torch_dispatch_stack():  # an export is tracing: read the tensor, do not trace that
+            with _disable_current_modes():
+                return self.tensor(value)
         if value.layout != torch.strided or value.device.type == "meta" or type(value) not in TENSORS:
             raise UnstableError("a tensor without values or strides")
         name = self._weights.get(id(value))
@@ -559,6 +572,34 @@ class Walk:
         return [*like(tensor), self.memory(storage._cdata), where, storage.nbytes(), marks, self._weights[id(tensor)]]
 
 
+_FLAGS = ("is_tolerant", "has_exempt", "has_look_up", "has_output", "has_set", "has_view", "has_set_operator")
+
+
+class _Apart:
+    """A ``with`` block in which a walk describes objects that it forgets afterwards."""
+
+    __slots__ = ("before", "flags", "memories", "tables", "walk")
+
+    def __init__(self, walk: Walk) -> None:
+        self.walk = walk
+
+    def __enter__(self) -> None:
+        walk = self.walk
+        self.before, self.memories = walk._mark(), len(walk._memories)
+        self.flags = {name: getattr(walk, name) for name in _FLAGS}
+        self.tables = (walk.texts, walk.loggers, walk.unstable)
+        walk.texts, walk.loggers, walk.unstable = set(), walk.loggers.copy(), walk.unstable.copy()
+
+    def __exit__(self, *_: object) -> None:
+        walk = self.walk
+        if walk._mark() != self.before:
+            walk._undo(self.before)
+        while len(walk._memories) > self.memories:
+            walk._memories.popitem()
+        vars(walk).update(self.flags)
+        walk.texts, walk.loggers, walk.unstable = self.tables
+
+
 # Changes to torch, NumPy and Python by other code.
 
 
@@ -618,10 +659,12 @@ _SETTABLE = PLAIN | {float, list, dict, tuple, set, torch.Tensor, FunctionType}
 
 
 class _Owners(dict[str, str]):
-    """Owners of modules: a build's module has thousands of attributes from a hundred modules."""
+    """Owners of builds' modules: one has thousands of attributes from a hundred modules."""
 
     def __missing__(self, name: str) -> str:
-        owner = self[name] = module_owner(name)
+        owner = module_owner(name)
+        if owner != MODEL:  # that of a module which is not loaded
+            self[name] = owner
         return owner
 
 
@@ -637,7 +680,7 @@ def scan(  # noqa: C901  # one case for each kind
         is_read: whether code that ran reads these attributes, so that private ones count.
     """
     written: list[Json] = []
-    owners = _Owners()
+    owners = walk._owners
     pairs = list(space.items())  # another thread may import more of torch meanwhile
     if len(pairs) > _MANY:  # the module torch has 1,000 functions in C, under their own names
         homes = {value.__module__ for _, value in pairs if type(value) is types.BuiltinFunctionType}
@@ -670,6 +713,8 @@ def scan(  # noqa: C901  # one case for each kind
             else:
                 if value.__name__ != name:
                     written.append([name, f"{value.__module__}.{value.__qualname__}"])
+                if is_read and "_abc_impl" in _class_dict(value):
+                    written.append([name, walk._registry(value)])
                 if not owner and value not in walk._unpatched:
                     if patched := list(patches(value, walk)):
                         written.append([name, patched])
@@ -765,6 +810,10 @@ def _functions(value: Any) -> tuple[Any, ...]:
 
 def _text_digest(text: str | None) -> str | None:
     return None if text is None else hash_bytes(text.encode(errors="backslashreplace")).hex()[:32]
+
+
+def _full_name(cls: type) -> str:
+    return f"{_class_module(cls)}.{_class_qualname(cls)}"
 
 
 def _is_from_c(descriptor: Any, cls: type) -> bool:
@@ -894,6 +943,7 @@ def _builtin(self: Walk, value: Any) -> Json:
         self.has_output = True
     if is_impure(value):
         raise UnstableError(f"{value.__qualname__}, a function that depends on the process or the machine")
+    _note_set_operators(self, value)
     owner, module = value.__self__, value.__module__
     if module is not None and not is_build_module(module):
         raise UnstableError(f"{module}.{value.__qualname__}, a function of a C extension")
@@ -902,9 +952,23 @@ def _builtin(self: Walk, value: Any) -> Json:
     return ["builtin", str(module), value.__qualname__, self.value(owner)]
 
 
+def _note_set_operators(self: Walk, value: Any) -> None:
+    """Note functions that code could call to create a set: of views of dictionaries, and those that return a view."""
+    name = value.__name__
+    if name in VIEWS:
+        self.has_view = True
+    if name in SET_OPERATORS or name in {"iand", "ior", "ixor", "isub", "difference", "intersection"}:
+        self.has_set_operator = True
+
+
+def _slot(self: Walk, value: Any) -> Json:
+    _note_set_operators(self, value)
+    return ["slot", self.value(value.__objclass__), value.__name__]
+
+
 def _getter(self: Walk, value: operator.attrgetter[Any]) -> Json:
     names = value.__reduce__()[1]
-    if unseen := {part for name in names for part in str(name).split(".")} & (UNSEEN | CODE_OF):
+    if unseen := {part for name in names for part in str(name).split(".")} & (UNSEEN | CODE_OF | WATCHED | SETS):
         raise UnstableError(f"attrgetter of {min(unseen)}")
     return ["attrgetter", *self.items(names)]
 
@@ -1188,7 +1252,7 @@ WRITERS: dict[type, Writer] = {
     ),
     **dict.fromkeys(
         (*_SLOTS, types.ClassMethodDescriptorType),
-        lambda self, value: ["slot", self.value(value.__objclass__), value.__name__],
+        _slot,
     ),
     ModuleType: _module_object,
     os._Environ: _environment,
