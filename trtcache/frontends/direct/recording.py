@@ -466,6 +466,7 @@ def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None
 @contextmanager
 def _around_modules(seen: Recording) -> Iterator[None]:
     """Profile the calls of modules."""
+    import torch._dynamo.utils  # keeps what is there when an export imports it
 
     def wrap(call: Any) -> Any:
         def call_and_profile(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:

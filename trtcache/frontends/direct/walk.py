@@ -357,7 +357,8 @@ class Walk:
         registered = [entry for reference in _abc._get_dump(cls)[0] if (entry := reference()) is not None]
         for kind in sorted(registered, key=_full_name):
             if is_build and is_build_module(_class_module(kind)):
-                written.append(_full_name(kind))
+                if not _full_name(kind).startswith(_REGISTERED_LATE):
+                    written.append(_full_name(kind))
             elif not (is_build and is_installed(str(_class_module(kind)))):
                 written.append(self.value(kind))
         below: list[type] = type.__subclasses__(cls)
@@ -528,7 +529,7 @@ class Walk:
         }
         skipped = _exempt(kind)  # type: ignore[arg-type]  # classes are hashed by identity
         for name, value in (*space.items(), *held):
-            if name in _APART or (name in _HOOKS and not value):
+            if name in _APART or (name in _HOOKS and not value and not getattr(value, "__dict__", None)):
                 continue
             if name in skipped:
                 self.has_exempt = True
@@ -812,6 +813,10 @@ def _text_digest(text: str | None) -> str | None:
     return None if text is None else hash_bytes(text.encode(errors="backslashreplace")).hex()[:32]
 
 
+_REGISTERED_LATE = ("sqlite3.", "numpy.random.")
+"""Classes that register with one of Python's when a module is imported that torch, or its first export, imports."""
+
+
 def _full_name(cls: type) -> str:
     return f"{_class_module(cls)}.{_class_qualname(cls)}"
 
@@ -856,7 +861,10 @@ def _rank(space: Mapping[str, Any], hooks: Any) -> Any:
     if not isinstance(hooks, dict):
         return hooks
     numbers = sorted({one for name in _HOOKS for one in space.get(name) or () if type(one) is int})
-    return {numbers.index(key) if type(key) is int else key: one for key, one in hooks.items()}
+    ranked = type(hooks)() if type(hooks) in {dict, collections.OrderedDict} else {}
+    ranked.update({numbers.index(key) if type(key) is int else key: one for key, one in hooks.items()})
+    getattr(ranked, "__dict__", {}).update(getattr(hooks, "__dict__", {}))
+    return ranked
 
 
 def like(value: torch.Tensor) -> list[Json]:
@@ -929,6 +937,8 @@ def _dict(self: Walk, value: Any) -> Json:
     if value is sys.modules:
         raise UnstableError("all modules")
     more = [self.value(value.default_factory)] if type(value) is collections.defaultdict else []
+    if own := getattr(value, "__dict__", None):  # of an OrderedDict, such as state_dict()
+        more.append(self.pairs(own.items()))
     return [type(value).__name__, *more, self.pairs(list(value.items()))]
 
 
@@ -1154,10 +1164,11 @@ def _weak(self: Walk, value: Any) -> Json:
     return ["weak", self.value(value())]
 
 
-def _environment(_: Walk, value: Any) -> Json:
+def _environment(self: Walk, value: Any) -> Json:
     if value is not os.environ:
         raise UnstableError("an environment of its own")
-    return ["environment"]  # the variables that are read are recorded
+    # The variables that are read are recorded.
+    return ["environment", self.pairs([pair for pair in vars(value).items() if pair[0] != "_data"])]
 
 
 def _array(self: Walk, value: Any) -> Json:
