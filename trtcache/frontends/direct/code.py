@@ -236,7 +236,12 @@ _LOADS = frozenset({"LOAD_CONST", "LOAD_FAST", "LOAD_DEREF", "LOAD_GLOBAL"})
 
 
 def _composes(steps: list[dis.Instruction]) -> bool:
-    """Return whether a name that is looked up may not be a constant, as it is in ``getattr(x, "name", None)``."""
+    """Return whether a name that is looked up may not be a constant, as it is in ``getattr(x, "name", None)``.
+
+    A pattern such as ``case Point(0)`` takes the names in ``__match_args__`` of the class.
+    """
+    if any(step.opname == "MATCH_CLASS" and step.arg for step in steps):
+        return True
     for place, step in enumerate(steps):
         if step.opname not in _NAMED or step.argval not in LOOK_UPS:
             continue

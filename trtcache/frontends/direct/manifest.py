@@ -36,7 +36,7 @@ from trtcache.frontends.direct.walk import (
     UnstableError,
     Walk,
     cache_items,
-    refuse_kept_containers,
+    refuse_unseen_state,
     replaced_operators,
     scan,
 )
@@ -368,6 +368,8 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
         texts = identifiers(walk.texts)
         if unseen := texts & CODE_OF or (recorded.names | texts) & UNSEEN:
             raise ValueError(f"a function that is kept could read {min(unseen)}")
+    if ALL in recorded.names and (unseen := set(_composed(walk.texts | recorded.names))):
+        raise ValueError(f"code that puts together names could read {min(unseen)}")
     if unknown := [code for number, code in seen.ran.items() if number not in walk.codes]:
         raise UnstableError("code that no object leads to").below(unknown[0].co_qualname)
     names = recorded.names.union(*recorded.builds.values())
@@ -394,6 +396,13 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
         why=why,
         details={"globals": recorded.written},
     )
+
+
+def _composed(texts: set[str]) -> Iterator[str]:
+    """Yield names that direct mode does not track and that are among texts, or a pair of them joined."""
+    for name in UNSEEN | CODE_OF:
+        if name in texts or any(name[:at] in texts and name[at:] in texts for at in range(1, len(name))):
+            yield name
 
 
 def _outputs_of(seen: Recording, walk: Walk) -> list[Any]:
@@ -460,7 +469,7 @@ def _read_by_model(label: str, space: Mapping[str, Any], names: set[str], walk: 
     found = [pair for pair in found if not isinstance(pair[1], ModuleType) or isinstance(pair[1], NAMESPACES)]
     for _, value in found:
         if type(value) in {FunctionType, functools._lru_cache_wrapper}:
-            refuse_kept_containers(value)
+            refuse_unseen_state(value)
     found = sorted(found, key=itemgetter(0))
     return [*([name, walk.value(value)] for name, value in found), *rest]
 

@@ -27,6 +27,7 @@ from trtcache.frontends.direct.walk import (
     ALL,
     CONTAINERS,
     HEAP,
+    OF_LOGGERS,
     OUTPUTS,
     SETS,
     STATE_OF_LOGGERS,
@@ -64,7 +65,6 @@ _OF_SYS = frozenset(dir(sys)) - {
 }
 _OF_PATHS = frozenset({"attrgetter", "methodcaller"})
 _OUTPUTS = frozenset({"print", "warn", "warn_explicit"})
-_OF_LOGGERS = frozenset(("isEnabledFor", "getEffectiveLevel", "hasHandlers", "get_verbosity", "getLevelName"))
 _LOGS = frozenset(("debug", "info", "warning", "error", "critical", "exception", "log", "warn", "getLogger", "()"))
 _LOGS |= {"debug_once", "info_once", "warning_once", "warning_advice", "NOTSET", "DEBUG", "INFO", "WARNING", "ERROR"}
 _WITH_STATE = frozenset(
@@ -222,7 +222,7 @@ class Recording:
             refuse("it reads the loaded modules or a limit of the interpreter from sys")
         if use.names & _OUTPUTS:
             self.has_output = True
-        if levels := own & _OF_LOGGERS:
+        if levels := own & OF_LOGGERS:
             refuse(f"it reads a logger's state ({min(levels)})")
         if is_own and use.address:
             refuse(f"it could read the address of an object ({use.address})")

@@ -35,7 +35,17 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from trtcache.digests import hash_bytes
-from trtcache.frontends.direct.code import CODE_OF, SET_OPERATORS, UNSEEN, VIEWS, codes_in, content, is_ordered, within
+from trtcache.frontends.direct.code import (
+    CODE_OF,
+    LOOK_UPS,
+    SET_OPERATORS,
+    UNSEEN,
+    VIEWS,
+    codes_in,
+    content,
+    is_ordered,
+    within,
+)
 from trtcache.frontends.direct.ownership import (
     MODEL,
     OURS,
@@ -67,6 +77,9 @@ NAMESPACES = (torch._ops._OpNamespace, torch._ops._Ops)
 TORCH_OPERATORS = frozenset({"aten", "prims", "prim", "higher_order"})
 STATE_OF_LOGGERS = frozenset({"level", "disabled", "handlers", "parent", "propagate", "manager", "root"})
 """Names, in code or in its strings, that can lead to the state of a logger, which is compared then."""
+OF_LOGGERS = frozenset(("isEnabledFor", "getEffectiveLevel", "hasHandlers", "get_verbosity", "getLevelName"))
+"""Functions that read the state of a logger."""
+
 _LIMIT = 100_000  # objects in one walk
 _MANY = 100  # attributes
 HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a static C type has no attributes that can be set
@@ -379,7 +392,7 @@ class Walk:
             inner = unwrap(function)
             name, qualname = str(inner.__globals__.get("__name__")), inner.__code__.co_qualname
             if lookup(name, qualname) in (function, inner) and is_build_module(name):
-                refuse_kept_containers(inner)
+                refuse_unseen_state(inner)
                 return ["function", name, qualname, *_shallow(inner, self)]
         self.codes |= codes_in(code)
         home = module_with(space)
@@ -947,14 +960,16 @@ _LOOK_UPS = (getattr, hasattr, setattr, vars, operator.attrgetter, operator.meth
 
 
 def _builtin(self: Walk, value: Any) -> Json:
-    if value in _LOOK_UPS:
+    owner, module = value.__self__, getattr(value, "__module__", None)
+    if value in _LOOK_UPS or value.__name__ in LOOK_UPS:
         self.has_look_up = True
+    if type(owner) is functools._lru_cache_wrapper:
+        raise UnstableError(f"{value.__name__} of a function's cache")
     if value in OUTPUTS:
         self.has_output = True
     if is_impure(value):
         raise UnstableError(f"{value.__qualname__}, a function that depends on the process or the machine")
     _note_set_operators(self, value)
-    owner, module = value.__self__, value.__module__
     if module is not None and not is_build_module(module):
         raise UnstableError(f"{module}.{value.__qualname__}, a function of a C extension")
     if isinstance(owner, ModuleType) or owner is None or type(owner).__name__ == "PyCapsule":
@@ -976,9 +991,13 @@ def _slot(self: Walk, value: Any) -> Json:
     return ["slot", self.value(value.__objclass__), value.__name__]
 
 
+_NOT_BY_NAME = UNSEEN | CODE_OF | WATCHED | SETS | STATE_OF_LOGGERS
+"""Names that are not compared, or only where they are in code: an object must not look them up."""
+
+
 def _getter(self: Walk, value: operator.attrgetter[Any]) -> Json:
     names = value.__reduce__()[1]
-    if unseen := {part for name in names for part in str(name).split(".")} & (UNSEEN | CODE_OF | WATCHED | SETS):
+    if unseen := {part for name in names for part in str(name).split(".")} & _NOT_BY_NAME:
         raise UnstableError(f"attrgetter of {min(unseen)}")
     return ["attrgetter", *self.items(names)]
 
@@ -1002,7 +1021,7 @@ _COPIED = frozenset(
 def _cached_function(self: Walk, value: Any) -> Json:
     inner = value.__wrapped__
     if type(inner) is FunctionType and file_is_build(inner.__code__.co_filename):
-        refuse_kept_containers(value)
+        refuse_unseen_state(value)
     else:
         self.caches.append(value)
     own = {name: one for name, one in vars(value).items() if name not in _COPIED}
@@ -1029,12 +1048,14 @@ def cache_items(value: Any) -> list[tuple[Any, Any]]:
     raise UnstableError("a cache that cannot be read")
 
 
-def refuse_kept_containers(value: Any) -> None:
-    """Refuse a build's function if it, or a function that it names, keeps a container that it returned to everybody.
+def refuse_unseen_state(value: Any) -> None:
+    """Refuse a build's function that reads a logger, or a container that it, or a function in it, has returned before.
 
     Raises:
-        UnstableError: ``functools.lru_cache`` has a list, a set or a dictionary, which other code can change.
+        UnstableError: it does; other code can change what ``functools.lru_cache`` has.
     """
+    if value.__module__ == "logging" and value.__name__ in OF_LOGGERS:
+        raise UnstableError(f"{value.__qualname__}, which reads a logger's state")
     while type(inner := getattr(value, "__wrapped__", None)) is FunctionType and type(value) is FunctionType:
         value = inner
     kept = [value]
