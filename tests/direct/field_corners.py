@@ -218,3 +218,28 @@ _v("a cached function is found by a composed name", "len(getattr(torch.overrides
 _v("the default of a dynamo option, imported as a module", "c.recompile_limit", "import torch._dynamo.config as c\n", "torch._dynamo.config._config['recompile_limit'].default = 3")
 _v("the default of an inductor option is edited", "torch._inductor.config.benchmark_harness + 2", "import torch._inductor.config\n", "torch._inductor.config._config['benchmark_harness'].default = not torch._inductor.config._config['benchmark_harness'].default")
 _v("the default of an option, read by getattr", "getattr(c, 'recompile' + '_limit')", "import torch._dynamo.config as c\n", "torch._dynamo.config._config['recompile_limit'].default = 3")
+
+# Sets of strings from views of dictionaries, and getters that are kept
+_OF_VIEWS = "self.a, self.b = dict.fromkeys(['relu', 'tanh', 'sigmoid', 'exp', 'sin', 'cos']), {'exp': 1}"
+for _doc, _forward, _top, _more in (
+    ("by operator.sub under another name", "for n, v in OP(self.a.items(), self.b.items())", "import operator\nOP = operator.sub\n", ""),
+    ("that are in variables", "a = self.a.keys()\nb = self.b.keys()\ny = x + 1\nz = y + 1\nw = z + 1\nfor n in a - b", "", ""),
+    ("that are given to a helper", "for n in diff(self.a.keys(), self.b.keys())", "def diff(a, b):\n    return a - b\n", ""),
+    ("that are in a list", "v = [self.a.keys(), self.b.keys()]\nfor n in v[0] - v[1]", "", ""),
+    ("by reduce", "for n in functools.reduce(operator.sub, [self.a.keys(), self.b.keys()])", "import functools, operator\n", ""),
+    ("in place", "k = self.a.keys()\nk -= self.b.keys()\nfor n in k", "", ""),
+    ("from dict.keys as a function", "for n in KEYS(self.a) - KEYS(self.b)", "KEYS = dict.keys\n", ""),
+    ("from a bound method", "for n in self.k() - {'exp'}", "", "\nself.k = self.a.keys"),
+    ("by a default argument", "for n in comb(self.a.keys(), self.b.keys())", "import operator\ndef comb(a, b, op=operator.xor):\n    return op(a, b)\n", ""),
+    ("by its method", "for n in self.a.keys().__sub__(self.b.keys())", "", ""),
+):
+    _add(f"views of dictionaries are subtracted {_doc}", _model(_forward + ":\n    x = getattr(torch, n)(x)\nreturn x", _OF_VIEWS + _more, _top), "pass", env={"PYTHONHASHSEED": "11"})
+for _doc, _forward in (
+    ("iterated over", "for k, v in self.a.items():\n    x = x - 1.0\nfor i, (k, v) in enumerate(self.a.items()):\n    x = x - i\nreturn x - len(self.a.keys())"),
+    ("sorted", "for n in sorted(self.a.keys()):\n    x = getattr(torch, n)(x - 1.0)\nreturn x"),
+    ("copied and searched", "d = dict(self.a.items())\nreturn x - 1.0 if 'relu' in self.a.keys() else x"),
+):
+    _add(f"harmless: views of dictionaries are {_doc}", _model(_forward, _OF_VIEWS), "pass", harmless=True)
+_add("harmless: a table of operators", _model("return OPS[self.k](x, 2.0)", "self.k = 'sub'", "import operator\nOPS = {'add': operator.add, 'sub': operator.sub}\n"), "pass", harmless=True)
+_v("cache_info is read by getattr", "getattr(f, 'cache_info')().currsize", "import functools\n@functools.lru_cache\ndef f(a):\n    return a\nf(1)\nf(2)\n", "app.f(3)")
+_v("the name cache_info is joined from two texts", "getattr(f, self.a + self.b)().currsize", "import functools\n@functools.lru_cache\ndef f(a):\n    return a\nf(1)\nf(2)\n", "app.f(3)", "self.a, self.b = 'cache_', 'info'")

@@ -65,7 +65,7 @@ _NO_EFFECT = frozenset(
 )
 _SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 _TEXTS = (str, bytes, int, float, complex, tuple, frozenset)
-_SET_METHODS = frozenset(
+SET_METHODS = frozenset(
     ("add", "discard", "remove", "update", "clear", "issubset", "issuperset", "isdisjoint", "__contains__")
 )
 
@@ -186,8 +186,8 @@ def uses(code: CodeType) -> Uses:
     steps = [step for step in _singly(dis.get_instructions(code)) if step.opname not in _NO_EFFECT]
     names = {*code.co_names, *(part for name in code.co_names if "." in name for part in name.split("."))}
     compares = {chain for place in range(len(steps)) if (chain := _compares(steps, place)) is not None}
-    if names & {"is_", "is_not"}:
-        compares.add(())
+    if names & {"is_", "is_not"} or any(type(value) in {float, complex} and value != value for value in code.co_consts):
+        compares.add(())  # `in` compares a NaN by identity
     own = frozenset(step.argval for step in steps if step.opname in _OF_GLOBALS)
     imports = tuple(
         (str(step.argval), _level(steps, place), _names_taken(steps, place))
@@ -203,7 +203,7 @@ def uses(code: CodeType) -> Uses:
         _order(code, steps),
         _address(code, steps),
         bool(names & _MERGES) or any(step.opname == "BINARY_OP" and step.argrepr[:1] in "|^" for step in steps),
-        _has_view(steps),
+        any(True for _ in _views(steps)),
         bool(names & SET_OPERATORS) or any(step.opname == "BINARY_OP" and step.argrepr[:1] in "&|^-" for step in steps),
         _composes(steps),
         frozenset(_chains(steps)),
@@ -361,6 +361,7 @@ def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  
     free = frozenset(name for uses_ in variables for name, is_unordered in uses_.items() if is_unordered)
     free -= {name for uses_ in variables for name, is_unordered in uses_.items() if not is_unordered}
     free -= set(code.co_freevars)
+    views = {*_views(steps)}
     for place, step in enumerate(steps):
         if step.opname == "LOAD_CONST" and isinstance(step.argval, frozenset) and not is_ordered(step.argval):
             if steps[place + 1].opname not in {"CONTAINS_OP", "SET_UPDATE"}:
@@ -377,7 +378,7 @@ def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  
             end = next((at + 2 for at in range(place, len(steps) - 1) if steps[at].opname == "GET_ITER"), len(steps))
             if not _is_without_order(steps, place, end, free):
                 return "a set comprehension"
-        elif step.opname in _ATTRIBUTE and step.argval in {"keys", "items"}:
+        elif place in views:
             near = steps[place + 1 : place + 6]
             if names & SET_OPERATORS or any(
                 other.opname == "BINARY_OP" and other.argrepr[:1] in "&|^-" for other in near
@@ -394,19 +395,31 @@ _ITERATE |= {"max", "iter", "map", "filter", "next", "OrderedDict"}
 """Functions that iterate over a view of a dictionary, whose order is that of the dictionary."""
 
 
-def _has_view(steps: list[dis.Instruction]) -> bool:
-    """Return whether a view of a dictionary is neither iterated over nor searched at once."""
-    ends = [0]
+def _views(steps: list[dis.Instruction]) -> Iterator[int]:
+    """Yield where code gets a view of a dictionary that it neither iterates over nor searches at once."""
+    iterate = [place for place, step in enumerate(steps) if step.opname in _GLOBAL and step.argval in _ITERATE]
+    ends = {_after_call(steps, place) for place in iterate}
     for place, step in enumerate(steps):
-        if step.opname in _GLOBAL and step.argval in _ITERATE:
-            ends.append(_after_call(steps, place))
-        elif step.opname in _ATTRIBUTE and step.argval in VIEWS:
+        if step.opname in _ATTRIBUTE and step.argval in VIEWS:
             end = _after_call(steps, place)
             is_called = end > place + 1 and steps[end - 1].opname.startswith("CALL") and not steps[end - 1].arg
-            is_iterated = is_called and steps[end : end + 1] and steps[end].opname in {"GET_ITER", "CONTAINS_OP"}
-            if not is_iterated and end >= max(ends):
-                return True
-    return False
+            user = _user(steps, end) if is_called else len(steps)
+            if not (user < len(steps) and (user + 1 in ends or steps[user].opname in {"GET_ITER", "CONTAINS_OP"})):
+                yield place
+
+
+def _user(steps: list[dis.Instruction], start: int) -> int:
+    """Return the index of the instruction that takes the value on top of the stack, if no jump is before it."""
+    depth = 1
+    for at in range(start, len(steps)):
+        step = steps[at]
+        if "JUMP" in step.opname:
+            break
+        effect = dis.stack_effect(step.opcode, step.arg if step.opcode >= dis.HAVE_ARGUMENT else None, jump=False)
+        if 1 - effect >= depth:  # it takes so many values, and returns one
+            return at
+        depth += effect
+    return len(steps)
 
 
 def _after_set(steps: list[dis.Instruction], place: int) -> int:
@@ -453,7 +466,7 @@ def _is_without_order(steps: list[dis.Instruction], made: int, place: int, free:
     if step.opname == "STORE_DEREF" and step.argval in free:
         return True
     if step.opname in _ATTRIBUTE:
-        return step.argval in _SET_METHODS
+        return step.argval in SET_METHODS
     return step.opname.startswith("CALL") and step.arg == 1 and _is_unordered_call(steps, made)
 
 
@@ -470,7 +483,7 @@ def _find_unordered(code: CodeType) -> Mapping[str, bool]:
     for place, step in enumerate(steps[:-1]):
         if step.opname in {"LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF"}:
             after = steps[place + 1]
-            is_fine = after.opname == "CONTAINS_OP" or (after.opname in _ATTRIBUTE and after.argval in _SET_METHODS)
+            is_fine = after.opname == "CONTAINS_OP" or (after.opname in _ATTRIBUTE and after.argval in SET_METHODS)
             is_fine = is_fine or (
                 after.opname.startswith("CALL") and after.arg == 1 and _is_unordered_call(steps, place)
             )

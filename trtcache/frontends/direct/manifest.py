@@ -31,8 +31,10 @@ from trtcache.frontends.direct.walk import (
     CONTAINERS,
     NAMESPACES,
     PLAIN,
+    SETS,
     STATE_OF_LOGGERS,
     TORCH_OPERATORS,
+    WATCHED,
     UnstableError,
     Walk,
     cache_items,
@@ -399,8 +401,8 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
 
 
 def _composed(texts: set[str]) -> Iterator[str]:
-    """Yield names that direct mode does not track and that are among texts, or a pair of them joined."""
-    for name in UNSEEN | CODE_OF:
+    """Yield names that direct mode does not compare and that are among texts, or a pair of them joined."""
+    for name in UNSEEN | CODE_OF | SETS | WATCHED | {"is_", "is_not"}:
         if name in texts or any(name[:at] in texts and name[at:] in texts for at in range(1, len(name))):
             yield name
 

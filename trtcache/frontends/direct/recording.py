@@ -116,7 +116,7 @@ class Recording:
         self.has_output = False
         self.loggers: dict[str, None] = {}
         self.why_not: str = ""
-        self._exempt_reads = self._merges = self._views = self._subtracts = ""
+        self._exempt_reads = self._merges = self._views = self._subtracts = self._looks = ""
         self._taken: set[tuple[str, str]] = set()
         self._kinds: dict[int, tuple[CodeType, str]] = {}
         self._quiet: set[int] = set()  # code of torch, which _kinds keeps alive
@@ -151,6 +151,9 @@ class Recording:
         view = self._views or ("a function that is kept" if walk.has_view else "")
         if view and (self._subtracts or walk.has_set_operator):
             raise ValueError(f"{view} keeps keys() or items() of a dictionary, of which a set could be created")
+        looks = self._looks or ("a function that is kept" if walk.has_look_up else "")
+        if looks and walk.has_unordered:
+            raise ValueError(f"{looks} could read a set of strings")
         reads = self._exempt_reads or ("a function that is kept" if self.globals.walk.has_look_up else "")
         if reads and self.globals.walk.has_exempt:
             raise ValueError(f"{reads} could read an attribute that is not compared")
@@ -230,6 +233,8 @@ class Recording:
             refuse("it could read a logger's state")
         if is_own and use.merges:
             self._merges = self._merges or code.co_qualname
+        if is_own and use.names & _LOOKS:
+            self._looks = self._looks or code.co_qualname
         if is_own and use.has_view:
             self._views = self._views or code.co_qualname
         if is_own and use.subtracts:

@@ -38,6 +38,7 @@ from trtcache.digests import hash_bytes
 from trtcache.frontends.direct.code import (
     CODE_OF,
     LOOK_UPS,
+    SET_METHODS,
     SET_OPERATORS,
     UNSEEN,
     VIEWS,
@@ -167,6 +168,7 @@ class Walk:
         caches: ``functools.lru_cache`` wrappers that were visited, in order.
         unstable: attributes of installed classes that have no stable value, by name.
         has_exempt: whether an irrelevant attribute was left out.
+        has_unordered: whether a set of several strings was described without its order.
         loggers: loggers that were visited, by name.
         has_look_up: whether ``getattr`` or a similar function was visited as an object, so that names can be composed.
         has_set: whether a set was visited, of which code can create others.
@@ -187,6 +189,7 @@ class Walk:
         self._memories: dict[int, str] = {}
         self.is_tolerant = False
         self.has_exempt = False
+        self.has_unordered = False
         self.has_look_up = False
         self.has_output = False
         self.has_set = False
@@ -294,12 +297,16 @@ class Walk:
                 else:
                     said = self.value(key)
                 if owner is not None and type(value) in _SETS and _owns(owner, key):
-                    written.append([said, [*sorted(map(str, value))]])
+                    written.append([said, self._unordered(value)])
                 else:
                     written.append([said, value if type(value) in _NUMBERS else self.value(value)])
             except UnstableError as error:
                 raise error.below(key) from None
         return written
+
+    def _unordered(self, value: Collection[Any]) -> Json:
+        self.has_unordered |= len(value) > 1
+        return [*sorted(map(str, value))]
 
     def items(self, values: Iterable[Any]) -> list[Json]:
         """Describe the items of a sequence."""
@@ -343,7 +350,7 @@ class Walk:
                 elif name == "__doc__":
                     attributes[name] = _text_digest(value) if type(value) is str else self.value(value)
                 elif type(value) in _SETS and _owns(cls, name):
-                    attributes[name] = [*sorted(map(str, value))]
+                    attributes[name] = self._unordered(value)
                 else:
                     attributes[name] = self.value(value)
             except UnstableError as error:
@@ -551,7 +558,7 @@ class Walk:
                 if name in _WEIGHT_LISTS and (names := self._weight_names(value)) is not None:
                     written[f".{name}"] = names
                 elif type(value) in _SETS and _owns(kind, name):
-                    written[f".{name}"] = [*sorted(map(str, value))]
+                    written[f".{name}"] = self._unordered(value)
                 elif type(value) in _NUMBERS:
                     written[f".{name}"] = value
                 else:
@@ -586,7 +593,16 @@ class Walk:
         return [*like(tensor), self.memory(storage._cdata), where, storage.nbytes(), marks, self._weights[id(tensor)]]
 
 
-_FLAGS = ("is_tolerant", "has_exempt", "has_look_up", "has_output", "has_set", "has_view", "has_set_operator")
+_FLAGS = (
+    "is_tolerant",
+    "has_unordered",
+    "has_exempt",
+    "has_look_up",
+    "has_output",
+    "has_set",
+    "has_view",
+    "has_set_operator",
+)
 
 
 class _Apart:
@@ -956,6 +972,7 @@ def _dict(self: Walk, value: Any) -> Json:
 
 
 OUTPUTS = (print, warnings.warn, warnings.warn_explicit)
+_BY_IDENTITY = (operator.is_, operator.is_not)
 _LOOK_UPS = (getattr, hasattr, setattr, vars, operator.attrgetter, operator.methodcaller, super)
 
 
@@ -965,6 +982,9 @@ def _builtin(self: Walk, value: Any) -> Json:
         self.has_look_up = True
     if type(owner) is functools._lru_cache_wrapper:
         raise UnstableError(f"{value.__name__} of a function's cache")
+    if value in _BY_IDENTITY or (type(owner) in _SETS and value.__name__ not in SET_METHODS):
+        raise UnstableError(f"{value.__qualname__}, which compares by identity or creates a set")
+    _refuse_unseen(value)
     if value in OUTPUTS:
         self.has_output = True
     if is_impure(value):
@@ -986,7 +1006,14 @@ def _note_set_operators(self: Walk, value: Any) -> None:
         self.has_set_operator = True
 
 
+def _refuse_unseen(value: Any) -> None:
+    """Refuse a function of torch or Python that returns what is not described, such as ``torch.Tensor.is_pinned``."""
+    if value.__name__ in SETS or (value.__name__ in UNSEEN and value.__name__[:2] != "__"):
+        raise UnstableError(f"{value.__qualname__}, which reads what is not compared")
+
+
 def _slot(self: Walk, value: Any) -> Json:
+    _refuse_unseen(value)
     _note_set_operators(self, value)
     return ["slot", self.value(value.__objclass__), value.__name__]
 
@@ -1019,7 +1046,9 @@ _COPIED = frozenset(
 
 
 def _cached_function(self: Walk, value: Any) -> Json:
-    inner = value.__wrapped__
+    inner = getattr(value, "__wrapped__", None)
+    if inner is None:
+        raise UnstableError("a function with a cache whose __wrapped__ was deleted")
     if type(inner) is FunctionType and file_is_build(inner.__code__.co_filename):
         refuse_unseen_state(value)
     else:
@@ -1056,6 +1085,7 @@ def refuse_unseen_state(value: Any) -> None:
     """
     if value.__module__ == "logging" and value.__name__ in OF_LOGGERS:
         raise UnstableError(f"{value.__qualname__}, which reads a logger's state")
+    _refuse_unseen(value)
     while type(inner := getattr(value, "__wrapped__", None)) is FunctionType and type(value) is FunctionType:
         value = inner
     kept = [value]
@@ -1246,7 +1276,15 @@ def _number(self: Walk, value: float) -> Json:
     return ["nan", struct.pack("<d", value).hex(), self.number(value)]  # `in` compares NaN by identity
 
 
-_SHOWN_TYPES = (range, type(Ellipsis), type(NotImplemented), decimal.Decimal, datetime.date, datetime.datetime)
+def _complex(self: Walk, value: complex) -> Json:
+    return ["complex", struct.pack("<dd", value.real, value.imag).hex(), None if value == value else self.number(value)]
+
+
+def _decimal(self: Walk, value: decimal.Decimal) -> Json:
+    return ["Decimal", str(value), self.number(value) if value.is_nan() else None]
+
+
+_SHOWN_TYPES = (range, type(Ellipsis), type(NotImplemented), datetime.date, datetime.datetime)
 _SHOWN_TYPES += (datetime.time, datetime.timedelta, datetime.timezone, type(sys.version_info), type(sys.flags))  # type: ignore[assignment]
 _TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme, torch.finfo, torch.iinfo)
 _SLOTS = (types.MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType, MemberDescriptorType)
@@ -1257,7 +1295,8 @@ _STATIC = frozenset(
 
 WRITERS: dict[type, Writer] = {
     float: _number,
-    complex: lambda _, value: ["complex", struct.pack("<dd", value.real, value.imag).hex()],
+    complex: _complex,
+    decimal.Decimal: _decimal,
     bytes: lambda _, value: ["bytes", hash_bytes(value).hex()],
     bytearray: lambda _, value: ["bytearray", hash_bytes(bytes(value)).hex()],
     list: lambda self, value: ["list", *self.items(value)],
@@ -1305,7 +1344,18 @@ WRITERS: dict[type, Writer] = {
 }
 """Writers of the descriptions of exact types; those of other types are found by their bases."""
 
-_WITHOUT_IDENTITY = {float, complex, bytes, tuple, torch.Size, slice, frozenset, *_SHOWN_TYPES, *_TORCH}
+_WITHOUT_IDENTITY = {
+    float,
+    complex,
+    decimal.Decimal,
+    bytes,
+    tuple,
+    torch.Size,
+    slice,
+    frozenset,
+    *_SHOWN_TYPES,
+    *_TORCH,
+}
 _WITHOUT_IDENTITY |= {types.GenericAlias, types.UnionType, *_BUILTINS, *_SLOTS, types.MethodType, ModuleType}
 
 
