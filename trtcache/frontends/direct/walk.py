@@ -992,7 +992,8 @@ def _builtin(self: Walk, value: Any) -> Json:
     _note_set_operators(self, value)
     if module is not None and not is_build_module(module):
         raise UnstableError(f"{module}.{value.__qualname__}, a function of a C extension")
-    if isinstance(owner, ModuleType) or owner is None or type(owner).__name__ == "PyCapsule":
+    is_method = type(value) is types.MethodWrapperType  # such as a module's __getattribute__
+    if not is_method and (isinstance(owner, ModuleType) or owner is None or type(owner).__name__ == "PyCapsule"):
         return ["builtin", str(module), value.__qualname__]
     return ["builtin", str(module), value.__qualname__, self.value(owner)]
 
