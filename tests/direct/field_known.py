@@ -7,6 +7,9 @@ WRONG: tuple[str, ...] = ()
 
 MISSED = {
     "harmless: a parametrization is put on and removed": "the layer has an empty ModuleDict and another class",
+    "harmless: an equal config is built in another order of assignment": "the order of an instance's attributes counts",
+    "local variable of an unrelated method edited": "the code of all methods of the model's class counts",
+    "sorted difference is deterministic": "a set of strings that is sorted by a key has an order of its own where keys are equal",
     "harmless: stdout is a StringIO": "it has no encoding: print cannot raise for a text there",
     "harmless: torch.compile of the model": "dynamo patches __init__ of the model's classes",
 }

@@ -154,7 +154,7 @@ _add("harmless: the verbosity of transformers is raised", hf(), "import transfor
 _add("harmless: the model is saved and loaded again with from_pretrained",
      hf(), "", make="""
 import app, os, transformers
-d = '/var/tmp/bert_saved'
+d = 'bert_saved'
 model = app.Model()
 if not os.path.exists(d + '/config.json'):
     model.m.save_pretrained(d)
@@ -298,13 +298,12 @@ _add("harmless: a state dict is loaded", app("F.gelu(self.lin(x))", "self.bn = n
 _add("harmless: weights loaded with assign=True", app("F.gelu(self.lin(x))"), "model.load_state_dict({k: v.clone() for k, v in model.state_dict().items()}, assign=True)", harmless=True)
 _add("a CSV of bucket borders is read into a tuple of the module", app("return torch.bucketize(x, torch.tensor(BORDERS))", top="import csv, os\nBORDERS = [float(r[0]) for r in csv.reader(open(os.path.join(os.path.dirname(__file__), 'b.csv'))) if r]") + "--- b.csv\n0.25\n0.5\n", "", ("0.5\n", "0.75\n"))
 _add("package data is read with pkgutil in forward", app("x * float(pkgutil.get_data('lib', 'by.txt'))", top="import pkgutil, lib") + PKG + "--- lib/by.txt\n2.0\n", "", ("2.0", "3.0"))
-_add("np.fromfile reads raw factors in forward", app("x * float(np.fromfile('/var/tmp/raw.bin', dtype='float32')[0])", top="import numpy as np"), "import numpy as np\nnp.array([3.0], 'float32').tofile('/var/tmp/raw.bin')", first="import numpy as np\nnp.array([2.0], 'float32').tofile('/var/tmp/raw.bin')")
-_add("an npz of anchors is kept as a module-level array", app("x * torch.from_numpy(A.ANCHORS).float()", top="import lib.a as A") + PKG + "--- lib/a.py\nimport numpy as np\nANCHORS = np.load('/var/tmp/anchors.npz')['a']\n", "",
-     first="import numpy as np\nnp.savez('/var/tmp/anchors.npz', a=np.array([1.0, 2.0, 3.0, 4.0]))", second="import numpy as np\nnp.savez('/var/tmp/anchors.npz', a=np.array([1.0, 2.0, 3.0, 5.0]))")
-_add("a pickle of a plan object is read at construction", app("x * self.plan['steps'][0].by", "self.plan = pickle.load(open('/var/tmp/plan.pkl', 'rb'))", "import pickle\nfrom lib.plan import Step") + PKG + "--- lib/plan.py\nclass Step:\n    def __init__(self, by):\n        self.by = by\n", "",
-     first="import pickle, lib.plan\npickle.dump({'steps': [lib.plan.Step(2.0)]}, open('/var/tmp/plan.pkl', 'wb'))", second="import pickle, lib.plan\npickle.dump({'steps': [lib.plan.Step(3.0)]}, open('/var/tmp/plan.pkl', 'wb'))")
-_add("an SQLite database gives the factor in forward", app("x * sqlite3.connect('/var/tmp/s.db').execute('select by from t').fetchone()[0]", top="import sqlite3"), "import sqlite3\nc = sqlite3.connect('/var/tmp/s.db')\nc.execute('update t set by = 3.0')\nc.commit()\nc.close()",
-     first="import sqlite3\nc = sqlite3.connect('/var/tmp/s.db')\nc.execute('drop table if exists t')\nc.execute('create table t (by real)')\nc.execute('insert into t values (2.0)')\nc.commit()\nc.close()")
+_add("an npz of anchors is kept as a module-level array", app("x * torch.from_numpy(A.ANCHORS).float()", top="import lib.a as A") + PKG + "--- lib/a.py\nimport numpy as np\nANCHORS = np.load('anchors.npz')['a']\n", "",
+     first="import numpy as np\nnp.savez('anchors.npz', a=np.array([1.0, 2.0, 3.0, 4.0]))", second="import numpy as np\nnp.savez('anchors.npz', a=np.array([1.0, 2.0, 3.0, 5.0]))")
+_add("a pickle of a plan object is read at construction", app("x * self.plan['steps'][0].by", "self.plan = pickle.load(open('plan.pkl', 'rb'))", "import pickle\nfrom lib.plan import Step") + PKG + "--- lib/plan.py\nclass Step:\n    def __init__(self, by):\n        self.by = by\n", "",
+     first="import pickle, lib.plan\npickle.dump({'steps': [lib.plan.Step(2.0)]}, open('plan.pkl', 'wb'))", second="import pickle, lib.plan\npickle.dump({'steps': [lib.plan.Step(3.0)]}, open('plan.pkl', 'wb'))")
+_add("an SQLite database gives the factor in forward", app("x * sqlite3.connect('s.db').execute('select by from t').fetchone()[0]", top="import sqlite3"), "import sqlite3\nc = sqlite3.connect('s.db')\nc.execute('update t set by = 3.0')\nc.commit()\nc.close()",
+     first="import sqlite3\nc = sqlite3.connect('s.db')\nc.execute('drop table if exists t')\nc.execute('create table t (by real)')\nc.execute('insert into t values (2.0)')\nc.commit()\nc.close()")
 _add("an SQLite connection in memory is kept open in a module", app("x * DB.execute('select by from t').fetchone()[0]", top="import sqlite3\nDB = sqlite3.connect(':memory:')\nDB.execute('create table t (by real)')\nDB.execute('insert into t values (2.0)')"), "app.DB.execute('update t set by = 3.0')")
 _add("the command line is parsed in forward", app("x * opts().by", top="import argparse\ndef opts():\n    p = argparse.ArgumentParser()\n    p.add_argument('--by', type=float, default=2.0)\n    return p.parse_known_args()[0]"), "import sys\nsys.argv += ['--by', '3.0']")
 _add("a variable is expanded in a path string", app("return x * (3.0 if os.path.expandvars('$ACME_MODE/x') == 'fast/x' else 2.0)", top="import os"), "", env={"ACME_MODE": "fast"})
@@ -397,8 +396,6 @@ _add("T5's layer norm becomes a fused rms norm", hf(kind="T5", cls="T5EncoderMod
      "import transformers.models.t5.modeling_t5 as mt\nmt.T5LayerNorm.forward = lambda self, h: torch.nn.functional.rms_norm(h, (h.shape[-1],), self.weight, self.variance_epsilon)")
 _add("T5's number of relative buckets is patched on the attention", hf(kind="T5", cls="T5EncoderModel"),
      "model.m.encoder.block[0].layer[0].SelfAttention.relative_attention_max_distance = 2\nmodel.m.encoder.block[0].layer[0].SelfAttention.relative_attention_num_buckets = 4")
-_add("label2id of the config decides which logit is returned", hf("return x[:, self.m.config.label2id['POS']]", cfg="label2id={'NEG': 0, 'POS': 1}"),
-     "model.m.config.label2id = {'NEG': 1, 'POS': 0}")
 _add("a nested dictionary of task parameters in the config holds a factor", hf("return x * self.m.config.task_specific_params['rank']['by']", cfg="", init="self.m.config.task_specific_params = {'rank': {'by': 2.0}}"),
      "model.m.config.task_specific_params['rank']['by'] = 3.0")
 _add("the checkpoint's name selects a branch", hf("return x * (2.0 if self.m.config._name_or_path.startswith('small') else 3.0)", init="self.m.config._name_or_path = 'small/a'"),
@@ -484,7 +481,6 @@ _add("mkldnn is disabled, which a house convolution looks at", app("return x * (
 _add("cudnn.benchmark is read by the model", app("return x * (3.0 if torch.backends.cudnn.benchmark else 2.0)"), "torch.backends.cudnn.benchmark = True")
 _add("a global pre hook is registered whose state then changes", app("self.lin(x)"), "import torch.nn.modules.module as mm\nS = {'by': 3.0}\nmm.register_module_forward_pre_hook(lambda m, a: (a[0] * S['by'],) if isinstance(m, torch.nn.Linear) else None)")
 _add("a keyword hook is added to a layer", app("self.lin(x)"), "model.lin.register_forward_pre_hook(lambda m, a, k: ((a[0] * 3.0,), k), with_kwargs=True)")
-_add("hooks on one layer are registered in another order", app("self.lin(x)"), "model.lin.register_forward_hook(lambda m, a, o: o + 1.0, prepend=True)", first="", make="import torch\nmodel = app.Model().eval()\nmodel.lin.register_forward_hook(lambda m, a, o: o * 2.0)")
 _add("nn.Sequential.forward is patched to add residuals", app("self.s(x)", "self.s = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))"), "def fwd(self, x):\n    for m in self:\n        x = x + m(x)\n    return x\ntorch.nn.Sequential.forward = fwd")
 _add("a parametrization is registered on a weight", app("self.lin(x)"), "import torch.nn.utils.parametrize as P\nclass Sym(torch.nn.Module):\n    def forward(self, w):\n        return w.triu() + w.triu(1).t()\nP.register_parametrization(model.lin, 'weight', Sym())")
 _add("a parametrization's attribute is changed", app("self.lin(x)", "P.register_parametrization(self.lin, 'weight', Gain())", "import torch.nn.utils.parametrize as P\nclass Gain(nn.Module):\n    by = 2.0\n    def forward(self, w):\n        return w * self.by"), "model.lin.parametrizations.weight[0].by = 3.0")
@@ -500,13 +496,11 @@ _add("Fraction arithmetic is patched", app("x * float(self.f * 2)", "self.f = fr
 _add("debug logging adds a check to the program", app("return x * 3.0 if log.isEnabledFor(logging.DEBUG) else x * 2.0", top="import logging\nlog = logging.getLogger('svc')"), "import logging\nlogging.getLogger('svc').setLevel(logging.DEBUG)")
 _add("a named output type gets its fields in another order", app("return Out(b=x * 2.0, a=x + 1.0)", top="from lib.o import Out") + PKG + "--- lib/o.py\nimport collections\nOut = collections.namedtuple('Out', 'a b')\n", "", ("'a b'", "'b a'"))
 _add("harmless: the number of threads is set for a model that does not look", app("self.lin(x)"), "torch.set_num_threads(1)", harmless=True)
-_add("harmless: the model is deep-copied", app("F.gelu(self.lin(x))"), "", make="import copy\nmodel = copy.deepcopy(app.Model()).eval()", harmless=True)
 # ---------------------------------------------------------------- (d) data
 _add("a JSON file of hyperparameters is read at construction", app("x * self.hp['by']", "self.hp = json.load(open(os.path.join(os.path.dirname(__file__), 'hp.json')))", "import json, os") + "--- hp.json\n{\"by\": 2.0, \"layers\": [1, 2]}\n", "", ("\"by\": 2.0", "\"by\": 3.0"))
 _add("a JSON file is read in each forward", app("x * json.loads(open(os.path.join(os.path.dirname(__file__), 'hp.json')).read())['by']", top="import json, os") + "--- hp.json\n{\"by\": 2.0}\n", "", ("2.0", "3.0"))
 _add("package data is read with importlib.resources in forward", app("x * float(importlib.resources.files('lib').joinpath('by.txt').read_text())", top="import importlib.resources, lib") + PKG + "--- lib/by.txt\n2.0\n", "", ("2.0", "3.0"))
 _add("np.loadtxt reads a table in forward", app("x * float(np.loadtxt(os.path.join(os.path.dirname(__file__), 't.txt')))", top="import numpy as np, os") + "--- t.txt\n2.0\n", "", ("2.0", "3.0"))
-_add("a torch.save file of thresholds is loaded into a list of tensors", app("return x * self.th[0]", "self.th = torch.load('/var/tmp/th.pt')"), "", first="import torch\ntorch.save([torch.tensor([1.0, 2.0, 3.0, 4.0])], '/var/tmp/th.pt')", second="import torch\ntorch.save([torch.tensor([1.0, 2.0, 3.0, 5.0])], '/var/tmp/th.pt')")
 _add("the environment is merged into a configuration dictionary in forward", app("return x * float(({'ACME_BY': '2.0'} | os.environ)['ACME_BY'])", top="import os"), "", env={"ACME_BY": "3.0"})
 # ---------------------------------------------------------------- (e) dynamic behaviour
 _add("a request counter selects every second path", app("return x * (2.0 if STATS['n'] % 2 == 0 else 3.0)", top="STATS = {'n': 0}"), "app.STATS['n'] += 1")
@@ -576,7 +570,6 @@ _add("a node of an fx graph gets another function and the graph is recompiled", 
 _add("an fx interpreter runs a graph whose node got another argument", app("torch.fx.Interpreter(self.g).run(x)", "self.g = torch.fx.symbolic_trace(Inner())", FX), "for n in model.g.graph.nodes:\n    if n.op == 'call_function' and 2.0 in n.args:\n        n.args = (n.args[0], 3.0)")
 _add("an fx interpreter runs a graph whose node got another target", app("torch.fx.Interpreter(self.g).run(x)", "self.g = torch.fx.symbolic_trace(Inner())", FX), "for n in model.g.graph.nodes:\n    if n.target is torch.relu:\n        n.target = torch.tanh")
 _add("a house interpreter walks the nodes of an fx graph", app("for n in self.g.nodes:\n    if n.op == 'call_function' and n.target is operator.mul:\n        x = x * n.args[1]\nreturn x", "self.g = torch.fx.symbolic_trace(Inner()).graph", FX + "\nimport operator"), "for n in model.g.nodes:\n    if n.op == 'call_function' and 2.0 in n.args:\n        n.args = (n.args[0], 3.0)")
-_add("a scripted submodule computes with another constant", app("self.s(x)", "self.s = torch.jit.script(Inner())", "class Inner(nn.Module):\n    def forward(self, x):\n        return x * 2.0"), "", ("x * 2.0", "x * 3.0"))
 
 LLAMA = "return self.m(inputs_embeds=torch.cat([x, x], -1).unsqueeze(0), use_cache=False).last_hidden_state"
 IDS = "ids = (x.abs() * 4).long().clamp(0, 9).view(1, 12)\n"
