@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 WRONG: tuple[str, ...] = ()
-"""Scenarios in which it hits and answers as the old program."""
+"""Scenarios in which it hits and answers as the old program; none is known."""
 
 MISSED = {
     "harmless: a parametrization is put on and removed": "the layer has an empty ModuleDict and another class",
     "harmless: an equal config is built in another order of assignment": "the order of an instance's attributes counts",
     "local variable of an unrelated method edited": "the code of all methods of the model's class counts",
-    "sorted difference is deterministic": "a set of strings that is sorted by a key has an order of its own where keys are equal",
+    "sorted difference is deterministic": "strings that are sorted by a key have the set's order where keys are equal",
     "harmless: stdout is a StringIO": "it has no encoding: print cannot raise for a text there",
     "harmless: torch.compile of the model": "dynamo patches __init__ of the model's classes",
 }
