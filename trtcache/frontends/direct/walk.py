@@ -183,6 +183,8 @@ class Walk:
         self._memo: dict[int, int] = {}
         self._unpatched: set[type] = set()  # classes of builds without methods of others
         self._owners = _Owners()
+        self._registries: dict[type, list[Json]] = {}
+        self._loaded = len(sys.modules)
         self._alive: list[object] = []  # the identity of a freed object could be reused
         self._weights: dict[int, str] = {}
         self._modules: dict[int, str] = {}
@@ -234,6 +236,8 @@ class Walk:
             setattr(other, name, value.copy() if isinstance(value, (dict, list, set)) else value)
         other._unpatched = set()  # modules may have been imported since
         other._owners = _Owners()
+        if len(sys.modules) != self._loaded:  # they register classes
+            other._registries, other._loaded = {}, len(sys.modules)
         return other
 
     # Any object.
@@ -372,23 +376,32 @@ class Walk:
 
         Classes of installed libraries do not count for a build's: libraries register theirs when they are imported.
         """
-        is_build = is_build_module(_class_module(cls))
-        written: list[Json] = []
-        registered = [entry for reference in _abc._get_dump(cls)[0] if (entry := reference()) is not None]
-        for kind in sorted(registered, key=_full_name):
-            if is_build and is_build_module(_class_module(kind)):
-                if not _full_name(kind).startswith(_REGISTERED_LATE):
-                    written.append(_full_name(kind))
-            elif not (is_build and is_installed(str(_class_module(kind)))):
+        if (known := self._registries.get(cls)) is not None:
+            return known
+        before, written = len(self._alive), [*self._registered(cls)]
+        derived: list[type] = type.__subclasses__(cls)  # of abc.ABC a thousand
+        below, dump, hook = type.__subclasses__, _abc._get_dump, "__subclasshook__"
+        derived = [kind for kind in derived if dump(kind)[0] or below(kind) or hook in _class_dict(kind)]
+        for kind in sorted(derived, key=_full_name):
+            module = str(_class_module(kind))
+            if "__subclasshook__" in _class_dict(kind) and not (is_build_module(module) or is_installed(module)):
                 written.append(self.value(kind))
-        below: list[type] = type.__subclasses__(cls)
-        for derived in sorted(below, key=_full_name):
-            is_own = not (is_build_module(_class_module(derived)) or is_installed(str(_class_module(derived))))
-            if is_own and "__subclasshook__" in _class_dict(derived):
-                written.append(self.value(derived))
-            elif "_abc_impl" in _class_dict(derived) and (more := self._registry(derived)):
-                written.append([_full_name(derived), *more])
+            elif more := self._registry(kind):
+                written.append([_full_name(kind), *more])
+        if len(self._alive) == before:  # nothing but names
+            self._registries[cls] = written
         return written
+
+    def _registered(self, cls: type) -> Iterator[Json]:
+        registered = [entry for reference in _abc._get_dump(cls)[0] if (entry := reference()) is not None]
+        is_build = is_build_module(_class_module(cls))
+        for kind in sorted(registered, key=_full_name):
+            module = _class_module(kind)
+            if not (is_build and is_build_module(module)):
+                if not (is_build and is_installed(str(module))):
+                    yield self.value(kind)
+            elif not _full_name(kind).startswith(_REGISTERED_LATE):
+                yield _full_name(kind)
 
     def function(self, function: FunctionType) -> Json:
         """Describe a function: its code, closure, defaults and attributes."""
@@ -1034,8 +1047,12 @@ def _referents(self: Walk, value: Any) -> Json:
     """Describe an object of a C type by the objects that it reports to the garbage collector, in order."""
     written: list[Json] = [type(value).__name__]
     for found in gc.get_referents(value):
-        if type(found) is dict and type(value) is not types.MappingProxyType:
-            written.append(self.pairs([pair for pair in found.items() if pair[0] not in _DERIVED]))
+        if type(found) is str and type(value) is property:  # its documentation, mostly that of its function
+            written.append(_text_digest(found))
+        elif type(found) is dict and type(value) is not types.MappingProxyType:
+            own = [pair for pair in found.items() if pair[0] not in _DERIVED]
+            written += [_text_digest(text) for name, text in own if name == "__doc__" and type(text) is str]
+            written.append(self.pairs([pair for pair in own if pair[0] != "__doc__" or type(pair[1]) is not str]))
         else:
             written.append(self.value(found))
     return written
