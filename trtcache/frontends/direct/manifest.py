@@ -370,7 +370,7 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
         texts = identifiers(walk.texts)
         if unseen := texts & CODE_OF or (recorded.names | texts) & UNSEEN:
             raise ValueError(f"a function that is kept could read {min(unseen)}")
-    if ALL in recorded.names and (unseen := set(_composed(walk.texts | recorded.names))):
+    if ALL in recorded.names and (unseen := set(_joined_names(walk.texts | recorded.names))):
         raise ValueError(f"code that puts together names could read {min(unseen)}")
     if unknown := [code for number, code in seen.ran.items() if number not in walk.codes]:
         raise UnstableError("code that no object leads to").below(unknown[0].co_qualname)
@@ -400,7 +400,7 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
     )
 
 
-def _composed(texts: set[str]) -> Iterator[str]:
+def _joined_names(texts: set[str]) -> Iterator[str]:
     """Yield names that direct mode does not compare and that are among texts, or a pair of them joined."""
     for name in UNSEEN | CODE_OF | SETS | WATCHED | {"is_", "is_not"}:
         if name in texts or any(name[:at] in texts and name[at:] in texts for at in range(1, len(name))):

@@ -286,7 +286,7 @@ def _arithmetic_settings(walk: Walk) -> Iterator[Json]:
 
 
 def _name_of_type(name: Any, kind: Any, walk: Walk) -> Json:
-    """Describe an entry of the table by which NumPy finds a type, as in ``np.dtype("half")``."""
+    """Describe an entry of the table in which NumPy looks up a type, as in ``np.dtype("half")``."""
     label = str(getattr(kind, "__name__", ""))
     return [str(name), label if lookup("numpy", label) is kind else walk.value(kind)]
 

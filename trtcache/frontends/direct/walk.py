@@ -301,14 +301,14 @@ class Walk:
                 else:
                     said = self.value(key)
                 if owner is not None and type(value) in _SETS and _owns(owner, key):
-                    written.append([said, self._unordered(value)])
+                    written.append([said, self._strings_of(value)])
                 else:
                     written.append([said, value if type(value) in _NUMBERS else self.value(value)])
             except UnstableError as error:
                 raise error.below(key) from None
         return written
 
-    def _unordered(self, value: Collection[Any]) -> Json:
+    def _strings_of(self, value: Collection[Any]) -> Json:
         self.has_unordered |= len(value) > 1
         return [*sorted(map(str, value))]
 
@@ -354,7 +354,7 @@ class Walk:
                 elif name == "__doc__":
                     attributes[name] = _text_digest(value) if type(value) is str else self.value(value)
                 elif type(value) in _SETS and _owns(cls, name):
-                    attributes[name] = self._unordered(value)
+                    attributes[name] = self._strings_of(value)
                 else:
                     attributes[name] = self.value(value)
             except UnstableError as error:
@@ -378,7 +378,7 @@ class Walk:
         """
         if (known := self._registries.get(cls)) is not None:
             return known
-        before, written = len(self._alive), [*self._registered(cls)]
+        before, written = len(self._alive), [*self._entries_of(cls)]
         derived: list[type] = type.__subclasses__(cls)  # of abc.ABC a thousand
         below, dump, hook = type.__subclasses__, _abc._get_dump, "__subclasshook__"
         derived = [kind for kind in derived if dump(kind)[0] or below(kind) or hook in _class_dict(kind)]
@@ -392,7 +392,7 @@ class Walk:
             self._registries[cls] = written
         return written
 
-    def _registered(self, cls: type) -> Iterator[Json]:
+    def _entries_of(self, cls: type) -> Iterator[Json]:
         registered = [entry for reference in _abc._get_dump(cls)[0] if (entry := reference()) is not None]
         is_build = is_build_module(_class_module(cls))
         for kind in sorted(registered, key=_full_name):
@@ -571,7 +571,7 @@ class Walk:
                 if name in _WEIGHT_LISTS and (names := self._weight_names(value)) is not None:
                     written[f".{name}"] = names
                 elif type(value) in _SETS and _owns(kind, name):
-                    written[f".{name}"] = self._unordered(value)
+                    written[f".{name}"] = self._strings_of(value)
                 elif type(value) in _NUMBERS:
                     written[f".{name}"] = value
                 else:
