@@ -208,6 +208,7 @@ _t("a cached pattern of bytes is exchanged", "re.match(b'fieldh', b'fieldh')", "
 _t("a cached pattern is a class with a match of its own", "re.match('fieldi', 'fieldi')", "import re\nclass P:\n    pattern, flags = 'fieldi', 32\n    def match(self, text):\n        return None\n", "import re; re._cache[str, 'fieldi', 0] = app.P()")
 _t("harmless: many patterns are cached", "re.match('fieldj', 'fieldj')", "import re\n", "import re\nfor i in range(50): re.match(f'(?i)many{i}', ''); re.match(f'many{i}', '', re.S | re.M)", harmless=True)
 _v("a name of a NumPy type is the user's own", "np.dtype('fieldtype').itemsize", "import numpy as np\nnp._core.sctypeDict['fieldtype'] = np.float16\n", "import numpy as np; np._core.sctypeDict['fieldtype'] = np.float64")
+_add("harmless: ml_dtypes is imported, which adds names of types to NumPy", _model("x * float(np.dtype('half').itemsize)", top="import numpy as np\n"), "import ml_dtypes", harmless=True)
 _add("two overloads have exchanged their _op", _model("torch.ops.aten.relu.default(x)"), "a, b = torch.ops.aten.relu.default, torch.ops.aten.sigmoid.default\na._op, b._op = b._op, a._op")
 _add("an overload's _op, in a namespace under another name", _model("A.relu.default(x)", top="A = torch.ops.aten\n"), "torch.ops.aten.relu.default._op = torch.ops.aten.sigmoid.default._op")
 _add("an overload's _op is Python's own function", _model("torch.ops.aten.relu.default(x)"), "torch.ops.aten.relu.default._op = lambda x: x * 3")

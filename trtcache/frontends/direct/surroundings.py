@@ -278,17 +278,26 @@ def _arithmetic_settings(walk: Walk) -> Iterator[Json]:
     if (numpy := sys.modules.get("numpy")) is not None:
         yield [numpy.__version__, str(numpy.geterr()), str(numpy.get_printoptions()), numpy.getbufsize()]
         yield walk.value(numpy.geterrcall())
-        yield [_name_of_type(name, kind, walk) for name, kind in numpy.sctypeDict.items()]
+        yield list(_names_of_types(numpy, walk))
     known = sys.modules.get("decimal") or __import__("decimal")
     for now in (known.getcontext(), known.DefaultContext, known.BasicContext, known.ExtendedContext):
         traps = sorted(str(one) for one, is_on in now.traps.items() if is_on)
         yield [now.prec, now.rounding, now.Emin, now.Emax, now.capitals, now.clamp, *traps]
 
 
-def _name_of_type(name: Any, kind: Any, walk: Walk) -> Json:
-    """Describe an entry of the table in which NumPy looks up a type, as in ``np.dtype("half")``."""
-    label = str(getattr(kind, "__name__", ""))
-    return [str(name), label if lookup("numpy", label) is kind else walk.value(kind)]
+def _names_of_types(numpy: ModuleType, walk: Walk) -> Iterator[Json]:
+    """Yield the entries of the table in which NumPy looks up a type, as in ``np.dtype("half")``.
+
+    Names that are not NumPy's do not count for types of installed libraries, such as ml_dtypes: their import adds them.
+    """
+    for name, kind in numpy.sctypeDict.items():
+        label, module = str(getattr(kind, "__name__", "")), getattr(kind, "__module__", None)
+        if lookup("numpy", label) is kind:
+            yield [str(name), label]
+        elif is_build_module(module) or not is_installed(str(module)):
+            yield [str(name), walk.value(kind)]
+        elif name in vars(numpy):
+            yield [str(name), f"{module}.{label}"]
 
 
 def _refuse_other_patterns() -> None:
