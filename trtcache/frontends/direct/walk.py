@@ -378,17 +378,20 @@ class Walk:
         """
         if (known := self._registries.get(cls)) is not None:
             return known
-        before, written = len(self._alive), [*self._entries_of(cls)]
+        written = [*self._entries_of(cls)]
+        has_names_only = all(type(entry) is str for entry in written)
         derived: list[type] = type.__subclasses__(cls)  # of abc.ABC a thousand
         below, dump, hook = type.__subclasses__, _abc._get_dump, "__subclasshook__"
         derived = [kind for kind in derived if dump(kind)[0] or below(kind) or hook in _class_dict(kind)]
         for kind in sorted(derived, key=_full_name):
             module = str(_class_module(kind))
-            if "__subclasshook__" in _class_dict(kind) and not (is_build_module(module) or is_installed(module)):
+            if hook in _class_dict(kind) and not (is_build_module(module) or is_installed(module)):
+                has_names_only = False
                 written.append(self.value(kind))
             elif more := self._registry(kind):
+                has_names_only &= kind in self._registries
                 written.append([_full_name(kind), *more])
-        if len(self._alive) == before:  # nothing but names
+        if has_names_only:  # the number of an object that was visited before holds only here
             self._registries[cls] = written
         return written
 
@@ -856,7 +859,7 @@ def _text_digest(text: str | None) -> str | None:
 
 
 _REGISTERED_LATE = ("sqlite3.", "numpy.random.")
-"""Classes that register with one of Python's when a module is imported that torch, or its first export, imports."""
+"""Modules that register their classes with Python's when they are imported, as torch's first export does."""
 
 
 def _full_name(cls: type) -> str:
