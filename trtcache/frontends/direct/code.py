@@ -65,6 +65,7 @@ _NO_EFFECT = frozenset(
 )
 _SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 _TEXTS = (str, bytes, int, float, complex, tuple, frozenset)
+IDENTITY = frozenset({"is_", "is_not"})  # of the module operator
 SET_METHODS = frozenset(
     ("add", "discard", "remove", "update", "clear", "issubset", "issuperset", "isdisjoint", "__contains__")
 )
@@ -186,9 +187,10 @@ def uses(code: CodeType) -> Uses:
     steps = [step for step in _singly(dis.get_instructions(code)) if step.opname not in _NO_EFFECT]
     names = {*code.co_names, *(part for name in code.co_names if "." in name for part in name.split("."))}
     compares = {chain for place in range(len(steps)) if (chain := _compares(steps, place)) is not None}
-    if names & {"is_", "is_not"} or any(type(value) in {float, complex} and value != value for value in code.co_consts):
+    if names & IDENTITY or any(type(value) in {float, complex} and value != value for value in code.co_consts):
         compares.add(())  # `in` compares a NaN by identity
     own = frozenset(step.argval for step in steps if step.opname in _OF_GLOBALS)
+    views = frozenset(_views(steps))
     imports = tuple(
         (str(step.argval), _level(steps, place), _names_taken(steps, place))
         for place, step in enumerate(steps)
@@ -200,11 +202,11 @@ def uses(code: CodeType) -> Uses:
         imports,
         frozenset(identifiers(texts_of(code))),
         frozenset(compares),
-        _order(code, steps),
+        _order(code, steps, views),
         _address(code, steps),
-        bool(names & _MERGES) or any(step.opname == "BINARY_OP" and step.argrepr[:1] in "|^" for step in steps),
-        any(True for _ in _views(steps)),
-        bool(names & SET_OPERATORS) or any(step.opname == "BINARY_OP" and step.argrepr[:1] in "&|^-" for step in steps),
+        bool(names & _MERGES) or _operates(steps, "|^"),
+        bool(views),
+        bool(names & SET_OPERATORS) or _operates(steps, "&|^-"),
         _composes(steps),
         frozenset(_chains(steps)),
     )
@@ -350,7 +352,14 @@ _MERGES = frozenset(("type", "__class__", "union", "symmetric_difference", "copy
 _MAKES_SETS = frozenset({"set", "frozenset", "keys", "items"})
 
 
-def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  # one case for each form of a set
+def _operates(steps: list[dis.Instruction], signs: str) -> bool:
+    """Return whether an instruction is a binary operation with one of some signs."""
+    return any(step.opname == "BINARY_OP" and step.argrepr[:1] in signs for step in steps)
+
+
+def _order(  # noqa: C901  # one case for each form of a set
+    code: CodeType, steps: list[dis.Instruction], views: frozenset[int]
+) -> str:
     """Return the creation of a set whose order could matter; membership, length and sorting do not depend on it."""
     names = {step.argval for step in steps if step.opname in _NAMED}
     constants = [step.argval for step in steps if step.opname == "LOAD_CONST"]
@@ -361,7 +370,6 @@ def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  
     free = frozenset(name for uses_ in variables for name, is_unordered in uses_.items() if is_unordered)
     free -= {name for uses_ in variables for name, is_unordered in uses_.items() if not is_unordered}
     free -= set(code.co_freevars)
-    views = {*_views(steps)}
     for place, step in enumerate(steps):
         if step.opname == "LOAD_CONST" and isinstance(step.argval, frozenset) and not is_ordered(step.argval):
             if steps[place + 1].opname not in {"CONTAINS_OP", "SET_UPDATE"}:
@@ -378,12 +386,8 @@ def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  
             end = next((at + 2 for at in range(place, len(steps) - 1) if steps[at].opname == "GET_ITER"), len(steps))
             if not _is_without_order(steps, place, end, free):
                 return "a set comprehension"
-        elif place in views:
-            near = steps[place + 1 : place + 6]
-            if names & SET_OPERATORS or any(
-                other.opname == "BINARY_OP" and other.argrepr[:1] in "&|^-" for other in near
-            ):
-                return f"an operation on {step.argval}()"
+        elif place in views and (names & SET_OPERATORS or _operates(steps[place + 1 : place + 6], "&|^-")):
+            return f"an operation on {step.argval}()"
     return ""
 
 

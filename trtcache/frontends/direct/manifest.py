@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, hash_bytes
-from trtcache.frontends.direct.code import CODE_OF, UNSEEN, identifiers, within
+from trtcache.frontends.direct.code import CODE_OF, IDENTITY, UNSEEN, identifiers, within
 from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed, lookup
 from trtcache.frontends.direct.surroundings import CONFIGURATION, outputs
 from trtcache.frontends.direct.walk import (
@@ -402,7 +402,7 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
 
 def _joined_names(texts: set[str]) -> Iterator[str]:
     """Yield names that direct mode does not compare and that are among texts, or a pair of them joined."""
-    for name in UNSEEN | CODE_OF | SETS | WATCHED | {"is_", "is_not"}:
+    for name in UNSEEN | CODE_OF | SETS | WATCHED | IDENTITY:
         if name in texts or any(name[:at] in texts and name[at:] in texts for at in range(1, len(name))):
             yield name
 

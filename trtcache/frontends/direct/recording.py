@@ -145,17 +145,17 @@ class Recording:
         Raises:
             ValueError: there is such code.
         """
-        if self._merges and self.globals.walk.has_set:
-            raise ValueError(f"{self._merges} could create a set of strings")
         walk = self.globals.walk
+        if self._merges and walk.has_set:
+            raise ValueError(f"{self._merges} could create a set of strings")
         view = self._views or ("a function that is kept" if walk.has_view else "")
         if view and (self._subtracts or walk.has_set_operator):
             raise ValueError(f"{view} keeps keys() or items() of a dictionary, of which a set could be created")
         looks = self._looks or ("a function that is kept" if walk.has_look_up else "")
         if looks and walk.has_unordered:
             raise ValueError(f"{looks} could read a set of strings")
-        reads = self._exempt_reads or ("a function that is kept" if self.globals.walk.has_look_up else "")
-        if reads and self.globals.walk.has_exempt:
+        reads = self._exempt_reads or ("a function that is kept" if walk.has_look_up else "")
+        if reads and walk.has_exempt:
             raise ValueError(f"{reads} could read an attribute that is not compared")
 
     def refuse_missing_imports(self) -> None:
@@ -185,7 +185,8 @@ class Recording:
         """Describe the values that code of the model reads, before it runs for the first time."""
         use = uses(code)
         self.ran[id(code)] = code
-        if any(is_text_or_number(chain, {**space, **free}) for chain in use.compares):
+        known = {**space, **free} if use.compares else {}
+        if any(is_text_or_number(chain, known) for chain in use.compares):
             raise UnstableError("it compares strings or numbers by identity").below(code.co_qualname)
         self._refuse_use(code, use, space)
         for name, level, taken in use.imports:

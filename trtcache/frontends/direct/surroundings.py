@@ -301,7 +301,7 @@ def _names_of_types(numpy: ModuleType, walk: Walk) -> Iterator[Json]:
 
 
 def _refuse_other_patterns() -> None:
-    """Refuse a pattern that has the place of another one in the cache of ``re``.
+    """Refuse an entry in the cache of ``re`` that is not the pattern of its key.
 
     Raises:
         UnstableError: there is one.
@@ -312,7 +312,7 @@ def _refuse_other_patterns() -> None:
         if is_own and (other := (pattern.flags ^ flags) & ~re.UNICODE):  # flags can stand in the text
             is_own = not other & flags and (b"(?" if kind is bytes else "(?") in text
         if not is_own:
-            raise UnstableError(f"re has another pattern in the place of {text!r}").below("the process")
+            raise UnstableError(f"the cache of re has another pattern for {text!r}").below("the process")
 
 
 def _own_entries(table: Mapping[type, Any], walk: Walk) -> Json:
