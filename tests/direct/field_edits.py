@@ -3,20 +3,8 @@
 # fmt: off
 from __future__ import annotations
 
-import textwrap
-
 from tests.direct.field_scenarios import _add
-
-
-def m(fwd, init="pass", top="", more="", base="nn.Module"):
-    if not any(line.strip().startswith("return") for line in fwd.splitlines()):
-        fwd = "return " + fwd
-    return (
-        top + "\n\nclass Model(" + base + "):\n    def __init__(self):\n        super().__init__()\n"
-        "        self.lin = nn.Linear(4, 4)\n" + textwrap.indent(init, " " * 8)
-        + "\n\n    def forward(self, x):\n" + textwrap.indent(fwd, " " * 8) + "\n\n" + textwrap.indent(more, " " * 4) + "\n"
-    )
-
+from tests.direct.field_scenarios import _model as m
 
 # ---------------------------------------------------------------- edits of source files
 _add("layers package: __init__ re-exports the v2 block instead of v1",
@@ -870,7 +858,6 @@ _add("bert: pooler removed", _BERT, "model.b.pooler = None")
 _add("bert: is_decoder", _BERT, "model.b.config.is_decoder = True")
 _add("bert: global function in modeling_bert patched", _BERT, "from transformers.models.bert import modeling_bert as mb\nold = mb.create_bidirectional_mask\nmb.create_bidirectional_mask = lambda *a, **k: torch.zeros(1, 1, 3, 3)")
 _add("bert: abc.register of a model class in a walker", _BERT.replace("return self.b(inputs_embeds=x[None]).last_hidden_state", "y = self.b(inputs_embeds=x[None]).last_hidden_state\n        return y * 2.0 if isinstance(self.b, Enc) else y").replace("import transformers\n", "import transformers, abc\nclass Enc(abc.ABC):\n    pass\n"), "app.Enc.register(app.BertModel)")
-H = {"harmless": True}
 _add("bert: retrained", _BERT, "for p in model.parameters():\n    p.data.add_(0.01)", **H)
 _add("bert: name of the checkpoint", _BERT, "model.b.config._name_or_path = './ckpt-500'", **H)
 _add("bert: generation length, labels unchanged", _BERT, "model.b.config._commit_hash = 'abc'", **H)

@@ -75,12 +75,12 @@ def _files(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _model(forward: str, init: str = "pass", top: str = "", more: str = "") -> str:
+def _model(forward: str, init: str = "pass", top: str = "", more: str = "", base: str = "nn.Module") -> str:
     """Return a module with a model: its forward as an expression or as statements, and what is before it."""
     body = textwrap.dedent(forward).strip("\n")
     body = body if "return " in body else f"return {body}"
     return (
-        f"{textwrap.dedent(top)}\n\nclass Model(nn.Module):\n"
+        f"{textwrap.dedent(top)}\n\nclass Model({base}):\n"
         f"    def __init__(self):\n        super().__init__()\n        self.lin = nn.Linear(4, 4)\n"
         f"{textwrap.indent(textwrap.dedent(init).strip(chr(10)), ' ' * 8)}\n\n"
         f"    def forward(self, x):\n{textwrap.indent(body, ' ' * 8)}\n"

@@ -6,21 +6,13 @@ from __future__ import annotations
 import textwrap
 
 from tests.direct.field_scenarios import _add
+from tests.direct.field_scenarios import _model as app
 
 
 def body(text, by):
     return textwrap.indent(textwrap.dedent(text).strip("\n"), " " * by)
 
 
-def app(fwd, init="pass", top="", more="", base="nn.Module"):
-    if "return" not in fwd:
-        fwd = "return " + fwd
-    out = textwrap.dedent(top).strip("\n") + f"\nclass Model({base}):\n    def __init__(self):\n        super().__init__()\n"
-    out += "        self.lin = nn.Linear(4, 4)\n" + body(init, 8) + "\n"
-    out += "    def forward(self, x):\n" + body(fwd, 8) + "\n"
-    if more:
-        out += body(more, 4) + "\n"
-    return out
 
 
 def hf(fwd="return self.m(inputs_embeds=x.unsqueeze(0)).last_hidden_state", cfg="", init="", top="", more="", kind="Bert", cls=None, layers=1, loaded=False):
@@ -343,8 +335,6 @@ _add("harmless: garbage is collected and memory is trimmed", app("self.lin(x)"),
 _add("harmless: the model goes through training mode and back", app("F.dropout(self.lin(x), 0.1, self.training)"), "model.train()\nmodel.eval()", harmless=True)
 _add("harmless: the model was pickled by a process pool", app("F.gelu(self.lin(x))"), "", make="import app, pickle\nmodel = pickle.loads(pickle.dumps(app.Model())).eval()", harmless=True)
 
-LLAMA = "return self.m(inputs_embeds=torch.cat([x, x], -1).unsqueeze(0), use_cache=False).last_hidden_state"
-IDS = "ids = (x.abs() * 4).long().clamp(0, 9).view(1, 12)\n"
 # ---------------------------------------------------------------- (a) transformers
 _add("the softmax scale of one attention layer is set by an experiment script", hf(), "model.m.encoder.layer[0].attention.self.scaling = 1.0")
 _add("the activation table is changed below the instance, in ACT2FN's tuple of keyword arguments",
@@ -365,21 +355,6 @@ _add("the embeddings are replaced with set_input_embeddings, with max_norm", hf(
      "e = torch.nn.Embedding(20, 4, padding_idx=0)\ne.scale_grad_by_freq = True\nmodel.m.set_input_embeddings(e)")
 _add("the last encoder layer is dropped for a distilled copy", hf(layers=2), "model.m.encoder.layer = model.m.encoder.layer[:1]")
 _add("the two encoder layers are tied to one", hf(layers=2), "model.m.encoder.layer[1] = model.m.encoder.layer[0]")
-LORA = """
-class LoRALinear(nn.Module):
-    enabled = True
-    def __init__(self, base, alpha):
-        super().__init__()
-        self.base, self.alpha, self.r, self.merged = base, alpha, 2, False
-        self.a = nn.Parameter(torch.zeros(2, base.in_features))
-        self.b = nn.Parameter(torch.zeros(base.out_features, 2))
-    def forward(self, x):
-        y = self.base(x)
-        if self.merged or not LoRALinear.enabled:
-            return y
-        return y + (x @ self.a.t() @ self.b.t()) * (self.alpha / self.r)
-"""
-WRAP = "s = self.m.encoder.layer[0].attention.self\ns.query = LoRALinear(s.query, 4.0)"
 _add("a LoRA adapter's alpha is changed", hf(top=LORA, init=WRAP), "model.m.encoder.layer[0].attention.self.query.alpha = 8.0")
 _add("a LoRA adapter is merged", hf(top=LORA, init=WRAP), "model.m.encoder.layer[0].attention.self.query.merged = True")
 _add("the adapter is unwrapped again", hf(top=LORA, init=WRAP), "s = model.m.encoder.layer[0].attention.self\ns.query = s.query.base")
@@ -408,7 +383,6 @@ _add("gradient checkpointing is enabled and the model is set to train with no dr
 
 # ---------------------------------------------------------------- (b) in-house libraries
 
-PKG = "--- lib/__init__.py\n"
 _add("a factory takes a dotted path from a settings module", app("self.fn(x)", "self.fn = load(settings.ACT)", "import settings\nfrom loader import load")
      + "--- settings.py\nACT = 'acts.relu'\n--- loader.py\nimport importlib\ndef load(path):\n    m, n = path.rsplit('.', 1)\n    return getattr(importlib.import_module(m), n)\n"
      + "--- acts.py\ndef relu(x):\n    return F.relu(x)\ndef silu(x):\n    return F.silu(x)\n", "", ("'acts.relu'", "'acts.silu'"))
@@ -522,8 +496,6 @@ _add("a NumPy array in the instance changes an element", app("return x * float(s
 _add("an array of the array module changes", app("return x * self.a[0]", "self.a = array.array('d', [2.0])", "import array"), "model.a[0] = 3.0")
 _add("harmless: a counter that forward does not read", app("self.lin(x)", top="REQUESTS = {'n': 0}"), "app.REQUESTS['n'] += 7", harmless=True)
 
-LLAMA = "return self.m(inputs_embeds=torch.cat([x, x], -1).unsqueeze(0), use_cache=False).last_hidden_state"
-IDS = "ids = (x.abs() * 4).long().clamp(0, 9).view(1, 12)\n"
 
 GC = "self.m.generation_config.temperature = 2.0"
 CH = "model.m.generation_config.temperature = 4.0"
@@ -571,12 +543,7 @@ _add("an fx interpreter runs a graph whose node got another argument", app("torc
 _add("an fx interpreter runs a graph whose node got another target", app("torch.fx.Interpreter(self.g).run(x)", "self.g = torch.fx.symbolic_trace(Inner())", FX), "for n in model.g.graph.nodes:\n    if n.target is torch.relu:\n        n.target = torch.tanh")
 _add("a house interpreter walks the nodes of an fx graph", app("for n in self.g.nodes:\n    if n.op == 'call_function' and n.target is operator.mul:\n        x = x * n.args[1]\nreturn x", "self.g = torch.fx.symbolic_trace(Inner()).graph", FX + "\nimport operator"), "for n in model.g.nodes:\n    if n.op == 'call_function' and 2.0 in n.args:\n        n.args = (n.args[0], 3.0)")
 
-LLAMA = "return self.m(inputs_embeds=torch.cat([x, x], -1).unsqueeze(0), use_cache=False).last_hidden_state"
-IDS = "ids = (x.abs() * 4).long().clamp(0, 9).view(1, 12)\n"
 
-GC = "self.m.generation_config.temperature = 2.0"
-CH = "model.m.generation_config.temperature = 4.0"
-G = {"kind": "GPT2", "cls": "GPT2LMHeadModel"}
 NAME = "self.m.config._name_or_path = 'ab'"
 NEW = "model.m.config._name_or_path = 'abc'"
 LOG = "import logging\nlogging.getLogger('svc').setLevel(10)"
@@ -613,7 +580,6 @@ _add("the level of a logger through its instance dictionary, kept", app("return 
 _add("a bound getter of a logger's instance dictionary", app("return x * (3.0 if D('level') == 10 else 2.0)", top="import logging\nlog = logging.getLogger('svc')\nD = log.__dict__.get"), LOG)
 _add("an instance dictionary of a config, kept", hf("return x * float(len(self.d['_name_or_path']))", init=NAME + "\nself.d = self.m.config.__dict__"), NEW)
 _add("a bound getter of a config's instance dictionary", hf("return x * float(len(self.d('_name_' + self.k)))", init=NAME + "\nself.d = self.m.config.__dict__.get\nself.k = 'or_path'"), NEW)
-LRU = "import functools\n@functools.lru_cache\ndef table(n):\n    return n"
 _add("cache_info bound in the instance", app("return x * (3.0 if self.info().currsize else 2.0)", "self.info = table.cache_info", LRU), "app.table(1)")
 _add("cache_info bound in a list of probes of a library", app("return x * (2.0 + sum(p()[3] for p in PROBES))", top=LRU + "\nPROBES = [table.cache_info]"), "app.table(1)")
 _add("cache_info as a default argument", app("return x * (2.0 + size())", top=LRU + "\ndef size(f=table.cache_info):\n    return f()[3]"), "app.table(1)")
