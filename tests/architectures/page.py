@@ -40,8 +40,8 @@ def markdown(names: Sequence[str], rows: Mapping[str, Row]) -> str:
     done = [rows[name] for name in sorted(names, key=_place) if name in rows]
     left = len(names) - len(done)
     text = _INTRODUCTION.format(
-        versions=_list({f"torch {row['torch']}" for row in done}),
-        machines=_list({f"a machine with {row['cores']} cores" for row in done}),
+        versions=listed({f"torch {row['torch']}" for row in done}),
+        machines=listed({f"a machine with {row['cores']} cores" for row in done}),
         count=len(names),
         libraries=len({name.partition("/")[0] for name in names}),
         pending=f"\n**{left} have not been run yet**, and are not in the tables.\n" if left else "",
@@ -55,8 +55,8 @@ def markdown(names: Sequence[str], rows: Mapping[str, Row]) -> str:
         ("Why some are not refitted rightly", "refit"),
         ("Why sizes are not dynamic", "dynamic"),
     ):
-        sections += _reasons(title, ((_shorten(row.get(column, "")), row) for row in compiled if not _ok(row, column)))
-    return "\n".join([*sections, "## All\n", *_table(_HEADS, map(_cells, done))]) + "\n"
+        sections += _reasons(title, ((shorten(row.get(column, "")), row) for row in compiled if not _ok(row, column)))
+    return "\n".join([*sections, "## All\n", *table(_HEADS, map(_cells, done))]) + "\n"
 
 
 def _totals(done: Sequence[Row], compiled: Sequence[Row]) -> str:
@@ -75,7 +75,7 @@ def _totals(done: Sequence[Row], compiled: Sequence[Row]) -> str:
         ("refitted rightly", count("refit")),
         ("other sizes answered rightly", count("dynamic")),
     ]
-    return "\n".join(_table(("", "architectures"), lines)) + "\n"
+    return "\n".join(table(("", "architectures"), lines)) + "\n"
 
 
 def _libraries(done: Sequence[Row]) -> str:
@@ -88,11 +88,11 @@ def _libraries(done: Sequence[Row]) -> str:
         entry[0] += 1
         entry[1] += row["outcome"] == "compiled"
     lines = [(library, versions[library], str(number), str(right)) for library, (number, right) in counts.items()]
-    return "\n".join(_table(("library", "version", "architectures", "compiled, and right"), lines)) + "\n"
+    return "\n".join(table(("library", "version", "architectures", "compiled, and right"), lines)) + "\n"
 
 
 def _failures(done: Iterable[Row]) -> Iterable[tuple[str, Row]]:
-    return ((f"{row['by']}: {_shorten(row['why'])}", row) for row in done if row["outcome"] == "failed")
+    return ((f"{row['by']}: {shorten(row['why'])}", row) for row in done if row["outcome"] == "failed")
 
 
 def _reasons(title: str, found: Iterable[tuple[str, Row]]) -> list[str]:
@@ -103,7 +103,7 @@ def _reasons(title: str, found: Iterable[tuple[str, Row]]) -> list[str]:
     if not by_reason:
         return []
     ordered = sorted(by_reason.items(), key=lambda item: -len(item[1]))
-    return [f"## {title}\n", *(f"- {_escape(reason)} ({', '.join(names)})" for reason, names in ordered), ""]
+    return [f"## {title}\n", *(f"- {escape(reason)} ({', '.join(names)})" for reason, names in ordered), ""]
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -120,24 +120,26 @@ def _ok(row: Row, column: str) -> bool:
     return row.get(column) == ("hit" if column == "direct" else "yes")
 
 
-def _table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
+def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table in Markdown."""
     return [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}", *(f"| {' | '.join(line)} |" for line in lines)]
 
 
-def _shorten(reason: str) -> str:
+def shorten(reason: str) -> str:
     """Return a reason without the directories of this machine and torch's account of where it happened."""
     reason = reason.removeprefix("no: ").partition(" Caused by:")[0].partition(" (at ")[0]
     return re.sub(r"\S*/(?:site-packages/)?(?=[\w.-]+)", "", reason) if "/" in reason else reason
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     """Return text in which Markdown sees no tags, emphasis or links."""
     for character in ("\\", "<", "*", "_", "["):
         text = text.replace(character, f"\\{character}")
     return text
 
 
-def _list(items: Iterable[str]) -> str:
+def listed(items: Iterable[str]) -> str:
+    """Return items in a sentence."""
     return " and ".join(sorted(items)) or "nothing"
 
 

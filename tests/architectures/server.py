@@ -31,7 +31,8 @@ def main() -> None:
     group, cache = sys.argv[1], Path(sys.argv[2])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is not an answer
-    for module in ("torch", "trtcache", "torch._inductor.compile_fx", "tests.architectures.steps", *_IMPORTS[group]):
+    ours = ("torch._inductor.compile_fx", "tests.architectures.steps", "tests.direct.stored")
+    for module in ("torch", "trtcache", *ours, *_IMPORTS[group]):
         importlib.import_module(module)
     sys.modules["tests.architectures.steps"].warm_up(cache)
     for line in sys.stdin:
@@ -72,9 +73,13 @@ def _child(request: dict[str, Any], writer: int) -> None:
     os.setpgid(0, 0)  # compilers that it starts end with it
     code = 1
     try:
-        trial = steps.Trial(request["name"], "aot_inductor", Path(request["cache"]))
+        trial = steps.Trial(request["name"], request.get("backend", "aot_inductor"), Path(request["cache"]))
         if request["step"] == "first":
             row = steps.compile_first(trial)
+        elif request["step"] == "record":
+            row = steps.record(trial)
+        elif request["step"] == "verify":
+            row = steps.verify(trial)
         else:
             os.environ["TRTCACHE_FORBID_BUILD"] = "1"
             row = steps.hit_second(trial, is_dynamic=request["is_dynamic"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  # a field's type
@@ -99,6 +100,20 @@ def hit_second(trial: Trial, *, is_dynamic: bool) -> Row:
         if mode == "on":
             row["direct"] = module.report.direct
     return row
+
+
+def record(trial: Trial) -> Row:
+    """Compile an architecture with direct mode, so that a second process can hit."""
+    module = _compile(trial, create(factory(trial.name), 0), dynamic=False)
+    return {"first": module.report.direct}
+
+
+def verify(trial: Trial) -> Row:
+    """Compile it with the weights of another seed: with direct mode, and so that a hit is exported and compared."""
+    call = create(factory(trial.name), 1)
+    found = {mode: _compile(trial, call, dynamic=False, direct=mode).report.direct for mode in ("on", "verify")}
+    library = sys.modules[trial.name.partition("/")[0]]
+    return {**found, "library_version": str(getattr(library, "__version__", ""))}
 
 
 def _compile(trial: Trial, call: Call, *, dynamic: bool, direct: str = "on") -> trtcache.CompiledModule:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.architectures import catalogue, evidence, steps
+from tests.architectures import catalogue, direct, evidence, steps
 from tests.architectures.architecture import create, floats
 from tests.architectures.page import markdown
 
@@ -113,3 +113,30 @@ def test_a_run_goes_on_where_it_ended(tmp_path: Path, capsys: pytest.CaptureFixt
     evidence.main(["--state", str(state), "--page", str(page), "--libraries", str(tmp_path)], names=["timm/vit"])
     assert "| compile | 1 of 1 |" in page.read_text()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("_listed")
+def test_direct_mode_is_recorded_and_verified_with_other_weights(interpreter: str, tmp_path: Path) -> None:
+    """Both steps of one that can be exported."""
+    trial = steps.Trial("torch/network", interpreter, tmp_path / "cache")
+    assert steps.record(trial)["first"] == "miss: no matching manifest"
+    row = steps.verify(trial)
+    assert (row["on"], row["verify"], row["library_version"]) == ("hit", "verified", torch.__version__)
+    assert direct.outcome(row) == "verified"
+
+
+def test_the_page_of_direct_mode_counts_each_version_of_a_library() -> None:
+    """A hit whose export gives another program is different; one that could not be exported has its reason."""
+    right = {"on": "hit", "verify": "verified", "torch": "2.13.0", "library_version": "1.0"}
+    rows = [
+        {"name": "a/x", **right},
+        {"name": "a/x", **right, "library_version": "2.0"},
+        {"name": "a/y", **right, "verify": "refused: it has the program 12"},
+        {"name": "a/z", **right, "on": "off: forward has no stable value", "verify": "off"},
+        {"name": "b/x", "died": "ExportError: no branch", "torch": "2.13.0"},
+    ]
+    text = direct.markdown(rows)
+    assert "| a | 1.0 | 3 | 1 | 1 |" in text
+    assert "| a | 2.0 | 1 | 1 | 0 |" in text
+    assert "| all |  | 4 | 2 | 1 |" in text
+    assert "- not exported: ExportError: no branch (b/x)" in text
