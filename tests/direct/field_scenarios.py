@@ -3468,4 +3468,14 @@ for _doc, _forward, _top in (
     _add(f"an attacker tries: a handler, and {_doc}", _model(_forward, "pass", _TRIED + _top), _HANDLER + "logging.getLogger().addHandler(H())\nif hasattr(app, 'SINGLE'):\n    app.SINGLE.addHandler(H())")
 
 
-from tests.direct import field_corners, field_edits, field_kinds, field_python, field_services, field_torch  # noqa: E402, F401  # they add theirs
+from tests.direct import (  # noqa: E402  # they add theirs
+    field_corners,  # noqa: F401
+    field_edits,  # noqa: F401
+    field_kinds,  # noqa: F401
+    field_language,  # noqa: F401
+    field_libraries,  # noqa: F401
+    field_practice,  # noqa: F401
+    field_python,  # noqa: F401
+    field_services,  # noqa: F401
+    field_torch,  # noqa: F401
+)

@@ -6,7 +6,6 @@ import bisect
 import dis
 import functools
 import marshal
-import os
 import re
 from types import CodeType, GetSetDescriptorType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +14,7 @@ import torch
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import hash_bytes
+from trtcache.frontends.direct.ownership import file_is_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,6 +42,8 @@ UNSEEN = frozenset(
         *("get_type_hints", "get_annotations", "ctypes", "__array_interface__", "__cuda_array_interface__"),
         *("getrefcount", "getweakrefcount", "getweakrefs", "cache_info"),
         *("_is_view", "_view_func", "_use_count", "_is_zerotensor"),
+        *("get_cache_token", "hashvalue", "_hash", "MethodType", "ZoneInfo", "zoneinfo"),
+        *("getcontext", "localcontext", "DefaultContext", "BasicContext", "ExtendedContext"),
     )
 ).union(_OF_TENSORS, _OF_CODE)
 """Names that direct mode does not track. An export whose code reads one is not remembered.
@@ -65,7 +67,7 @@ _NO_EFFECT = frozenset(
 )
 _SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 _TEXTS = (str, bytes, int, float, complex, tuple, frozenset)
-IDENTITY = frozenset({"is_", "is_not"})  # of the module operator
+IDENTITY = frozenset({"is_", "is_not", "__eq__", "__ne__"})  # of the module operator, and of object
 SET_METHODS = frozenset(
     ("add", "discard", "remove", "update", "clear", "issubset", "issuperset", "isdisjoint", "__contains__")
 )
@@ -106,8 +108,8 @@ _MARSHALLED = frozenset({str, int, float, bool, type(None), bytes, complex})
 def _constant(value: Any) -> Any:
     if isinstance(value, CodeType):
         return ("code", content(value))
-    if isinstance(value, frozenset):  # iterates in the order of hashes, which differ in each process
-        return ("set", *sorted(map(repr, value)))
+    if isinstance(value, frozenset):  # iterates in the order of hashes, which have a seed for texts
+        return ("set", *(map(repr, value) if is_ordered(value) else sorted(map(repr, value))))
     if isinstance(value, tuple):
         return ("tuple", *map(_constant, value))
     return value if type(value) in _MARSHALLED else (type(value).__name__, value)
@@ -161,6 +163,7 @@ class Uses:
         order: a set of strings that it creates and may iterate over; empty if none.
         address: an operation that may format an object with its address and compute with the text; empty if none.
         merges: whether it may create a larger set of a set.
+        changes: whether it may change a set, in which members are placed by what it had before.
         has_view: whether it keeps or passes on ``keys()`` or ``items()`` of a dictionary, of which sets can be created.
         subtracts: whether it has an operation that creates a set of such views.
         composes: whether it may look up attributes whose names are not constants in its code.
@@ -175,6 +178,7 @@ class Uses:
     order: str
     address: str
     merges: bool
+    changes: bool
     has_view: bool
     subtracts: bool
     composes: bool
@@ -205,6 +209,7 @@ def uses(code: CodeType) -> Uses:
         _order(code, steps, views),
         _address(code, steps),
         bool(names & _MERGES) or _operates(steps, "|^"),
+        bool(names & _CHANGES) or _operates(steps, "&|^-"),
         bool(views),
         bool(names & SET_OPERATORS) or _operates(steps, "&|^-"),
         _composes(steps),
@@ -213,7 +218,8 @@ def uses(code: CodeType) -> Uses:
 
 
 _SHOWS = frozenset({"repr", "ascii", "__repr__", "__str__", "__format__", "pformat", "hash", "__hash__"})
-_FORMATS = frozenset({"str", "format", "join", "dumps", "format_map"})
+_FORMATS = frozenset({"str", "format", "join", "dumps", "format_map", "str_", "bytes_", "UserString"})
+_FORMATS |= {"substitute", "safe_substitute"}
 _PARSES = frozenset({"int", "float", "ord", "sorted", "len", "index", "find", "sum", "min", "max", "encode", "fromhex"})
 _OF_TEXTS = _SHOWS | _FORMATS | _PARSES
 
@@ -228,7 +234,7 @@ def _address(code: CodeType, steps: list[dis.Instruction]) -> str:
     if any((step.arg or 0) & 3 for step in formatted):
         return "!r"
     has_percent = any(step.opname == "BINARY_OP" and step.argrepr[:1] == "%" for step in steps)
-    has_percent = has_percent and any(type(value) is str and "%" in value for value in code.co_consts)
+    has_percent = has_percent and any("%" in str(value) for value in code.co_consts if type(value) in {str, bytes})
     return "a formatted text" if (names & _FORMATS or formatted or has_percent) and names & _PARSES else ""
 
 
@@ -277,7 +283,7 @@ def _chains(steps: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
             while place < len(steps) and steps[place].opname in _ATTRIBUTE:
                 place += 1
             last = steps[place - 1]
-            is_called = last.opname == "LOAD_METHOD" or "NULL" in last.argrepr
+            is_called = last.opname == "LOAD_METHOD" or "NULL" in steps[start].argrepr or "NULL" in last.argrepr
             yield (*(str(step.argval) for step in steps[start:place]), *(["()"] if is_called else []))
 
 
@@ -349,6 +355,8 @@ def is_text_or_number(chain: tuple[str, ...], space: Mapping[str, Any]) -> bool:
 
 SET_OPERATORS = frozenset(("and_", "or_", "xor", "sub", "__and__", "__or__", "__xor__", "__sub__", "__rsub__"))
 _MERGES = frozenset(("type", "__class__", "union", "symmetric_difference", "copy", "__or__", "__xor__", "or_", "xor"))
+_CHANGES = frozenset(("add", "discard", "remove", "pop", "update", "clear"))
+_CHANGES |= {"difference_update", "intersection_update", "symmetric_difference_update"}
 _MAKES_SETS = frozenset({"set", "frozenset", "keys", "items"})
 
 
@@ -376,7 +384,7 @@ def _order(  # noqa: C901  # one case for each form of a set
                 return "a constant set"
         elif step.opname in _GLOBAL and step.argval in {"set", "frozenset"}:
             end = _after_call(steps, place)
-            is_message = f"{os.sep}site-packages{os.sep}" in code.co_filename and _is_raised(steps, step)
+            is_message = file_is_installed(code.co_filename) and _is_raised(steps, step)
             if not is_message and not _is_without_order(steps, place, end, free):
                 return f"{step.argval}()"
         elif step.opname == "BUILD_SET" and not (step.arg == 0 and code.co_name == "<setcomp>"):

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.code import CODE_OF, IDENTITY, UNSEEN, identifiers, within
-from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed, lookup
+from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed, is_own, lookup
 from trtcache.frontends.direct.surroundings import CONFIGURATION, outputs
 from trtcache.frontends.direct.walk import (
     ALL,
@@ -46,7 +46,7 @@ from trtcache.keys.program_digest import devices
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from torch.export import ExportedProgram
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 10
+FORMAT = 11
 MAX_MANIFESTS = 8
 
 _PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
@@ -92,7 +92,8 @@ class Manifest:
         globals: the digest of the descriptions of all those globals.
         builds: names that code of torch and Python looks up in its modules, by the class that they are looked up in
             (the empty name for the module), and the digest of their values.
-        caches: for each ``lru_cache`` function, digests of keys and results, and whether they predate the export.
+        caches: for each ``lru_cache`` function, digests of keys and results, and whether they predate the export; and
+            whether these are all that the export looked up, so that others do not matter.
         environment: environment variables that the model read.
         hidden: modules that the model imports in whose place their package has a function or a class, with its name.
         outputs: the loggers that it calls, and the digest of the code that handles what it prints, warns and logs;
@@ -110,7 +111,7 @@ class Manifest:
     names: list[str]
     globals: str
     builds: dict[str, list[Any]]
-    caches: list[dict[str, list[Any]]]
+    caches: list[list[Any]]
     environment: dict[str, str | None]
     hidden: dict[str, str]
     outputs: list[Any]
@@ -171,7 +172,7 @@ class Globals:
         names: names that code looks up.
         written: descriptions by module and name.
         builds: names that code looks up in modules of torch, NumPy and Python.
-        keys_before: identities of the keys of each ``lru_cache`` function when it was first described.
+        before: identities of the keys of each ``lru_cache`` function, and its misses, when it was first described.
     """
 
     def __init__(self, walk: Walk) -> None:
@@ -181,7 +182,7 @@ class Globals:
         self.names: set[str] = set()
         self.written: dict[str, dict[str, Json]] = {}
         self.builds: dict[str, set[str]] = {}
-        self.keys_before: dict[int, set[int]] = {}
+        self.before: dict[int, tuple[set[int], int]] = {}
         self._note_caches()
 
     def read(self, module: str, name: str, *, is_loose: bool = False) -> None:
@@ -245,7 +246,7 @@ class Globals:
         self._note_caches()
         for cached in list(self.walk.caches):  # a function that imports lazily keeps a module in its cache
             for key, result in cache_items(cached):
-                if id(key) in self.keys_before[id(cached)]:
+                if id(key) in self.before[id(cached)][0]:
                     with suppress(UnstableError):  # ``caches`` raises it
                         self._visit_modules(result)
         self._look_in_modules(self.names | identifiers(self.walk.texts), is_last=True)
@@ -254,14 +255,17 @@ class Globals:
             self.written["loggers"] = {name: _logger_state(one) for name, one in sorted(found.items())}
         if operators := replaced_operators(self.names | (self.walk.texts & TORCH_OPERATORS)):
             self.written["operators"] = {name: self.walk.value(one) for name, one in operators}
+        for label, module in list(self.walk.spaces.items()):
+            if (kind := type(module)) is not ModuleType and not is_build_module(kind.__module__):
+                self.written.setdefault(label, {})["class of the module"] = self.walk.value(kind)
         for label, module in list(self.walk.spaces.items()):  # hasattr tells whether a submodule is loaded
-            if not is_build_module(label) and not is_installed(label):
+            if is_own(label):
                 named = self.names & vars(module).keys()
                 loaded = [name for name in named if vars(module)[name] is sys.modules.get(f"{label}.{name}")]
                 self.written.setdefault(label, {})["submodules"] = [*sorted(loaded)]
         if self.names & _ORDERS:
             for label, module in list(self.walk.spaces.items()):
-                if not is_build_module(label) and not is_installed(label):
+                if is_own(label):
                     self.written.setdefault(label, {})["order of attributes"] = list(vars(module))
         self._note_caches()
 
@@ -312,22 +316,37 @@ class Globals:
 
     def _note_caches(self) -> None:
         for cached in self.walk.caches:
-            if id(cached) not in self.keys_before:
-                self.keys_before[id(cached)] = {id(key) for key, _ in cache_items(cached)}
+            if id(cached) not in self.before:
+                self.before[id(cached)] = {id(key) for key, _ in cache_items(cached)}, cached.cache_info().misses
+
+    def _has_all(self, cached: Any, ran: Container[int]) -> bool:
+        """Return whether a cache has all keys still that were looked up since it was described first.
+
+        Others were left out as it is full, or removed after the export, with fake tensors as their results.
+        """
+        keys, misses = self.before[id(cached)]
+        info, left = cached.cache_info(), {id(key) for key, _ in cache_items(cached)}
+        added = info.misses - misses
+        code = getattr(cached.__wrapped__, "__code__", None)
+        is_counted = added > 0 or (code is not None and id(code) not in ran)  # removing all sets the counts to 0
+        return is_counted and keys <= left and added == info.currsize - len(keys)
 
     def _digest_apart(self, value: Any) -> str:
         with self.walk.apart():
             return digest_of(self.walk.value(value))
 
-    def caches(self) -> list[dict[str, list[Any]]]:
+    def caches(self, ran: Container[int] = ()) -> list[list[Any]]:
         """Describe the contents of the ``lru_cache`` functions that were described.
+
+        Args:
+            ran: code that ran, by identity.
 
         Raises:
             UnstableError: a key or a result has no stable value.
         """
-        written: list[dict[str, list[Any]]] = []
+        written: list[list[Any]] = []
         for cached in self.walk.caches:
-            before = self.keys_before.get(id(cached), set())
+            before, _ = self.before[id(cached)]
             found: dict[str, list[Any]] = {}
             for key, result in cache_items(cached):
                 try:
@@ -335,7 +354,7 @@ class Globals:
                 except UnstableError as error:
                     raise error.below(f"cache of {cached.__qualname__}") from None
                 found[described[0]] = [described[1], id(key) in before]
-            written.append(found)
+            written.append([found, self._has_all(cached, ran)])
         return written
 
 
@@ -390,7 +409,7 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
         names=sorted(recorded.names),
         globals=recorded.digest,
         builds=_builds_of(seen, walk),
-        caches=recorded.caches(),
+        caches=recorded.caches(seen.ran),
         environment=dict(sorted(seen.environment.items())),
         hidden=_hidden_modules(imports, recorded.builds),
         outputs=_outputs_of(seen, walk),
@@ -501,10 +520,15 @@ def attributes_of(module: ModuleType) -> Mapping[str, Any]:
 
     Those of torch's ``PropModule`` are in the module that it wraps. The defaults of a configuration's options are in a
     table; the direct key has the options that are set.
+
+    Raises:
+        UnstableError: it is a build's, and other code has set its class, which can answer for its attributes.
     """
-    space = vars(module)
-    if type(module) is ModuleType:
+    space, kind = vars(module), type(module)
+    if kind is ModuleType:
         return space
+    if is_build_module(space.get("__name__")) and not is_build_module(kind.__module__):
+        raise UnstableError(f"module {space['__name__']} of another class ({kind.__qualname__})")
     if isinstance(wrapped := space.get("m"), ModuleType):
         return {**vars(wrapped), **space}
     if type(module).__name__ == CONFIGURATION:
@@ -602,19 +626,19 @@ def _hidden_modules(imports: Iterable[str], builds: Iterable[str]) -> dict[str, 
         if last not in space:
             raise ValueError(f"a function of its package answers for module {name}")
         home = str(getattr(value, "__module__", ""))
-        if not isinstance(value, (FunctionType, BuiltinFunctionType, type)) or not (
-            is_build_module(home) or is_installed(home)
-        ):
+        if not isinstance(value, (FunctionType, BuiltinFunctionType, type)) or is_own(home):
             raise ValueError(f"an attribute of its package hides module {name}")
         found[name] = f"{home}.{value.__qualname__}"
     return found
 
 
-def _check_caches(manifest: Manifest, now: list[dict[str, list[Any]]]) -> None:
+def _check_caches(manifest: Manifest, now: list[list[Any]]) -> None:
     """Compare the caches of ``lru_cache`` functions: results from before the export have to be there."""
     if len(now) != len(manifest.caches):
         raise DifferenceError("functions with a cache")
-    for was, found in zip(manifest.caches, now, strict=True):
+    for (was, has_all), (found, _) in zip(manifest.caches, now, strict=True):
+        if not has_all and found.keys() - was.keys():
+            raise DifferenceError("what is in a cache of a function")
         for key, (result, is_needed) in was.items():
             if found.get(key, [None if is_needed else result])[0] != result:
                 raise DifferenceError("what is in a cache of a function")
@@ -667,7 +691,7 @@ def _manifest(written: Any) -> Manifest:
     texts += [name for read in manifest.reads for name in read]
     if not all(type(text) is str for text in texts) or type(manifest.took_s) not in {float, int} or not manifest.digest:
         raise ValueError("it has values of other types")
-    pairs = [pair for cache in manifest.caches for pair in cache.values()]
+    pairs = [*manifest.caches, *(pair for cache, _ in manifest.caches for pair in cache.values())]
     if any(len(one) != 2 for one in (*manifest.reads, *pairs)):
         raise ValueError("it has other lengths")
     return manifest

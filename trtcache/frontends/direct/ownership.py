@@ -13,7 +13,7 @@ import os
 import random
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ _NEEDED_BY_TORCH = frozenset(
 ) | {"setuptools", "sympy", "triton"}
 """Distributions that torch imports and runs when it exports. Models that call them directly are not covered."""
 
+_SITES = ("site-packages", "dist-packages")
 _PYTHON = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # compared with names of files as they are in code
 _TORCH = os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120
 OURS = str(Path(__file__).parents[2]) + os.sep
@@ -37,7 +38,7 @@ def file_owner(filename: str) -> str:
         return TORCH
     if filename.startswith("<frozen "):
         return PYTHON
-    for site in ("site-packages", "dist-packages"):
+    for site in _SITES:
         _, match, below = filename.partition(f"{os.sep}{site}{os.sep}")
         if match:
             top = below.partition(os.sep)[0].removesuffix(".py")
@@ -74,6 +75,13 @@ def module_with(namespace: dict[str, Any]) -> ModuleType | None:
     return module if module is not None and getattr(module, "__dict__", None) is namespace else None
 
 
+def is_in_its_module(function: FunctionType) -> bool:
+    """Return whether a function looks names up in the module of its name, which torch may have put inside another."""
+    space = function.__globals__
+    known = getattr(sys.modules.get(str(space.get("__name__"))), "__dict__", {})
+    return known is space or getattr(known.get("m"), "__dict__", None) is space
+
+
 def lookup(module: str, qualname: str) -> object:
     """Return the value of a qualified name in a module, or None; nothing is imported."""
     value: object = sys.modules.get(module)
@@ -85,9 +93,19 @@ def lookup(module: str, qualname: str) -> object:
     return value
 
 
-def is_installed(name: str) -> bool:
-    """Return whether a module is of an installed distribution, not of the user's own files."""
-    return f"{os.sep}site-packages{os.sep}" in str(getattr(sys.modules.get(name), "__file__", None))
+def file_is_installed(filename: str) -> bool:
+    """Return whether a file is of an installed distribution."""
+    return any(f"{os.sep}{site}{os.sep}" in filename for site in _SITES)
+
+
+def is_installed(name: object) -> bool:
+    """Return whether a module is of an installed distribution."""
+    return file_is_installed(str(getattr(sys.modules.get(str(name)), "__file__", None)))
+
+
+def is_own(name: object) -> bool:
+    """Return whether a module is of the user's own files: neither of a build nor of another installed distribution."""
+    return not is_build_module(name) and not is_installed(name)
 
 
 _CLOCKS = frozenset(

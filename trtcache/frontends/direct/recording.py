@@ -64,6 +64,12 @@ _OF_SYS = frozenset(dir(sys)) - {
     *("platform", "version", "version_info", "is_finalizing", "__name__", "__doc__", "flags"),
 }
 _OF_PATHS = frozenset({"attrgetter", "methodcaller"})
+_ARGUMENTS = {
+    "catch_warnings.__init__": ("record", "it records warnings, which depend on filters"),
+    "deepcopy": ("memo", "it passes a memo to deepcopy, which has addresses"),
+}
+"""Functions of Python's library with an argument that is refused, and why."""
+
 _OUTPUTS = frozenset({"print", "warn", "warn_explicit"})
 _LOGS = frozenset(("debug", "info", "warning", "error", "critical", "exception", "log", "warn", "getLogger", "()"))
 _LOGS |= {"debug_once", "info_once", "warning_once", "warning_advice", "NOTSET", "DEBUG", "INFO", "WARNING", "ERROR"}
@@ -74,6 +80,9 @@ _WITH_STATE = frozenset(
     )
 )
 """Modules that depend on the state of the process or the machine, also in attributes that are not functions."""
+
+_DATES = frozenset(("datetime64", "M8", "is_busday", "busday_count", "busday_offset"))
+"""NumPy's type of dates, for which the text ``now`` is the time."""
 
 _NUMBERS = frozenset({("transformers.utils.output_capturing", "capture_outputs.<locals>.wrapped_fn.<locals>.wrapper")})
 """Library code that creates a set of layer numbers for look-ups only (transformers 5.17)."""
@@ -116,7 +125,9 @@ class Recording:
         self.has_output = False
         self.loggers: dict[str, None] = {}
         self.why_not: str = ""
-        self._exempt_reads = self._merges = self._views = self._subtracts = self._looks = ""
+        self._exempt_reads = self._merges = self._changes = self._where = self._views = self._subtracts = (
+            self._looks
+        ) = ""
         self._taken: set[tuple[str, str]] = set()
         self._kinds: dict[int, tuple[CodeType, str]] = {}
         self._quiet: set[int] = set()  # code of torch, which _kinds keeps alive
@@ -148,6 +159,10 @@ class Recording:
         walk = self.globals.walk
         if self._merges and walk.has_set:
             raise ValueError(f"{self._merges} could create a set of strings")
+        if self._where and "numpy" in walk.spaces:
+            raise ValueError(f"{self._where} could read memory that NumPy has not set (where)")
+        if self._changes and walk.has_mutable_set:
+            raise ValueError(f"{self._changes} could change a set")
         view = self._views or ("a function that is kept" if walk.has_view else "")
         if view and (self._subtracts or walk.has_set_operator):
             raise ValueError(f"{view} keeps keys() or items() of a dictionary, of which a set could be created")
@@ -200,7 +215,7 @@ class Recording:
                     self.globals.builds.setdefault(f"{end}:", set())
         home = ownership.module_with(space)
         own = use.globals | {"__package__"} if any(level for _, level, _ in use.imports) else use.globals
-        more = [ALL] if use.composes and f"{os.sep}site-packages{os.sep}" not in code.co_filename else []
+        more = [ALL] if use.composes and not ownership.file_is_installed(code.co_filename) else []
         with torch._C.DisableTorchFunction():
             self.globals.note(None if home is None else home.__name__, own, {*use.names, *use.texts, *more})
 
@@ -213,7 +228,7 @@ class Recording:
         own = use.names | use.texts
         if unseen := use.names & UNSEEN or (own & UNSEEN if use.names & LOOK_UPS else None):
             refuse(f"it reads {min(unseen)}")
-        is_own = f"{os.sep}site-packages{os.sep}" not in code.co_filename
+        is_own = not ownership.file_is_installed(code.co_filename)
         if is_own and (read := own & CODE_OF):
             refuse(f"it reads {min(read)}")
         if is_own and use.composes and use.names & _OF_PATHS:
@@ -226,12 +241,18 @@ class Recording:
             refuse("it reads the loaded modules or a limit of the interpreter from sys")
         if use.names & _OUTPUTS:
             self.has_output = True
+        if is_own and "where" in use.texts:
+            self._where = self._where or code.co_qualname
+        if own & _DATES:
+            refuse(f"it could read the clock ({min(own & _DATES)})")
         if levels := own & OF_LOGGERS:
             refuse(f"it reads a logger's state ({min(levels)})")
         if is_own and use.address:
             refuse(f"it could read the address of an object ({use.address})")
         if is_own and use.names & STATE_OF_LOGGERS and self.globals.walk.loggers:
             refuse("it could read a logger's state")
+        if is_own and use.changes:
+            self._changes = self._changes or code.co_qualname
         if is_own and use.merges:
             self._merges = self._merges or code.co_qualname
         if is_own and use.names & _LOOKS:
@@ -241,6 +262,8 @@ class Recording:
         if is_own and use.subtracts:
             self._subtracts = self._subtracts or code.co_qualname
         for chain in use.chains:
+            if _is_unset_memory(chain, space):
+                refuse(f"it could read memory that NumPy has not set ({'.'.join(chain)})")
             _refuse_chain(chain, space, is_own=is_own)
         is_library = str(space.get("__name__")).startswith(("transformers.", "diffusers."))
         if own & WATCHED or (code.co_name in _WHOLE if is_library else use.composes or use.names & _LOOKS):
@@ -312,9 +335,9 @@ class Recording:
                 self.refuse(f"{code.co_qualname} of {frame.f_globals.get('__name__')} ran, which is not covered")
             if code.co_filename == logging.__file__ and code.co_name in _LOGS and self._is_for_model(frame.f_back):
                 self._note_logging(frame)
-            is_recorded = code.co_qualname == "catch_warnings.__init__" and frame.f_locals.get("record")
-            if is_recorded and self._is_for_model(frame.f_back):
-                self.refuse("it records warnings, which depend on filters")
+            given, why = _ARGUMENTS.get(code.co_qualname, ("", ""))
+            if given and frame.f_locals.get(given) not in (None, False) and self._is_for_model(frame.f_back):
+                self.refuse(why)
             if kind == IMPURE and self._is_for_model(frame.f_back):
                 module = frame.f_globals.get("__name__")
                 self.refuse(f"{_caller_in_model(self._kinds, frame)} calls {module}.{code.co_qualname}")
@@ -370,7 +393,7 @@ class Recording:
             elif isinstance(value, dict):
                 pending += [*value, *value.values()]
             home = str(type(value).__module__)
-            if not ownership.is_build_module(home) and not ownership.is_installed(home):
+            if ownership.is_own(home):
                 self.refuse(f"it logs an object of its own class ({type(value).__qualname__})")
 
     def _note_build(self, module: str, names: set[str]) -> None:
@@ -575,6 +598,15 @@ def _by_model(frame: FrameType | None) -> bool:
             return kind == ownership.MODEL
         frame = frame.f_back
     return False
+
+
+def _is_unset_memory(chain: tuple[str, ...], space: dict[str, Any]) -> bool:
+    """Return whether a chain of names leads to a function of NumPy that returns memory as it was."""
+    value = space.get(chain[0])
+    if value is sys.modules.get("numpy") is not None and len(chain) > 1:
+        value = getattr(value, chain[1], None)
+    name = getattr(value, "__name__", "") if getattr(value, "__module__", None) == "numpy" else ""
+    return name in {"empty", "empty_like"} or (name == "ndarray" and chain[-1] == "()")
 
 
 def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any], *, is_own: bool) -> None:

@@ -13,7 +13,7 @@ import re
 import sys
 import warnings
 from logging import Logger, LogRecord
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trtcache.digests import Digest, hash_bytes
-from trtcache.frontends.direct.ownership import file_is_build, is_build_module, is_installed, lookup
+from trtcache.frontends.direct.ownership import file_is_build, is_build_module, is_installed, is_own, lookup
 from trtcache.frontends.direct.walk import CODE, PLAIN, UnstableError, Walk, patches, scan
 from trtcache.keys.key import process_state
 
@@ -201,6 +201,10 @@ def _patched_classes(walk: Walk) -> Iterator[Json]:
 
 
 def _refuse_modes() -> None:
+    for function in (sys.gettrace(), sys.getprofile()):
+        kind = type(function)
+        if is_own(function.__module__ if kind in {FunctionType, MethodType} else kind.__module__):
+            raise UnstableError("a function of one's own traces or profiles").below("the process")
     active = {
         "a dispatch mode": torch._C._len_torch_dispatch_stack(),
         "a function mode": torch._C._len_torch_function_stack() - (str(torch.get_default_device()) != "cpu"),
@@ -294,7 +298,7 @@ def _names_of_types(numpy: ModuleType, walk: Walk) -> Iterator[Json]:
         label, module = str(getattr(kind, "__name__", "")), getattr(kind, "__module__", None)
         if lookup("numpy", label) is kind:
             yield [str(name), label]
-        elif is_build_module(module) or not is_installed(str(module)):
+        elif is_build_module(module) or not is_installed(module):
             yield [str(name), walk.value(kind)]
         elif name in vars(numpy):
             yield [str(name), f"{module}.{label}"]
@@ -317,11 +321,7 @@ def _refuse_other_patterns() -> None:
 
 def _own_entries(table: Mapping[type, Any], walk: Walk) -> Json:
     """Describe the entries that the user's files have added to a table of Python's library by class."""
-    own = [
-        (kind, function)
-        for kind, function in table.items()
-        if not is_build_module(function.__module__) and not is_installed(function.__module__)
-    ]
+    own = [(kind, function) for kind, function in table.items() if is_own(function.__module__)]
     return walk.pairs(own)
 
 

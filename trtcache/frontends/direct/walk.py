@@ -10,6 +10,7 @@ table below has no description.
 from __future__ import annotations
 
 import _abc  # type: ignore[import-not-found]  # CPython's implementation of abc
+import builtins
 import collections
 import contextvars
 import datetime
@@ -54,7 +55,9 @@ from trtcache.frontends.direct.ownership import (
     file_owner,
     is_build_module,
     is_impure,
+    is_in_its_module,
     is_installed,
+    is_own,
     lookup,
     module_owner,
     module_with,
@@ -122,6 +125,12 @@ WATCHED = frozenset().union(*EXEMPT.values())
 _HOOKS = frozenset(name for name, value in vars(torch.nn.Module()).items() if isinstance(value, (dict, set)))
 _WEIGHT_LISTS = frozenset({"_flat_weights", "_flat_weight_refs"})
 _APART = frozenset({"_modules", "_parameters", "_buffers", "training"})
+_STATE_HOOKS = frozenset(("_state_dict_hooks", "_state_dict_pre_hooks"))
+_WITH_VALUES = (
+    *("state_dict", "_save_to_state_dict", "get_extra_state", "named_parameters", "parameters", "named_buffers"),
+    *("buffers", "_named_members"),
+)
+"""Methods that torch.export calls with the weights themselves, whose values a description leaves out."""
 _ADDRESSES = frozenset({"_torchdynamo_wrapper_id"})  # torch._dynamo notes the id of a wrapper: another in each process
 _BASES = (dict, list, tuple, set, frozenset, str, int, float, bytes, collections.OrderedDict)
 _class_dict = type.__dict__["__dict__"].__get__
@@ -172,6 +181,7 @@ class Walk:
         loggers: loggers that were visited, by name.
         has_look_up: whether ``getattr`` or a similar function was visited as an object, so that names can be composed.
         has_set: whether a set was visited, of which code can create others.
+        has_mutable_set: whether one was visited that code can change.
         has_view: whether a dictionary's method ``keys`` or ``items`` was visited as an object.
         has_set_operator: whether a function that creates sets of such views was visited as an object.
         has_output: whether ``print`` or ``warnings.warn`` was visited as an object.
@@ -195,6 +205,7 @@ class Walk:
         self.has_look_up = False
         self.has_output = False
         self.has_set = False
+        self.has_mutable_set = False
         self.has_view = False
         self.has_set_operator = False
         self.loggers: dict[str, logging.Logger] = {}
@@ -339,7 +350,7 @@ class Walk:
             bases = [base for base in _class_mro(cls)[1:-1] if base.__flags__ & HEAP]
             more: list[Json] = [self._registry(cls)] if "_abc_impl" in space else []
             return [*written, scan(space, self, qualname), *more, self.items(bases)]
-        if is_static or any(type(one) in _C_DESCRIPTORS and _is_from_c(one, cls) for one in space.values()):
+        if _is_c_type(cls):
             raise UnstableError(f"{module}.{qualname}, a type of a C extension")
         self.classes.setdefault(cls)
         is_pydantic = any(lookup("pydantic.main", "BaseModel") is base for base in _class_mro(cls))
@@ -355,6 +366,8 @@ class Walk:
                     attributes[name] = _text_digest(value) if type(value) is str else self.value(value)
                 elif type(value) in _SETS and _owns(cls, name):
                     attributes[name] = self._strings_of(value)
+                elif name[:2] == "__" and type(value) in _SLOTS:  # an enum has its type's __format__
+                    attributes[name] = _name_of_slot(self, value)
                 else:
                     attributes[name] = self.value(value)
             except UnstableError as error:
@@ -378,6 +391,7 @@ class Walk:
         """
         if (known := self._registries.get(cls)) is not None:
             return known
+        _abc._reset_caches(cls)  # isinstance keeps what a __subclasshook__ has returned, and would not call it again
         written = [*self._entries_of(cls)]
         has_names_only = all(type(entry) is str for entry in written)
         derived: list[type] = type.__subclasses__(cls)  # of abc.ABC a thousand
@@ -385,7 +399,7 @@ class Walk:
         derived = [kind for kind in derived if dump(kind)[0] or below(kind) or hook in _class_dict(kind)]
         for kind in sorted(derived, key=_full_name):
             module = str(_class_module(kind))
-            if hook in _class_dict(kind) and not (is_build_module(module) or is_installed(module)):
+            if hook in _class_dict(kind) and is_own(module):
                 has_names_only = False
                 written.append(self.value(kind))
             elif more := self._registry(kind):
@@ -401,20 +415,20 @@ class Walk:
         for kind in sorted(registered, key=_full_name):
             module = _class_module(kind)
             if not (is_build and is_build_module(module)):
-                if not (is_build and is_installed(str(module))):
+                is_nowhere = module not in sys.modules and _is_c_type(kind)  # Cython has types of no module
+                if not (is_build and (is_nowhere or is_installed(module))):
                     yield self.value(kind)
             elif not _full_name(kind).startswith(_REGISTERED_LATE):
                 yield _full_name(kind)
 
     def function(self, function: FunctionType) -> Json:
         """Describe a function: its code, closure, defaults and attributes."""
-        if function.__code__.co_filename == _FX and type(vars(function).get("__wrapped__")) is FunctionType:
-            function = vars(function)["__wrapped__"]  # torch.fx.wrap's wrapper, installed while torch traces
+        function = _unwrap_fx(function)
         code, space = function.__code__, function.__globals__
         if file_is_build(code.co_filename):
             inner = unwrap(function)
             name, qualname = str(inner.__globals__.get("__name__")), inner.__code__.co_qualname
-            if lookup(name, qualname) in (function, inner) and is_build_module(name):
+            if lookup(name, qualname) in (function, inner) and is_build_module(name) and is_in_its_module(inner):
                 refuse_unseen_state(inner)
                 return ["function", name, qualname, *_shallow(inner, self)]
         self.codes |= codes_in(code)
@@ -442,7 +456,7 @@ class Walk:
 
     def _annotations(self, owner: Any, annotations: Any) -> Json:
         """Describe the annotations in the user's own files, which code can read under a composed name."""
-        if not annotations or is_installed(str(owner.__module__)):
+        if not annotations or is_installed(owner.__module__):
             return None
         is_tolerant, self.is_tolerant = self.is_tolerant, True
         try:
@@ -548,6 +562,8 @@ class Walk:
         base, read_dict, slots = form or (object, None, ())
         if base is not None or read_dict is None:
             raise UnstableError(f"type {kind.__qualname__}, which is more than a module")
+        if changed := [name for name in _WITH_VALUES if not _is_of_torch(getattr(kind, name))]:
+            raise UnstableError(f"{kind.__qualname__}.{changed[0]}, which torch.export calls with the weights")
         space = read_dict(module)
         held = [(one.__name__, found) for one in slots if (found := _read(one, module)) is not _NOTHING]
         if slots:
@@ -570,6 +586,8 @@ class Walk:
             if name in skipped:
                 self.has_exempt = True
                 continue
+            if name in _WITH_VALUES or (name in _STATE_HOOKS and not all(map(_is_of_torch, value.values()))):
+                raise UnstableError("code that torch.export calls with the weights").below(name)
             try:
                 if name in _WEIGHT_LISTS and (names := self._weight_names(value)) is not None:
                     written[f".{name}"] = names
@@ -616,6 +634,7 @@ _FLAGS = (
     "has_look_up",
     "has_output",
     "has_set",
+    "has_mutable_set",
     "has_view",
     "has_set_operator",
 )
@@ -647,6 +666,20 @@ class _Apart:
 
 
 # Changes to torch, NumPy and Python by other code.
+
+
+def _unwrap_fx(function: FunctionType) -> FunctionType:
+    """Return the function inside torch.fx.wrap's wrapper, installed while torch traces.
+
+    Raises:
+        UnstableError: it has other builtins than all others.
+    """
+    if function.__code__.co_filename == _FX and type(vars(function).get("__wrapped__")) is FunctionType:
+        function = vars(function)["__wrapped__"]
+    own = function.__builtins__  # type: ignore[attr-defined]  # new in Python 3.10
+    if own and own is not vars(builtins):  # the constructor of a named tuple has none
+        raise UnstableError("a function with builtins of its own")
+    return function
 
 
 def unwrap(function: FunctionType) -> FunctionType:
@@ -688,7 +721,7 @@ def _cells(function: FunctionType, walk: Walk) -> Iterator[Json]:
         value: Any = next(iter(gc.get_referents(cell)), None)  # an empty cell raises an exception when it is read
         if type(value) is FunctionType:
             is_own = file_owner(value.__code__.co_filename) == MODEL
-            yield walk.value(value) if is_own else value.__code__.co_qualname
+            yield walk.value(value) if is_own else [value.__code__.co_qualname, *_other_globals(value)]
         elif type(value) in _BUILTINS or type(value) in _C_DESCRIPTORS:
             yield value.__qualname__
 
@@ -757,8 +790,10 @@ def scan(  # noqa: C901  # one case for each kind
             if owners[value.__module__] == MODEL:
                 written.append([name, walk.value(value)])
             else:
-                if value.__name__ != name:
-                    written.append([name, f"{value.__module__}.{value.__qualname__}"])
+                if value.__flags__ & HEAP and lookup(value.__module__, value.__qualname__) is not value:
+                    written.append([name, [_full_name(value), "not in its module", *sorted(vars(value))]])
+                elif value.__name__ != name:
+                    written.append([name, _full_name(value)])
                 if is_read and "_abc_impl" in _class_dict(value):
                     written.append([name, walk._registry(value)])
                 if not owner and value not in walk._unpatched:
@@ -772,6 +807,8 @@ def scan(  # noqa: C901  # one case for each kind
             elif is_read:  # others are added to a table while torch and Python run
                 written += [[name, walk.value(one)] for one in _own_among(value.values() if kind is dict else value)]
         elif issubclass(kind, ModuleType):
+            if not _is_loaded(value):
+                raise UnstableError(f"another module {value.__name__} than the one that is loaded").below(name)
             if owners[value.__name__] == MODEL:
                 written.append([name, walk.value(value)])
             elif value.__name__.rpartition(".")[2] != name:
@@ -793,8 +830,13 @@ def _function(part: Any, walk: Walk, name: str, owner: str) -> Json:
     part = unwrap(part)
     qualname = part.__code__.co_qualname
     if owner and qualname == f"{owner}.{name}" and not part.__defaults__ and not vars(part):
-        return [*_cells(part, walk)] or None
-    return [qualname, *_shallow(part, walk)]
+        return [*_cells(part, walk), *_other_globals(part)] or None
+    return [qualname, *_shallow(part, walk), *_other_globals(part)]
+
+
+def _other_globals(function: FunctionType) -> list[Json]:
+    """Return a mark if a function of a build looks names up elsewhere than in its module."""
+    return [] if is_in_its_module(function) else ["other globals"]
 
 
 def patches(cls: type, walk: Walk) -> Iterator[Json]:
@@ -817,6 +859,23 @@ def _is_own(value: Any) -> bool:
     if type(value) is FunctionType:
         return file_owner(value.__code__.co_filename) == MODEL
     return _is_code(type(value)) and not is_build_module(value.__module__)
+
+
+def _is_loaded(module: ModuleType) -> bool:
+    """Return whether a module is the one of its name, or of the name that it was imported by.
+
+    ``_collections_abc`` calls itself ``collections.abc``; torch puts some modules inside of others, as ``m``.
+    """
+    known = sys.modules.get(module.__name__, module)
+    spec = vars(module).get("__spec__")
+    return module in {known, vars(known).get("m"), sys.modules.get(getattr(spec, "name", ""))}
+
+
+def _is_of_torch(value: Any) -> bool:
+    """Return whether a function, or the class of an object that is called, is torch's."""
+    if type(value) is FunctionType:
+        return file_is_build(value.__code__.co_filename)
+    return is_build_module(type(value).__module__)
 
 
 def _is_code(kind: type) -> bool:
@@ -864,6 +923,13 @@ _REGISTERED_LATE = ("sqlite3.", "numpy.random.")
 
 def _full_name(cls: type) -> str:
     return f"{_class_module(cls)}.{_class_qualname(cls)}"
+
+
+def _is_c_type(cls: type) -> bool:
+    """Return whether a class is defined in C."""
+    return not cls.__flags__ & HEAP or any(
+        type(one) in _C_DESCRIPTORS and _is_from_c(one, cls) for one in _class_dict(cls).values()
+    )
 
 
 def _is_from_c(descriptor: Any, cls: type) -> bool:
@@ -974,6 +1040,7 @@ def _contents(walk: Walk, value: Any, base: Any, cls: type) -> tuple[list[Any], 
 def _set(self: Walk, value: Any) -> Json:
     if is_ordered(value):
         self.has_set = True
+        self.has_mutable_set |= type(value) is set
         return ["set", type(value).__name__, *self.items(value)]
     raise UnstableError("a set of strings or objects, whose order differs in each process")
 
@@ -984,6 +1051,10 @@ def _dict(self: Walk, value: Any) -> Json:
     more = [self.value(value.default_factory)] if type(value) is collections.defaultdict else []
     if own := getattr(value, "__dict__", None):  # of an OrderedDict, such as state_dict()
         more.append(self.pairs(own.items()))
+    if any(
+        type(type(key).__hash__) is FunctionType and value.get(key, _NOTHING) is not one for key, one in value.items()
+    ):
+        raise UnstableError("a dictionary whose keys had other hashes")
     return [type(value).__name__, *more, self.pairs(list(value.items()))]
 
 
@@ -998,6 +1069,8 @@ def _builtin(self: Walk, value: Any) -> Json:
         self.has_look_up = True
     if type(owner) is functools._lru_cache_wrapper:
         raise UnstableError(f"{value.__name__} of a function's cache")
+    if type(owner) in _NUMBERS_AND_TEXT and owner is not None:
+        raise UnstableError(f"a method of {owner!r}, which is equal to itself alone")
     if value in _BY_IDENTITY or (type(owner) in _SETS and value.__name__ not in SET_METHODS):
         raise UnstableError(f"{value.__qualname__}, which compares by identity or creates a set")
     _refuse_unseen(value)
@@ -1030,8 +1103,18 @@ def _refuse_unseen(value: Any) -> None:
 
 
 def _slot(self: Walk, value: Any) -> Json:
+    if value.__name__ in _OF_OBJECTS:
+        raise UnstableError(f"{value.__qualname__}, which depends on an object's identity")
     _refuse_unseen(value)
     _note_set_operators(self, value)
+    return _name_of_slot(self, value)
+
+
+_OF_OBJECTS = frozenset(("__hash__", "__eq__", "__ne__", "__repr__", "__str__", "__format__", "__mod__", "__rmod__"))
+_OF_OBJECTS |= {"format", "format_map"}
+
+
+def _name_of_slot(self: Walk, value: Any) -> Json:
     return ["slot", self.value(value.__objclass__), value.__name__]
 
 
@@ -1244,6 +1327,7 @@ def _environment(self: Walk, value: Any) -> Json:
 
 
 def _array(self: Walk, value: Any) -> Json:
+    _refuse_dates(value.dtype)
     if value.dtype.hasobject or value.dtype.metadata is not None or value.dtype.fields is not None:
         raise UnstableError("an array of objects or of fields")
     root = value
@@ -1255,13 +1339,24 @@ def _array(self: Walk, value: Any) -> Json:
     described: list[Json] = [list(value.shape), list(value.strides), *flags, self.memory(id(root))]
     if root is not value or root.base is not None:  # memory around a view can be read as well
         described += [hash_bytes(root.tobytes()).hex(), self.value(root.base)]
-    return ["array", value.dtype.str, *described, hash_bytes(value.tobytes()).hex()]
+    return ["array", value.dtype.str, value.dtype.char, *described, hash_bytes(value.tobytes()).hex()]
+
+
+def _refuse_dates(dtype: Any) -> None:
+    if dtype.kind == "M":
+        raise UnstableError("a date of NumPy, whose type can read the clock")
 
 
 def _dtype(_: Walk, value: Any) -> Json:
+    _refuse_dates(value)
     if value.metadata is not None or value.hasobject or value.fields is not None:
         raise UnstableError("a dtype with fields or metadata")
-    return ["dtype", repr(value), value.str]
+    return ["dtype", repr(value), value.str, value.char]
+
+
+def _number_of_numpy(_: Walk, value: Any) -> Json:
+    _refuse_dates(value.dtype)
+    return ["number", str(value.dtype), value.dtype.char, value.tobytes().hex()]
 
 
 def _ufunc(_: Walk, value: Any) -> Json:
@@ -1319,7 +1414,6 @@ WRITERS: dict[type, Writer] = {
     complex: _complex,
     decimal.Decimal: _decimal,
     bytes: lambda _, value: ["bytes", hash_bytes(value).hex()],
-    bytearray: lambda _, value: ["bytearray", hash_bytes(bytes(value)).hex()],
     list: lambda self, value: ["list", *self.items(value)],
     tuple: lambda self, value: ["tuple", *self.items(value)],
     torch.Size: lambda self, value: ["size", *self.items(tuple(value))],
@@ -1418,5 +1512,5 @@ def _numpy_writer(kind: type) -> Writer | None:
             self.pairs([pair for pair in vars(value).items() if pair[0] not in _COPIED]),
         ]
     if "generic" in names:
-        return lambda _, value: ["number", str(value.dtype), value.tobytes().hex()]
+        return _number_of_numpy
     return None  # such as numpy.memmap and numpy.matrix
