@@ -52,6 +52,7 @@ from trtcache.frontends.direct.ownership import (
     MODEL,
     OURS,
     file_is_build,
+    file_is_installed,
     file_owner,
     is_build_module,
     is_impure,
@@ -414,11 +415,10 @@ class Walk:
         is_build = is_build_module(_class_module(cls))
         for kind in sorted(registered, key=_full_name):
             module = _class_module(kind)
-            if not (is_build and is_build_module(module)):
-                is_nowhere = module not in sys.modules and _is_c_type(kind)  # Cython has types of no module
-                if not (is_build and (is_nowhere or is_installed(module))):
-                    yield self.value(kind)
-            elif not _full_name(kind).startswith(_REGISTERED_LATE):
+            has_file = hasattr(sys.modules.get(module), "__file__")  # Cython shares types in a module without one
+            if is_own(module) and not (_is_c_type(kind) and not has_file and is_build):
+                yield self.value(kind)
+            elif not is_build or (is_build_module(module) and not _full_name(kind).startswith(_REGISTERED_LATE)):
                 yield _full_name(kind)
 
     def function(self, function: FunctionType) -> Json:
@@ -562,7 +562,7 @@ class Walk:
         base, read_dict, slots = form or (object, None, ())
         if base is not None or read_dict is None:
             raise UnstableError(f"type {kind.__qualname__}, which is more than a module")
-        if changed := [name for name in _WITH_VALUES if not _is_of_torch(getattr(kind, name))]:
+        if changed := [name for name in _WITH_VALUES if _is_users(getattr(kind, name))]:
             raise UnstableError(f"{kind.__qualname__}.{changed[0]}, which torch.export calls with the weights")
         space = read_dict(module)
         held = [(one.__name__, found) for one in slots if (found := _read(one, module)) is not _NOTHING]
@@ -586,7 +586,7 @@ class Walk:
             if name in skipped:
                 self.has_exempt = True
                 continue
-            if name in _WITH_VALUES or (name in _STATE_HOOKS and not all(map(_is_of_torch, value.values()))):
+            if name in _WITH_VALUES or (name in _STATE_HOOKS and any(map(_is_users, value.values()))):
                 raise UnstableError("code that torch.export calls with the weights").below(name)
             try:
                 if name in _WEIGHT_LISTS and (names := self._weight_names(value)) is not None:
@@ -871,11 +871,11 @@ def _is_loaded(module: ModuleType) -> bool:
     return module in {known, vars(known).get("m"), sys.modules.get(getattr(spec, "name", ""))}
 
 
-def _is_of_torch(value: Any) -> bool:
-    """Return whether a function, or the class of an object that is called, is torch's."""
+def _is_users(value: Any) -> bool:
+    """Return whether a function, or the class of an object that is called, is of the user's own files."""
     if type(value) is FunctionType:
-        return file_is_build(value.__code__.co_filename)
-    return is_build_module(type(value).__module__)
+        return file_owner(value.__code__.co_filename) == MODEL and not file_is_installed(value.__code__.co_filename)
+    return is_own(type(value).__module__)
 
 
 def _is_code(kind: type) -> bool:
