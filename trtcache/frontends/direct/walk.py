@@ -562,7 +562,7 @@ class Walk:
         base, read_dict, slots = form or (object, None, ())
         if base is not None or read_dict is None:
             raise UnstableError(f"type {kind.__qualname__}, which is more than a module")
-        if changed := [name for name in _WITH_VALUES if _is_users(getattr(kind, name))]:
+        if changed := [name for name in _WITH_VALUES if _is_of_user(getattr(kind, name))]:
             raise UnstableError(f"{kind.__qualname__}.{changed[0]}, which torch.export calls with the weights")
         space = read_dict(module)
         held = [(one.__name__, found) for one in slots if (found := _read(one, module)) is not _NOTHING]
@@ -586,7 +586,7 @@ class Walk:
             if name in skipped:
                 self.has_exempt = True
                 continue
-            if name in _WITH_VALUES or (name in _STATE_HOOKS and any(map(_is_users, value.values()))):
+            if name in _WITH_VALUES or (name in _STATE_HOOKS and any(map(_is_of_user, value.values()))):
                 raise UnstableError("code that torch.export calls with the weights").below(name)
             try:
                 if name in _WEIGHT_LISTS and (names := self._weight_names(value)) is not None:
@@ -871,7 +871,7 @@ def _is_loaded(module: ModuleType) -> bool:
     return module in {known, vars(known).get("m"), sys.modules.get(getattr(spec, "name", ""))}
 
 
-def _is_users(value: Any) -> bool:
+def _is_of_user(value: Any) -> bool:
     """Return whether a function, or the class of an object that is called, is of the user's own files."""
     if type(value) is FunctionType:
         return file_owner(value.__code__.co_filename) == MODEL and not file_is_installed(value.__code__.co_filename)
@@ -1112,9 +1112,11 @@ def _slot(self: Walk, value: Any) -> Json:
 
 _OF_OBJECTS = frozenset(("__hash__", "__eq__", "__ne__", "__repr__", "__str__", "__format__", "__mod__", "__rmod__"))
 _OF_OBJECTS |= {"format", "format_map"}
+"""Methods of objects, texts and numbers that show an address or a hash, or compare by identity."""
 
 
 def _name_of_slot(self: Walk, value: Any) -> Json:
+    """Describe a method of a type in C by its name; as a class's attribute it is called by its protocol only."""
     return ["slot", self.value(value.__objclass__), value.__name__]
 
 
