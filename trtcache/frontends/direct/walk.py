@@ -127,11 +127,14 @@ _HOOKS = frozenset(name for name, value in vars(torch.nn.Module()).items() if is
 _WEIGHT_LISTS = frozenset({"_flat_weights", "_flat_weight_refs"})
 _APART = frozenset({"_modules", "_parameters", "_buffers", "training"})
 _STATE_HOOKS = frozenset(("_state_dict_hooks", "_state_dict_pre_hooks"))
-_WITH_VALUES = (
-    *("state_dict", "_save_to_state_dict", "get_extra_state", "named_parameters", "parameters", "named_buffers"),
-    *("buffers", "_named_members"),
-)
-"""Methods that torch.export calls with the weights themselves, whose values a description leaves out."""
+_WITH_VALUES = {
+    name: getattr(torch.nn.Module, name)
+    for name in (
+        *("state_dict", "_save_to_state_dict", "get_extra_state", "named_parameters", "parameters", "named_buffers"),
+        *("buffers", "_named_members"),
+    )
+}
+"""torch's own methods that torch.export calls with the weights, whose values a description leaves out."""
 _ADDRESSES = frozenset({"_torchdynamo_wrapper_id"})  # torch._dynamo notes the id of a wrapper: another in each process
 _BASES = (dict, list, tuple, set, frozenset, str, int, float, bytes, collections.OrderedDict)
 _class_dict = type.__dict__["__dict__"].__get__
@@ -562,7 +565,8 @@ class Walk:
         base, read_dict, slots = form or (object, None, ())
         if base is not None or read_dict is None:
             raise UnstableError(f"type {kind.__qualname__}, which is more than a module")
-        if changed := [name for name in _WITH_VALUES if _is_of_user(getattr(kind, name))]:
+        methods = {name: getattr(kind, name) for name in _WITH_VALUES}
+        if changed := [name for name, one in methods.items() if one is not _WITH_VALUES[name] and _is_of_user(one)]:
             raise UnstableError(f"{kind.__qualname__}.{changed[0]}, which torch.export calls with the weights")
         space = read_dict(module)
         held = [(one.__name__, found) for one in slots if (found := _read(one, module)) is not _NOTHING]
