@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import collections
 import fnmatch
-import json
 import os
 import sys
 import tempfile
@@ -20,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.architectures.catalogue import GROUPS, names_of
-from tests.architectures.evidence import ROOT, current_versions, parse, run
-from tests.architectures.page import escape, listed, shorten, table
-from tests.direct.scenario_runner import site
+from tests.architectures.evidence import ROOT, all_rows, current_versions, parse, run
+from tests.architectures.page import listed, reasons, shorten, table
+from tests.direct.stored import install_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,28 +65,24 @@ def markdown(rows: Iterable[Row]) -> str:
     done = sorted(rows, key=lambda row: (row["name"], row.get("library_version", "")))
     heads = ("library", "version", "exported", "hit and verified", "different")
     counts: dict[tuple[str, str], collections.Counter[str]] = {}
-    reasons: dict[str, list[str]] = {}
     for row in done:
         said, library = outcome(row), row["name"].partition("/")[0]
         for key in ((library, row.get("library_version", "")), ("all", "")):
             count = counts.setdefault(key, collections.Counter())
             count.update({"exported": int("died" not in row), said: 1})
-        if said not in {"verified", "different"}:
-            reasons.setdefault(said, []).append(row["name"])
     lines = [
         (*key, *(str(count[column]) for column in ("exported", "verified", "different")))
         for key, count in sorted(counts.items(), key=lambda pair: (pair[0][0] == "all", pair[0]))
     ]
-    found = sorted(reasons.items(), key=lambda pair: -len(pair[1]))
+    once = {(outcome(row), row["name"]): row for row in done}  # two versions of a library can have one reason
+    missed = [(said, row) for (said, _), row in once.items() if said not in {"verified", "different"}]
     text = _TEXT.format(versions=listed({f"torch {row['torch']}" for row in done}))
-    parts = [text, *table(heads, lines), "", "## Why the others do not hit\n"]
-    return "\n".join([*parts, *(f"- {escape(why)} ({', '.join(sorted(set(names)))})" for why, names in found)]) + "\n"
+    return "\n".join([text, *table(heads, lines), "", *reasons("Why the others do not hit", missed)])
 
 
 def _read(state: Path) -> dict[tuple[str, str], Row]:
     """Return the latest row of each architecture and version of its library."""
-    rows = [json.loads(line) for line in state.read_text().splitlines()] if state.exists() else []
-    return {(row["name"], row.get("library_version", "")): row for row in rows}
+    return {(row["name"], row.get("library_version", "")): row for row in all_rows(state)}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -97,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     same = {name for (name, _), row in _read(arguments.state).items() if versions.items() <= row.items()}
     names = [name for group in GROUPS for name in names_of(group) if fnmatch.fnmatch(name, arguments.only)]
     with tempfile.TemporaryDirectory(prefix="trtcache-direct-") as folder:
-        os.environ["PYTHONPATH"] = str(site(Path(folder)))  # where the backend that stores programs is found
+        os.environ["PYTHONPATH"] = str(install_stored(Path(folder)))  # where the backend that stores programs is found
         if not arguments.page_only:
             left = [name for name in names if arguments.again or name not in same]
             run(left, arguments, versions, try_direct, outcome)

@@ -164,11 +164,14 @@ def _summary(row: Row) -> str:
     return f"{row['outcome']}, " + ", ".join(f"{name} {value}" for name, value in parts.items())
 
 
+def all_rows(state: Path) -> list[Row]:
+    """Return the rows of a file of results, the oldest first; none if there is no file."""
+    return [json.loads(line) for line in state.read_text().splitlines()] if state.exists() else []
+
+
 def read_rows(state: Path, versions: Row | None) -> dict[str, Row]:
     """Return the latest row of each architecture; with ``versions``, only rows of those."""
-    if not state.exists():
-        return {}
-    rows = [json.loads(line) for line in state.read_text().splitlines()]
+    rows = all_rows(state)
     known = [row for row in rows if versions is None or all(row.get(name) == versions[name] for name in _COMPARED)]
     return {row["name"]: row for row in known}
 

@@ -48,14 +48,14 @@ def markdown(names: Sequence[str], rows: Mapping[str, Row]) -> str:
     )
     compiled = [row for row in done if row["outcome"] != "failed"]
     sections = [text, _totals(done, compiled), _libraries(done)]
-    sections += _reasons("Why some do not compile", _failures(done))
+    sections += reasons("Why some do not compile", _failures(done))
     for title, column in (
         ("Why some do not hit in a second process", "hit_off"),
         ("Why direct mode misses", "direct"),
         ("Why some are not refitted rightly", "refit"),
         ("Why sizes are not dynamic", "dynamic"),
     ):
-        sections += _reasons(title, ((shorten(row.get(column, "")), row) for row in compiled if not _ok(row, column)))
+        sections += reasons(title, ((shorten(row.get(column, "")), row) for row in compiled if not _ok(row, column)))
     return "\n".join([*sections, "## All\n", *table(_HEADS, map(_cells, done))]) + "\n"
 
 
@@ -95,7 +95,7 @@ def _failures(done: Iterable[Row]) -> Iterable[tuple[str, Row]]:
     return ((f"{row['by']}: {shorten(row['why'])}", row) for row in done if row["outcome"] == "failed")
 
 
-def _reasons(title: str, found: Iterable[tuple[str, Row]]) -> list[str]:
+def reasons(title: str, found: Iterable[tuple[str, Row]]) -> list[str]:
     """Return a section with reasons and the architectures that they apply to, or nothing."""
     by_reason: dict[str, list[str]] = {}
     for reason, row in found:

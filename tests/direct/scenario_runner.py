@@ -239,11 +239,9 @@ def _run_phases(folder: Path, name: str, scenario: Scenario, phases: list[str]) 
 
 def site(folder: Path) -> Path:
     """Install the backend as another distribution would, by an entry point."""
-    info = folder / "site" / "stored-1.0.dist-info"
-    info.mkdir(parents=True, exist_ok=True)
-    (info / "METADATA").write_text("Name: stored\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[trtcache.backends]\nstored = tests.direct.stored:Stored\n")
-    return info.parent
+    from tests.direct.stored import install_stored
+
+    return install_stored(folder / "site")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def install_stored(site: Path) -> Path:
     """Install the backend into a directory, for processes that have it in ``PYTHONPATH``, and return the directory."""
     info = site / "stored-1.0.dist-info"
-    info.mkdir(parents=True)
+    info.mkdir(parents=True, exist_ok=True)
     (info / "METADATA").write_text("Name: stored\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[trtcache.backends]\nstored = tests.direct.stored:Stored\n")
     return site
