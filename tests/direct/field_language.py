@@ -624,3 +624,4 @@ _b("an exponent of a Fraction's subclass", "F(1)", "F(True)", "self.f._numerator
 _add("a Fraction holds a bool by hand", _model("(x > 0) * self.f.numerator", "self.f = fractions.Fraction(1); self.f._numerator = 1", "import fractions"), "model.f._numerator = True")
 _add("numpy time unit of 60 s and a minute", _model("x * np.datetime_data(self.d)[1]", "self.d = np.dtype('m8[60s]')", "import numpy as np"), "", ("m8[60s]", "m8[m]"))
 _add("numpy time scalar of 60 s and a minute", _model("x * np.datetime_data(self.d.dtype)[1]", "self.d = np.timedelta64(2, '60s')", "import numpy as np"), "", ("np.timedelta64(2, '60s')", "np.timedelta64(2, 'm')"))
+_add("a bound method that is a hook of state_dict refreshes a scalar", _model("x * self.k", "self.register_buffer('b', torch.ones(2)); self.k = 2.0; self.register_state_dict_pre_hook(Keeper().refresh)", "class Keeper:\n    def refresh(self, m, prefix, keep_vars): m.k = float(m.b.sum())"), "model.b.fill_(3.0)")

@@ -23,7 +23,7 @@ _NEEDED_BY_TORCH = frozenset(
 ) | {"setuptools", "sympy", "triton"}
 """Distributions that torch imports and runs when it exports. Models that call them directly are not covered."""
 
-_SITES = ("site-packages", "dist-packages")
+_SITES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 _PYTHON = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # compared with names of files as they are in code
 _TORCH = os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120
 OURS = str(Path(__file__).parents[2]) + os.sep
@@ -39,7 +39,7 @@ def file_owner(filename: str) -> str:
     if filename.startswith("<frozen "):
         return PYTHON
     for site in _SITES:
-        _, match, below = filename.partition(f"{os.sep}{site}{os.sep}")
+        _, match, below = filename.partition(site)
         if match:
             top = below.partition(os.sep)[0].removesuffix(".py")
             known = {"numpy": PYTHON, "typing_extensions": PYTHON, "functorch": TORCH, "torchgen": TORCH}
@@ -95,7 +95,7 @@ def lookup(module: str, qualname: str) -> object:
 
 def file_is_installed(filename: str) -> bool:
     """Return whether a file is of an installed distribution."""
-    return any(f"{os.sep}{site}{os.sep}" in filename for site in _SITES)
+    return any(site in filename for site in _SITES)
 
 
 def is_installed(name: object) -> bool:
@@ -106,6 +106,15 @@ def is_installed(name: object) -> bool:
 def is_own(name: object) -> bool:
     """Return whether a module is of the user's own files: neither of a build nor of another installed distribution."""
     return not is_build_module(name) and not is_installed(name)
+
+
+def is_of_user(value: object) -> bool:
+    """Return whether a function or a method, or the class of another object, is of the user's own files."""
+    function = getattr(value, "__func__", value)
+    if type(function) is FunctionType:
+        filename = function.__code__.co_filename
+        return file_owner(filename) == MODEL and not file_is_installed(filename)
+    return is_own(type(function).__module__)
 
 
 _CLOCKS = frozenset(

@@ -125,9 +125,8 @@ class Recording:
         self.has_output = False
         self.loggers: dict[str, None] = {}
         self.why_not: str = ""
-        self._exempt_reads = self._merges = self._changes = self._where = self._views = self._subtracts = (
-            self._looks
-        ) = ""
+        self._exempt_reads = self._looks = self._views = self._subtracts = ""
+        self._merges = self._changes = self._where = ""
         self._taken: set[tuple[str, str]] = set()
         self._kinds: dict[int, tuple[CodeType, str]] = {}
         self._quiet: set[int] = set()  # code of torch, which _kinds keeps alive

@@ -13,7 +13,7 @@ import re
 import sys
 import warnings
 from logging import Logger, LogRecord
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trtcache.digests import Digest, hash_bytes
-from trtcache.frontends.direct.ownership import file_is_build, is_build_module, is_installed, is_own, lookup
+from trtcache.frontends.direct.ownership import file_is_build, is_build_module, is_installed, is_of_user, is_own, lookup
 from trtcache.frontends.direct.walk import CODE, PLAIN, UnstableError, Walk, patches, scan
 from trtcache.keys.key import process_state
 
@@ -202,8 +202,7 @@ def _patched_classes(walk: Walk) -> Iterator[Json]:
 
 def _refuse_modes() -> None:
     for function in (sys.gettrace(), sys.getprofile()):
-        kind = type(function)
-        if is_own(function.__module__ if kind in {FunctionType, MethodType} else kind.__module__):
+        if is_of_user(function):
             raise UnstableError("a function of one's own traces or profiles").below("the process")
     active = {
         "a dispatch mode": torch._C._len_torch_dispatch_stack(),

@@ -52,12 +52,12 @@ from trtcache.frontends.direct.ownership import (
     MODEL,
     OURS,
     file_is_build,
-    file_is_installed,
     file_owner,
     is_build_module,
     is_impure,
     is_in_its_module,
     is_installed,
+    is_of_user,
     is_own,
     lookup,
     module_owner,
@@ -427,6 +427,7 @@ class Walk:
     def function(self, function: FunctionType) -> Json:
         """Describe a function: its code, closure, defaults and attributes."""
         function = _unwrap_fx(function)
+        _refuse_other_builtins(function)
         code, space = function.__code__, function.__globals__
         if file_is_build(code.co_filename):
             inner = unwrap(function)
@@ -566,7 +567,7 @@ class Walk:
         if base is not None or read_dict is None:
             raise UnstableError(f"type {kind.__qualname__}, which is more than a module")
         methods = {name: getattr(kind, name) for name in _WITH_VALUES}
-        if changed := [name for name, one in methods.items() if one is not _WITH_VALUES[name] and _is_of_user(one)]:
+        if changed := [name for name, one in methods.items() if one is not _WITH_VALUES[name] and is_of_user(one)]:
             raise UnstableError(f"{kind.__qualname__}.{changed[0]}, which torch.export calls with the weights")
         space = read_dict(module)
         held = [(one.__name__, found) for one in slots if (found := _read(one, module)) is not _NOTHING]
@@ -590,7 +591,7 @@ class Walk:
             if name in skipped:
                 self.has_exempt = True
                 continue
-            if name in _WITH_VALUES or (name in _STATE_HOOKS and any(map(_is_of_user, value.values()))):
+            if name in _WITH_VALUES or (name in _STATE_HOOKS and any(map(is_of_user, value.values()))):
                 raise UnstableError("code that torch.export calls with the weights").below(name)
             try:
                 if name in _WEIGHT_LISTS and (names := self._weight_names(value)) is not None:
@@ -673,17 +674,17 @@ class _Apart:
 
 
 def _unwrap_fx(function: FunctionType) -> FunctionType:
-    """Return the function inside torch.fx.wrap's wrapper, installed while torch traces.
-
-    Raises:
-        UnstableError: it has other builtins than all others.
-    """
+    """Return the function inside torch.fx.wrap's wrapper, installed while torch traces."""
     if function.__code__.co_filename == _FX and type(vars(function).get("__wrapped__")) is FunctionType:
-        function = vars(function)["__wrapped__"]
+        wrapped: FunctionType = vars(function)["__wrapped__"]
+        return wrapped
+    return function
+
+
+def _refuse_other_builtins(function: FunctionType) -> None:
     own = function.__builtins__  # type: ignore[attr-defined]  # new in Python 3.10
     if own and own is not vars(builtins):  # the constructor of a named tuple has none
         raise UnstableError("a function with builtins of its own")
-    return function
 
 
 def unwrap(function: FunctionType) -> FunctionType:
@@ -873,13 +874,6 @@ def _is_loaded(module: ModuleType) -> bool:
     known = sys.modules.get(module.__name__, module)
     spec = vars(module).get("__spec__")
     return module in {known, vars(known).get("m"), sys.modules.get(getattr(spec, "name", ""))}
-
-
-def _is_of_user(value: Any) -> bool:
-    """Return whether a function, or the class of an object that is called, is of the user's own files."""
-    if type(value) is FunctionType:
-        return file_owner(value.__code__.co_filename) == MODEL and not file_is_installed(value.__code__.co_filename)
-    return is_own(type(value).__module__)
 
 
 def _is_code(kind: type) -> bool:
