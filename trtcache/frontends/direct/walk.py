@@ -93,6 +93,7 @@ _NOTHING = object()
 _FX = torch.fx._symbolic_trace.__file__
 _DYNAMO = tuple(f"{os.path.dirname(torch.__file__)}{os.sep}{name}" for name in ("_dynamo", "_compile.py"))  # noqa: PTH120
 
+_builtins_of = operator.attrgetter("__builtins__")  # FunctionType.__builtins__, which mypy knows or not
 _DERIVED = frozenset({"__dict__", "__weakref__", "__slotnames__", "__annotations__", "__firstlineno__"})
 """Class attributes that Python derives, and annotations; code that reads annotations is refused."""
 
@@ -682,7 +683,7 @@ def _unwrap_fx(function: FunctionType) -> FunctionType:
 
 
 def _refuse_other_builtins(function: FunctionType) -> None:
-    own = function.__builtins__  # type: ignore[attr-defined]  # new in Python 3.10
+    own = _builtins_of(function)
     if own and own is not vars(builtins):  # the constructor of a named tuple has none
         raise UnstableError("a function with builtins of its own")
 
