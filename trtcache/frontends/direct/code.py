@@ -58,6 +58,12 @@ An export is not remembered if code in the user's own files reads one. The code 
 names of a function's variables there.
 """
 
+ALL = "*"  # any name, for code that can compose names at run time
+STATE_OF_LOGGERS = frozenset({"level", "disabled", "handlers", "parent", "propagate", "manager", "root"})
+"""Names, in code or in its strings, that can lead to the state of a logger, which is compared then."""
+OF_LOGGERS = frozenset(("isEnabledFor", "getEffectiveLevel", "hasHandlers", "get_verbosity", "getLevelName"))
+"""Functions that read the state of a logger."""
+
 _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _OF_GLOBALS = _GLOBAL | {"STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
 _ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})

@@ -23,25 +23,19 @@ from torch.utils import _pytree as pytree
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, hash_bytes
-from trtcache.frontends.direct.code import CODE_OF, IDENTITY, UNSEEN, identifiers, within
-from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed, is_own, lookup
-from trtcache.frontends.direct.surroundings import CONFIGURATION, outputs
-from trtcache.frontends.direct.walk import (
-    ALL,
-    CONTAINERS,
+from trtcache.frontends.direct.builds import (
     NAMESPACES,
-    PLAIN,
-    SETS,
-    STATE_OF_LOGGERS,
     TORCH_OPERATORS,
-    WATCHED,
-    UnstableError,
-    Walk,
     cache_items,
     refuse_unseen_state,
     replaced_operators,
     scan,
 )
+from trtcache.frontends.direct.classes import CONTAINERS, OWNED_SETS, PLAIN, WATCHED
+from trtcache.frontends.direct.code import ALL, CODE_OF, IDENTITY, STATE_OF_LOGGERS, UNSEEN, identifiers, within
+from trtcache.frontends.direct.errors import UnstableError
+from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed, is_own, lookup
+from trtcache.frontends.direct.surroundings import CONFIGURATION, outputs
 from trtcache.keys.program_digest import devices
 
 if TYPE_CHECKING:
@@ -52,6 +46,7 @@ if TYPE_CHECKING:
 
     from trtcache.digests import Json
     from trtcache.frontends.direct.recording import Recording
+    from trtcache.frontends.direct.walk import Walk
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
@@ -421,7 +416,7 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
 
 def _joined_names(texts: set[str]) -> Iterator[str]:
     """Yield names that direct mode does not compare and that are among texts, or a pair of them joined."""
-    for name in UNSEEN | CODE_OF | SETS | WATCHED | IDENTITY:
+    for name in UNSEEN | CODE_OF | OWNED_SETS | WATCHED | IDENTITY:
         if name in texts or any(name[:at] in texts and name[at:] in texts for at in range(1, len(name))):
             yield name
 

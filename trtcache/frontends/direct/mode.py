@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from trtcache.config import paused_collector
 from trtcache.digests import CacheKey
 from trtcache.frontends.direct import manifest as manifests
+from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.explain import format_differences, format_key_differences
 from trtcache.frontends.direct.manifest import (
     DETAILS,
@@ -29,7 +30,7 @@ from trtcache.frontends.direct.manifest import (
 )
 from trtcache.frontends.direct.ownership import is_build_module
 from trtcache.frontends.direct.surroundings import surroundings
-from trtcache.frontends.direct.walk import UnstableError, Walk
+from trtcache.frontends.direct.walk import Walk
 from trtcache.keys.key import structure
 
 if TYPE_CHECKING:

@@ -20,21 +20,23 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct import ownership
-from trtcache.frontends.direct.code import CODE_OF, LOOK_UPS, UNSEEN, full_name, is_text_or_number, uses
+from trtcache.frontends.direct.builds import TORCH_OPERATORS
+from trtcache.frontends.direct.classes import CONTAINERS, HEAP, OWNED_SETS, WATCHED
+from trtcache.frontends.direct.code import (
+    ALL,
+    CODE_OF,
+    LOOK_UPS,
+    OF_LOGGERS,
+    STATE_OF_LOGGERS,
+    UNSEEN,
+    full_name,
+    is_text_or_number,
+    uses,
+)
+from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
 from trtcache.frontends.direct.surroundings import is_compared
-from trtcache.frontends.direct.walk import (
-    ALL,
-    CONTAINERS,
-    HEAP,
-    OF_LOGGERS,
-    OUTPUTS,
-    SETS,
-    STATE_OF_LOGGERS,
-    TORCH_OPERATORS,
-    WATCHED,
-    UnstableError,
-)
+from trtcache.frontends.direct.writers import OUTPUTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -234,7 +236,7 @@ class Recording:
             refuse(f"it looks up a path of names ({min(use.names & _OF_PATHS)})")
         if use.order and (str(space.get("__name__")), code.co_qualname) not in _NUMBERS:
             refuse(f"it could iterate over a set of strings ({use.order})")
-        if (sets := own & SETS) and (str(space.get("__name__")), code.co_qualname) not in _MEMBERS:
+        if (sets := own & OWNED_SETS) and (str(space.get("__name__")), code.co_qualname) not in _MEMBERS:
             refuse(f"it reads {min(sets)}, a set of strings")
         if "sys" in use.names and use.names & _OF_SYS:
             refuse("it reads the loaded modules or a limit of the interpreter from sys")

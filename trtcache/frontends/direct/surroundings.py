@@ -21,14 +21,17 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trtcache.digests import Digest, hash_bytes
+from trtcache.frontends.direct.builds import patches, scan
+from trtcache.frontends.direct.classes import CODE, PLAIN
+from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import file_is_build, is_build_module, is_installed, is_of_user, is_own, lookup
-from trtcache.frontends.direct.walk import CODE, PLAIN, UnstableError, Walk, patches, scan
 from trtcache.keys.key import process_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from trtcache.digests import Json
+    from trtcache.frontends.direct.walk import Walk
 
 _FLAGS = (
     *("backends.cuda.matmul.allow_tf32", "backends.opt_einsum.enabled", "backends.opt_einsum.strategy"),

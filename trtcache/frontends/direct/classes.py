@@ -1,0 +1,162 @@
+"""Classes: how their instances keep state, which are defined in C, which of their attributes do not count."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import re
+import types
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.digests import hash_bytes
+from trtcache.frontends.direct.ownership import (
+    lookup,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+PLAIN = frozenset({bool, int, str, type(None)})
+NUMBERS_AND_TEXT = PLAIN | {float}
+NUMBERS = PLAIN - {str}
+CONTAINERS = frozenset({dict, list, set})
+TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
+HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a static C type has no attributes that can be set
+NOTHING = object()  # in place of a value, where None could be one
+DERIVED = frozenset({"__dict__", "__weakref__", "__slotnames__", "__annotations__", "__firstlineno__"})
+"""Class attributes that Python derives, and annotations; code that reads annotations is refused."""
+
+OF_PYDANTIC = frozenset(
+    (
+        *("__pydantic_core_schema__", "__pydantic_validator__", "__pydantic_serializer__", "__signature__"),
+        *("__pydantic_setattr_handlers__", "__pydantic_parent_namespace__", "__pydantic_fields_complete__"),
+    )
+)
+"""Class attributes that pydantic derives from the fields of a class, which are described."""
+
+OWNED_SETS = frozenset(
+    (
+        *("_non_persistent_buffers_set", "_no_split_modules", "_skip_keys_device_placement", "_keep_in_fp32_modules"),
+        *("_keep_in_fp32_modules_strict", "_keys_to_ignore_on_load_missing", "_keys_to_ignore_on_load_unexpected"),
+        *("_keys_to_ignore_on_save", "all_tied_weights_keys", "__abstractmethods__", "__pydantic_fields_set__"),
+        *("__required_keys__", "__optional_keys__", "__readonly_keys__", "__mutable_keys__"),
+        *("__class_vars__", "_compilable_calls", "_tp_plan_keys", "_ep_plan_keys", "__protocol_attrs__"),
+    )
+)
+"""Sets of strings that torch, Python, transformers and pydantic own. They are compared without order."""
+
+EXEMPT = {
+    "diffusers": frozenset(("_use_default_values", "_name_or_path", "_diffusers_version")),
+    "configuration": frozenset(("_name_or_path", "_commit_hash", "transformers_version", "name_or_path")),
+    "model": frozenset(("name_or_path", "generation_config", "warnings_issued", "_original_object_hash")),
+}
+"""Irrelevant attributes of exact configuration and model classes: origins of checkpoints, generation options."""
+
+WATCHED = frozenset().union(*EXEMPT.values())
+_BASES = (dict, list, tuple, set, frozenset, str, int, float, bytes, collections.OrderedDict)
+class_dict = type.__dict__["__dict__"].__get__
+class_mro = type.__dict__["__mro__"].__get__
+class_qualname = type.__dict__["__qualname__"].__get__
+class_module = type.__dict__["__module__"].__get__
+C_FUNCTIONS = (types.BuiltinFunctionType, type(re.compile("").match))  # Include/methodobject.h: PyCMethod_Type
+C_DESCRIPTORS = frozenset(
+    (types.MethodDescriptorType, types.ClassMethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType)
+) | {MemberDescriptorType, *C_FUNCTIONS}
+WRAPPERS = frozenset({staticmethod, classmethod, property})
+CODE = WRAPPERS | {FunctionType}
+
+SLOTS = (types.MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType, MemberDescriptorType)
+SET_TYPES = frozenset({set, frozenset})
+STATIC_TYPES = frozenset(
+    (*(one for one in vars(types).values() if isinstance(one, type)), functools._lru_cache_wrapper, re.Pattern)
+)
+
+
+def text_digest(text: str | None) -> str | None:
+    """Return a digest of documentation, which is compared but not stored."""
+    return None if text is None else hash_bytes(text.encode(errors="backslashreplace")).hex()[:32]
+
+
+def full_name(cls: type) -> str:
+    """Return the name of a class with that of its module."""
+    return f"{class_module(cls)}.{class_qualname(cls)}"
+
+
+def is_c_type(cls: type) -> bool:
+    """Return whether a class is defined in C."""
+    return not cls.__flags__ & HEAP or any(
+        type(one) in C_DESCRIPTORS and _is_from_c(one, cls) for one in class_dict(cls).values()
+    )
+
+
+def _is_from_c(descriptor: Any, cls: type) -> bool:
+    """Return whether a descriptor is defined in C; ``__slots__`` creates descriptors for Python classes too."""
+    if type(descriptor) is MemberDescriptorType or descriptor.__name__ in DERIVED:
+        return False
+    return getattr(descriptor, "__objclass__", None) is cls
+
+
+# Attributes of exact classes that are left out or compared without order.
+
+
+def owns_set(cls: type, name: str) -> bool:
+    """Return whether torch, Python, pydantic or an exact class of transformers owns a set of strings."""
+    if name not in OWNED_SETS:
+        return False
+    is_any = name[:2] == "__" or name == "_non_persistent_buffers_set"
+    return is_any or (
+        cls.__module__.partition(".")[0] == "transformers" and lookup(cls.__module__, cls.__qualname__) is cls
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def exempt(cls: type) -> frozenset[str]:
+    """Return the irrelevant attributes of exact classes of transformers and diffusers."""
+    if lookup(cls.__module__, cls.__qualname__) is not cls:
+        return frozenset()
+    if cls.__module__ == "diffusers.configuration_utils":
+        return EXEMPT["diffusers"]
+    if cls.__module__.partition(".")[0] != "transformers":
+        return frozenset()
+    names = {base.__name__ for base in class_mro(cls) if base.__module__.startswith("transformers.")}
+    if names & {"PreTrainedConfig", "PretrainedConfig"}:
+        return EXEMPT["configuration"]
+    return EXEMPT["model"] if "PreTrainedModel" in names else frozenset()
+
+
+# Layouts of instances.
+
+Layout = tuple["type | None", "Callable[[Any], dict[str, Any]] | None", tuple[Any, ...]]
+
+
+@functools.lru_cache(maxsize=4096)
+def layout(cls: type) -> Layout | None:
+    """Return the built-in base, the dictionary's reader and the slots of a class's instances; None for a C type."""
+    base, read_dict, slots = None, None, []
+    for parent in class_mro(cls)[:-1]:
+        space = class_dict(parent)
+        if (descriptor := space.get("__dict__")) is not None:
+            if type(descriptor) is not GetSetDescriptorType:
+                return None  # Python code overrides the dictionary
+            read_dict = read_dict or descriptor.__get__
+        if parent in _BASES:
+            base = base or parent
+        elif not parent.__flags__ & HEAP or any(
+            type(value) is WrapperDescriptorType and value.__objclass__ is parent for value in space.values()
+        ):
+            return None
+        else:
+            slots += [value for value in space.values() if type(value) is MemberDescriptorType]
+    return base, read_dict, tuple(slots)
+
+
+def read_slot(descriptor: Any, value: Any) -> Any:
+    """Return the value of a slot, and ``NOTHING`` for one without a value."""
+    try:
+        return descriptor.__get__(value)
+    except AttributeError:
+        return NOTHING

@@ -1,0 +1,25 @@
+"""The error of an object that cannot be described."""
+
+from __future__ import annotations
+
+
+class UnstableError(Exception):
+    """An object has no stable description.
+
+    Attributes:
+        path: the steps to it, the last first.
+        what: the object, in words.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.path: list[str] = []
+        self.what = what
+
+    def below(self, step: object) -> UnstableError:
+        """Add a step towards the root, and return the error."""
+        self.path.append(str(step))
+        return self
+
+    def __str__(self) -> str:
+        return f"{'.'.join(reversed(self.path)) or 'it'} has no stable value ({self.what})"
