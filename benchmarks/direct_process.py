@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel
 
 from benchmarks import timing
 from trtcache.config import paused_collector
-from trtcache.frontends.direct.manifest import Globals, check, digest_of, write_manifest
+from trtcache.frontends.direct.manifest import Globals, check, digest_of, make_manifest
 from trtcache.frontends.direct.mode import Examples, describe
 from trtcache.frontends.direct.recording import record_export
 from trtcache_cli.demo_embedder import load_embedder, tokenize
@@ -88,7 +88,7 @@ def _manifest(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple
     (program, seen), recorded_s = timed(record_once)
 
     def write() -> Manifest:
-        manifest = write_manifest(program, exported_digest(program), recorded_s, seen, "")
+        manifest = make_manifest(program, exported_digest(program), recorded_s, seen, "")
         again, _ = describe(model, call)  # what an export changes is found by a second look
         check(manifest, again)
         return manifest

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import platformdirs  # noqa: F401  # the path of the settings needs it, in the first call
+import platformdirs  # noqa: F401  # imported here, and not in the first call, which finds the settings file
 import torch
 from torch.utils import _pytree as pytree
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trtcache.settings import Settings
 
 log = logging.getLogger(__name__)
-registry.import_default()
+registry.import_default()  # now, so that the first call of compile does not take the time
 code_digest()  # computed now: the files on disk may change after they were imported
 
 

@@ -70,9 +70,9 @@ def _is_function(subject: str) -> bool:
 
 
 def _explain_direct(session: Session, name: str) -> None:
-    from trtcache.frontends.direct.explain import reason_of  # imports torch
+    from trtcache.frontends.direct.explain import load_reason  # imports torch
 
-    reason = reason_of(session.layers(), name)
+    reason = load_reason(session.layers(), name)
     if session.as_json:
         print_json({"name": name, "direct": reason})
     elif reason is None:

@@ -132,7 +132,7 @@ def test_the_page_of_direct_mode_counts_each_version_of_a_library() -> None:
         {"name": "a/x", **right},
         {"name": "a/x", **right, "library_version": "2.0"},
         {"name": "a/y", **right, "verify": "refused: it has the program 12"},
-        {"name": "a/z", **right, "on": "off: forward has no stable value", "verify": "off"},
+        {"name": "a/z", **right, "on": "off: forward cannot be compared", "verify": "off"},
         {"name": "b/x", "died": "ExportError: no branch", "torch": "2.13.0"},
     ]
     text = direct.markdown(rows)

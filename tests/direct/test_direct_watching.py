@@ -18,7 +18,7 @@ import torch
 
 import trtcache
 from tests.direct.package import X
-from trtcache.frontends.direct.code import _singly
+from trtcache.frontends.direct.code import _normalize
 from trtcache.frontends.direct.manifest import FORMAT, Globals, read
 from trtcache.frontends.direct.mode import describe
 from trtcache.frontends.direct.ownership import is_impure_in_torch
@@ -260,6 +260,6 @@ def test_instructions_for_two_variables_are_taken_apart() -> None:
         ("STORE_FAST_LOAD_FAST", ["STORE_FAST", "LOAD_FAST"]),
         ("LOAD_FAST_BORROW_LOAD_FAST_BORROW", ["LOAD_FAST", "LOAD_FAST"]),
     ):
-        found = list(_singly([step._replace(opname=opname, argval=("a", "b"))]))
+        found = list(_normalize([step._replace(opname=opname, argval=("a", "b"))]))
         assert [(one.opname, one.argval) for one in found] == list(zip(expected, "ab", strict=True))
-    assert list(_singly([step])) == [step]
+    assert list(_normalize([step])) == [step]

@@ -242,7 +242,7 @@ def test_a_wrong_manifest_is_rejected_by_verify(
         lambda document: document["manifests"][0].update(in_spec="[1, {}]"),
         lambda document: document["manifests"][0].update(out_spec='[1, {"type": "x"}]'),
         lambda document: document["manifests"][0].update(device="nowhere"),
-        lambda document: document["manifests"][0].update(builds={"os": 3}),
+        lambda document: document["manifests"][0].update(versioned={"os": 3}),
         lambda document: document["manifests"][0].update(imports=["antigravity"]),
     ],
 )

@@ -8,10 +8,11 @@ To add a kind of source, derive a class from ``trtcache.frontends.source.Source`
 ``trtcache.frontends.resolve``; nothing in this file depends on the kind. ``trtcache.store.contract`` says how to add a
 kind of store. Buckets are not stores but remotes (``trtcache.remote``), which ``Cache`` asks after its stores.
 
-On a miss the calls are ``build_and_load``, ``_load_whole`` or ``_load_partitions`` (which calls ``build_missing``
-first), and ``_load_engine`` (all in ``engines.py``, but for ``build_missing``); then ``entries.entry_for``,
-``Cache.fetch``, ``EngineRequest.build``, and the backend's ``build``. What only a miss needs is imported on a miss: a
-hit must not take longer to import than to load its engine.
+On a miss the source is lowered, partitioned and given a key by ``Source.request`` (``frontends/request.py``), which
+``Compilation.prepare`` calls. Then the calls are ``build_and_load``, ``_load_whole`` or ``_load_partitions`` (which
+calls ``build_missing`` first), and ``_load_engine`` (all in ``engines.py``, but for ``build_missing``); then
+``entries.entry_for``, ``Cache.fetch``, ``EngineRequest.build``, and the backend's ``build``. What only a miss needs is
+imported on a miss: a hit must not take longer to import than to load its engine.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
         SettingsError: a setting or the target is unknown.
     """
     # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported, parsed or lowered. The fingerprint of a
-    #    ``.pt2`` or ``.onnx`` file is made from its bytes; a module's is looked up in a manifest of direct mode, so a
-    #    direct hit returns here.
+    #    ``.pt2`` or ``.onnx`` file is made from its bytes; a module's is looked up in a manifest of direct mode, under
+    #    the direct key that ``resolve`` has made of the module, so a direct hit returns here.
     compilation = try_fast_path(source, options, cache)
     if compilation.module is not None:
         return compilation

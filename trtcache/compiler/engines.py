@@ -1,4 +1,4 @@
-"""The slow path: the engines of a lowered program are taken from the cache or built, loaded, and made a module."""
+"""The slow path: take the engines of a lowered program from the cache, or build them, and load them into a module."""
 
 from __future__ import annotations
 

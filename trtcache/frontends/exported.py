@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from trtcache.digests import Digest, Json
+    from trtcache.frontends.direct.manifest import Manifest
     from trtcache.frontends.direct.mode import DirectLookup
     from trtcache.frontends.request import EngineRequest, Request
     from trtcache.frontends.source import CompileOptions, Specs
@@ -203,8 +204,7 @@ class ModuleSource(Source):
         Raises:
             ValueError: its manifest names a device that torch does not know.
         """
-        device: torch.device = self._manifest_value("device")
-        return device
+        return self._manifest.torch_device()
 
     @property
     def device_type(self) -> str:
@@ -212,13 +212,17 @@ class ModuleSource(Source):
         state = self.model.state_dict(keep_vars=True).values() if isinstance(self.model, torch.nn.Module) else ()
         return device_type_of([*state, *pytree.tree_leaves(self._examples[:2])])
 
-    def _manifest_value(self, name: str) -> Any:
+    @property
+    def _manifest(self) -> Manifest:
         if self.direct_lookup is None or self.direct_lookup.manifest is None:
-            raise ValueError("it is not exported")
-        return getattr(self.direct_lookup, name)
+            raise ValueError("direct mode has no valid manifest")
+        return self.direct_lookup.manifest
 
     def fingerprint(self) -> Mapping[str, object] | None:
-        """Return the digest of the program that a manifest of direct mode leads to; None without a valid manifest.
+        """Find a manifest of direct mode, and return the digest of its program; None without a valid manifest.
+
+        The search compares everything that the export depended on, and imports modules that the model imports when it
+        is called. If it succeeds, ``specs`` and ``forward`` are set.
 
         Raises:
             ValueError: the manifest cannot be used here.
@@ -230,8 +234,8 @@ class ModuleSource(Source):
         self._find_s = time.perf_counter() - start
         if not is_known or self.direct_lookup.is_verifying:
             return None
-        self.specs, self.forward = self.direct_lookup.specs, inspect.signature(self._module.forward)
-        return {self.kind: self._manifest_value("digest")}
+        self.specs, self.forward = self._manifest.specs(), inspect.signature(self._module.forward)
+        return {self.kind: self._manifest.digest}
 
     def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:
         """Return weights of the module by the program's names for them.
@@ -283,7 +287,7 @@ class ModuleSource(Source):
         return {place: self._reasons.get(name, "") for place, name in sizes.items()}
 
     def report_direct(self, report: Report, *, is_hit: bool) -> None:
-        """Report the outcome of direct mode."""
+        """Report the outcome of direct mode; its time, reported as ``direct_s``, is no longer part of ``alias_s``."""
         if self.direct_lookup is None:
             report.direct = self.direct
             return

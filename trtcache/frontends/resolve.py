@@ -90,6 +90,7 @@ def resolve(
             from trtcache.frontends.direct.mode import DirectLookup  # its import takes 25 ms
 
             examples = (args, kwargs, dynamic_shapes)
+            # It describes the model and makes the direct key now; the search comes with ``Source.fingerprint``.
             direct_lookup = DirectLookup(model, examples, cache, mode=direct, name=name or type(model).__name__)
     source = ModuleSource(model, args, kwargs, dynamic_shapes, name=name, direct_lookup=direct_lookup)
     source.direct = "off: direct=off" if direct == "off" else ""

@@ -68,7 +68,8 @@ class Source(ABC):
     ``resolve``. If it is not a program of torch, it also needs an ``EngineRequest`` of its own. Methods and
     properties are used in this order. On a hit:
 
-    1. to find the alias: ``require_weights``, ``fingerprint``, ``find_backend``, ``device``, ``toolchain``;
+    1. to find the alias: ``require_weights``, ``fingerprint``, ``find_backend``, ``content_digest``,
+       ``option_parts``, ``device``, ``toolchain``;
     2. with the alias: ``specs_of``, ``expect_digest``;
     3. with the entry: ``move_interface``, ``weights``, ``engine_weights``, ``input_names``, ``weight_file``,
        ``check_content``, ``report_direct``.

@@ -139,6 +139,7 @@ class KeyAlias:
                 },
                 in_spec=in_spec,
                 out_spec=out_spec,
+                # "whole" and "seen" are the names in the stored format.
                 content_digest=None if specs else Digest(*written["whole"]),
                 file_stat=StatFingerprint.read(written["seen"]) if written.get("seen") else None,
                 small_sizes=SmallSizes.read(written["small_sizes"]),

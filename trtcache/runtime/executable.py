@@ -64,9 +64,9 @@ class Executable:
         Args:
             entry: a verified entry whose key document equals the caller's.
             names: the model's names of each slot's weight.
-            known: see the attribute.
-            sources: see the attribute.
-            device: see the attribute.
+            known: all names of weights and constants in the model.
+            sources: contents of the model's own constants by name.
+            device: where the engine will run.
 
         Raises:
             IncompatibleEngineError: the members have another version, or do not match the key document.
@@ -181,7 +181,7 @@ def _weight(index: int, written: Mapping[str, Any], recipe: Json, slots: Sequenc
 
 
 def _value(written: object) -> object:
-    """Parse the number, text or None written by ``values.canonical``."""
+    """Parse the number, text or None in the canonical form of ``trtcache.digests``."""
     match written:
         case None | bool() | int() | str():
             return written

@@ -38,7 +38,7 @@ OF_PYDANTIC = frozenset(
 )
 """Class attributes that pydantic derives from the fields of a class, which are described."""
 
-OWNED_SETS = frozenset(
+UNORDERED_SETS = frozenset(
     (
         *("_non_persistent_buffers_set", "_no_split_modules", "_skip_keys_device_placement", "_keep_in_fp32_modules"),
         *("_keep_in_fp32_modules_strict", "_keys_to_ignore_on_load_missing", "_keys_to_ignore_on_load_unexpected"),
@@ -49,14 +49,14 @@ OWNED_SETS = frozenset(
 )
 """Sets of strings that torch, Python, transformers and pydantic own. They are compared without order."""
 
-EXEMPT = {
+_EXEMPT = {
     "diffusers": frozenset(("_use_default_values", "_name_or_path", "_diffusers_version")),
     "configuration": frozenset(("_name_or_path", "_commit_hash", "transformers_version", "name_or_path")),
     "model": frozenset(("name_or_path", "generation_config", "warnings_issued", "_original_object_hash")),
 }
 """Irrelevant attributes of exact configuration and model classes: origins of checkpoints, generation options."""
 
-WATCHED = frozenset().union(*EXEMPT.values())
+EXEMPT_NAMES = frozenset().union(*_EXEMPT.values())
 _BASES = (dict, list, tuple, set, frozenset, str, int, float, bytes, collections.OrderedDict)
 class_dict = type.__dict__["__dict__"].__get__
 class_mro = type.__dict__["__mro__"].__get__
@@ -67,9 +67,9 @@ C_DESCRIPTORS = frozenset(
     (types.MethodDescriptorType, types.ClassMethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType)
 ) | {MemberDescriptorType, *C_FUNCTIONS}
 WRAPPERS = frozenset({staticmethod, classmethod, property})
-CODE = WRAPPERS | {FunctionType}
+FUNCTION_TYPES = WRAPPERS | {FunctionType}
 
-SLOTS = (types.MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType, MemberDescriptorType)
+DESCRIPTORS = (types.MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType, MemberDescriptorType)
 SET_TYPES = frozenset({set, frozenset})
 STATIC_TYPES = frozenset(
     (*(one for one in vars(types).values() if isinstance(one, type)), functools._lru_cache_wrapper, re.Pattern)
@@ -103,9 +103,9 @@ def _is_from_c(descriptor: Any, cls: type) -> bool:
 # Attributes of exact classes that are left out or compared without order.
 
 
-def owns_set(cls: type, name: str) -> bool:
+def is_unordered_set(cls: type, name: str) -> bool:
     """Return whether torch, Python, pydantic or an exact class of transformers owns a set of strings."""
-    if name not in OWNED_SETS:
+    if name not in UNORDERED_SETS:
         return False
     is_any = name[:2] == "__" or name == "_non_persistent_buffers_set"
     return is_any or (
@@ -114,18 +114,18 @@ def owns_set(cls: type, name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def exempt(cls: type) -> frozenset[str]:
+def exempt_attributes(cls: type) -> frozenset[str]:
     """Return the irrelevant attributes of exact classes of transformers and diffusers."""
     if lookup(cls.__module__, cls.__qualname__) is not cls:
         return frozenset()
     if cls.__module__ == "diffusers.configuration_utils":
-        return EXEMPT["diffusers"]
+        return _EXEMPT["diffusers"]
     if cls.__module__.partition(".")[0] != "transformers":
         return frozenset()
     names = {base.__name__ for base in class_mro(cls) if base.__module__.startswith("transformers.")}
     if names & {"PreTrainedConfig", "PretrainedConfig"}:
-        return EXEMPT["configuration"]
-    return EXEMPT["model"] if "PreTrainedModel" in names else frozenset()
+        return _EXEMPT["configuration"]
+    return _EXEMPT["model"] if "PreTrainedModel" in names else frozenset()
 
 
 # Layouts of instances.

@@ -46,7 +46,7 @@ UNSEEN = frozenset(
         *("getcontext", "localcontext", "DefaultContext", "BasicContext", "ExtendedContext"),
     )
 ).union(_OF_TENSORS, _OF_CODE)
-"""Names that direct mode does not track. An export whose code reads one is not remembered.
+"""Names that direct mode does not track. An export whose code reads one is refused.
 
 All properties that tensors and code objects have in C are among them, except those that are described.
 """
@@ -54,7 +54,7 @@ All properties that tensors and code objects have in C are among them, except th
 CODE_OF = frozenset({"__code__", "gi_code", "cr_code", "ag_code"})
 """Names of code objects, which are equal only if they have the same line numbers.
 
-An export is not remembered if code in the user's own files reads one. The code of libraries may: transformers reads the
+An export is refused if code in the user's own files reads one. The code of libraries may: transformers reads the
 names of a function's variables there.
 """
 
@@ -97,7 +97,7 @@ def _once(describe: Callable[[CodeType], T]) -> Callable[[CodeType], T]:
 
 
 @_once
-def content(code: CodeType) -> str:
+def code_digest(code: CodeType) -> str:
     """Return the digest of a code object without its file name and line numbers."""
     shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     names = (code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
@@ -113,7 +113,7 @@ _MARSHALLED = frozenset({str, int, float, bool, type(None), bytes, complex})
 
 def _constant(value: Any) -> Any:
     if isinstance(value, CodeType):
-        return ("code", content(value))
+        return ("code", code_digest(value))
     if isinstance(value, frozenset):  # iterates in the order of hashes, which have a seed for texts
         return ("set", *(map(repr, value) if is_ordered(value) else sorted(map(repr, value))))
     if isinstance(value, tuple):
@@ -165,11 +165,11 @@ class Uses:
         globals: globals that it reads or sets.
         imports: modules that it imports, with the level of relative imports, and the names imported from each.
         texts: identifiers in its strings.
-        compares: names that lead to what it compares by ``is``; none if it is not known to what.
-        order: a set of strings that it creates and may iterate over; empty if none.
+        compares: names that lead to what it compares by ``is``; ``()`` is among them if one is unknown.
+        order: how it creates a set of strings that it may iterate over; empty if it does not.
         address: an operation that may format an object with its address and compute with the text; empty if none.
-        merges: whether it may create a larger set of a set.
-        changes: whether it may change a set, in which members are placed by what it had before.
+        merges: whether it may create a new set from another.
+        changes: whether it may change a set, whose order depends on what was in it before.
         has_view: whether it keeps or passes on ``keys()`` or ``items()`` of a dictionary, of which sets can be created.
         subtracts: whether it has an operation that creates a set of such views.
         composes: whether it may look up attributes whose names are not constants in its code.
@@ -194,7 +194,7 @@ class Uses:
 @_once
 def uses(code: CodeType) -> Uses:
     """Analyze a code object."""
-    steps = [step for step in _singly(dis.get_instructions(code)) if step.opname not in _NO_EFFECT]
+    steps = [step for step in _normalize(dis.get_instructions(code)) if step.opname not in _NO_EFFECT]
     names = {*code.co_names, *(part for name in code.co_names if "." in name for part in name.split("."))}
     compares = {chain for place in range(len(steps)) if (chain := _compares(steps, place)) is not None}
     if names & IDENTITY or any(type(value) in {float, complex} and value != value for value in code.co_consts):
@@ -202,24 +202,24 @@ def uses(code: CodeType) -> Uses:
     own = frozenset(step.argval for step in steps if step.opname in _OF_GLOBALS)
     views = frozenset(_views(steps))
     imports = tuple(
-        (str(step.argval), _level(steps, place), _names_taken(steps, place))
+        (str(step.argval), _level(steps, place), _imported_names(steps, place))
         for place, step in enumerate(steps)
         if step.opname == "IMPORT_NAME"
     )
     return Uses(
-        frozenset(names),
-        own,
-        imports,
-        frozenset(identifiers(texts_of(code))),
-        frozenset(compares),
-        _order(code, steps, views),
-        _address(code, steps),
-        bool(names & _MERGES) or _operates(steps, "|^"),
-        bool(names & _CHANGES) or _operates(steps, "&|^-"),
-        bool(views),
-        bool(names & SET_OPERATORS) or _operates(steps, "&|^-"),
-        _composes(steps),
-        frozenset(_chains(steps)),
+        names=frozenset(names),
+        globals=own,
+        imports=imports,
+        texts=frozenset(identifiers(texts_of(code))),
+        compares=frozenset(compares),
+        order=_find_unordered_set(code, steps, views),
+        address=_address(code, steps),
+        merges=bool(names & _MERGES) or _operates(steps, "|^"),
+        changes=bool(names & _CHANGES) or _operates(steps, "&|^-"),
+        has_view=bool(views),
+        subtracts=bool(names & SET_OPERATORS) or _operates(steps, "&|^-"),
+        composes=_composes(steps),
+        chains=frozenset(_chains(steps)),
     )
 
 
@@ -298,12 +298,12 @@ def _level(steps: list[dis.Instruction], place: int) -> int:
     return before.argval if type(before.argval) is int else 0
 
 
-def _names_taken(steps: list[dis.Instruction], place: int) -> tuple[str, ...]:
+def _imported_names(steps: list[dis.Instruction], place: int) -> tuple[str, ...]:
     names = steps[place - 1].argval
     return names if isinstance(names, tuple) else ()
 
 
-def full_name(name: str, level: int, space: Mapping[str, Any]) -> str:
+def absolute_name(name: str, level: int, space: Mapping[str, Any]) -> str:
     """Return the absolute name of a module in an import statement of code with these globals."""
     if not level:
         return name
@@ -317,7 +317,7 @@ def _is_new_form(opname: str) -> bool:
     return any(part in opname for part in ("_BORROW", "_CHECK", "_FAST_"))
 
 
-def _singly(steps: Iterable[dis.Instruction]) -> Iterator[dis.Instruction]:
+def _normalize(steps: Iterable[dis.Instruction]) -> Iterator[dis.Instruction]:
     """Yield instructions in the form of Python 3.11: an instruction of 3.13 for two variables becomes two."""
     for step in steps:
         if not _is_new_form(step.opname):
@@ -371,7 +371,7 @@ def _operates(steps: list[dis.Instruction], signs: str) -> bool:
     return any(step.opname == "BINARY_OP" and step.argrepr[:1] in signs for step in steps)
 
 
-def _order(  # noqa: C901  # one case for each form of a set
+def _find_unordered_set(  # noqa: C901  # one case for each form of a set
     code: CodeType, steps: list[dis.Instruction], views: frozenset[int]
 ) -> str:
     """Return the creation of a set whose order could matter; membership, length and sorting do not depend on it."""
@@ -421,12 +421,12 @@ def _views(steps: list[dis.Instruction]) -> Iterator[int]:
         if step.opname in _ATTRIBUTE and step.argval in VIEWS:
             end = _after_call(steps, place)
             is_called = end > place + 1 and steps[end - 1].opname.startswith("CALL") and not steps[end - 1].arg
-            user = _user(steps, end) if is_called else len(steps)
+            user = _consumer(steps, end) if is_called else len(steps)
             if not (user < len(steps) and (user + 1 in ends or steps[user].opname in {"GET_ITER", "CONTAINS_OP"})):
                 yield place
 
 
-def _user(steps: list[dis.Instruction], start: int) -> int:
+def _consumer(steps: list[dis.Instruction], start: int) -> int:
     """Return the index of the instruction that takes the value on top of the stack, if no jump is before it."""
     depth = 1
     for at in range(start, len(steps)):
@@ -496,7 +496,7 @@ def _is_unordered_call(steps: list[dis.Instruction], place: int) -> bool:
 @_once
 def _find_unordered(code: CodeType) -> Mapping[str, bool]:
     """Return for each variable whether no use of it depends on the order of a set."""
-    steps = [step for step in _singly(dis.get_instructions(code)) if step.opname not in _NO_EFFECT]
+    steps = [step for step in _normalize(dis.get_instructions(code)) if step.opname not in _NO_EFFECT]
     loads = dict.fromkeys((*code.co_varnames, *code.co_cellvars), True)
     for place, step in enumerate(steps[:-1]):
         if step.opname in {"LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF"}:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class UnstableError(Exception):
-    """An object has no stable description.
+    """An object, or what code reads, cannot be described, and so not compared.
 
     Attributes:
         path: the steps to it, the last first.
@@ -22,4 +22,4 @@ class UnstableError(Exception):
         return self
 
     def __str__(self) -> str:
-        return f"{'.'.join(reversed(self.path)) or 'it'} has no stable value ({self.what})"
+        return f"{'.'.join(reversed(self.path)) or 'it'} cannot be compared ({self.what})"

@@ -1,4 +1,4 @@
-"""Explanations of direct mode's misses: differences of descriptions, the nearest manifest, the last reason."""
+"""Explanations of direct mode's misses: differences of descriptions, from the newest manifest, and the last reason."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from trtcache.cache import Cache
     from trtcache.store.layers import Layers
 
+log = logging.getLogger(__name__)
 
-_SHOWN = 60
-_MOST = 3
+NO_MANIFEST = "no matching manifest"
+REASON_MEMBER, REASON_KIND = "reason", "direct-why"
+
+_SHOWN = 60  # characters of a value
+_MOST = 3  # differences
 
 
 def format_key_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
@@ -28,23 +32,27 @@ def format_key_differences(before: Mapping[str, Any], after: Mapping[str, Any]) 
     """
     found: list[str] = []
     # In the order of the walk: a difference shifts the numbers of all later objects, which are no differences.
-    for name in sorted({*before, *after}, key=["model", "layers", "inputs", "dynamic_shapes", "surroundings"].index):
+    for name in sorted({*before, *after}, key=["model", "inputs", "dynamic_shapes", "surroundings"].index):
         found += _label_parts(name, before.get(name), after.get(name))
-    more = f", and {len(found) - _MOST} more" if len(found) > _MOST else ""
-    return "; ".join(found[:_MOST]) + more
+    return _join(found)
 
 
 def format_differences(label: str, before: Any, after: Any) -> str:
     """Return the first differences of two descriptions of one object."""
-    found = [f"{label}{path}: {_format(old)} -> {_format(new)}" for path, old, new in _differences(before, after)]
-    return "; ".join(found[:_MOST])
+    differences = _differences(before, after)
+    return _join([f"{label}{path.strip('.')}: {_format(old)} -> {_format(new)}" for path, old, new in differences])
+
+
+def _join(found: list[str]) -> str:
+    more = f", and {len(found) - _MOST} more" if len(found) > _MOST else ""
+    return "; ".join(found[:_MOST]) + more
 
 
 def _label_parts(name: str, before: Any, after: Any) -> list[str]:
     lines = []
     for path, old, new in _differences(before, after):
-        steps = path.strip(".").split(".", 1)
-        label = f"attribute {path.strip('.').replace('..', '.')}" if name == "model" else f"{name} {'.'.join(steps)}"
+        place = path.strip(".")
+        label = f"attribute {place.replace('..', '.')}" if name == "model" else f"{name} {place}"
         lines.append(f"{label}: {_format(old)} -> {_format(new)}")
     return lines
 
@@ -95,13 +103,8 @@ def _format(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-log = logging.getLogger(__name__)
-NOTHING = "no matching manifest"
-REASON, REASONS = "reason", "direct-why"
-
-
-def nearest(cache: Cache, name: str, parts: Mapping[str, Any]) -> str:
-    """Return the differences of the newest manifest of a name, or ``NOTHING`` if there is none."""
+def differences_to_newest(cache: Cache, name: str, parts: Mapping[str, Any]) -> str:
+    """Return the differences from the newest stored manifest of a model of this name, or ``NO_MANIFEST``."""
     from trtcache.store.catalog import load_records
 
     for store in cache.layers.disks:
@@ -110,35 +113,34 @@ def nearest(cache: Cache, name: str, parts: Mapping[str, Any]) -> str:
             for record in sorted(records, key=lambda record: -record.created_ns):
                 entry = cache.peek(store.header(record.digest).key, counted=False)
                 if entry is not None:
-                    return (
-                        format_key_differences(manifests.details(bytes(entry.read(DETAILS)))["parts"], parts) or NOTHING
-                    )
+                    stored = manifests.details(bytes(entry.read(DETAILS)))["parts"]
+                    return format_key_differences(stored, parts) or NO_MANIFEST
         except Exception:  # only a diagnostic: compilation goes on whatever the store contains
-            log.debug("reading the nearest manifest failed", exc_info=True)
-    return NOTHING
+            log.debug("reading the newest manifest failed", exc_info=True)
+    return NO_MANIFEST
 
 
 def reason_key(name: str) -> CacheKey:
     """Return the key of the entry with the last reason for a model of this name."""
-    return CacheKey.of(REASONS, {"format": FORMAT, "name": name})
+    return CacheKey.of(REASON_KIND, {"format": FORMAT, "name": name})
 
 
-def keep_reason(cache: Cache, name: str, reason: str) -> None:
+def store_reason(cache: Cache, name: str, reason: str) -> None:
     """Store the outcome of direct mode for ``trtcache why --direct``, unless it is stored already."""
     if cache.store is None or not cache.store.can_store_builds:
         return
     data = reason.encode()
     try:
-        if reason_of(cache.layers, name) != reason:
-            cache.keep(reason_key(name), {REASON: data}, build_s=0.0, name=name)
+        if load_reason(cache.layers, name) != reason:
+            cache.keep(reason_key(name), {REASON_MEMBER: data}, build_s=0.0, name=name)
     except Exception:  # only a diagnostic
         log.debug("storing the outcome of direct mode failed", exc_info=True)
 
 
-def reason_of(layers: Layers, name: str) -> str | None:
+def load_reason(layers: Layers, name: str) -> str | None:
     """Return the last outcome of direct mode for a model of this name; None if none is stored."""
     entry = layers.get(reason_key(name))
     try:
-        return bytes(entry.read(REASON)).decode("utf-8", "replace") if isinstance(entry, Entry) else None
+        return bytes(entry.read(REASON_MEMBER)).decode("utf-8", "replace") if isinstance(entry, Entry) else None
     except KeyError:
         return None

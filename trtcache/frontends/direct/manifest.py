@@ -9,6 +9,8 @@ from __future__ import annotations
 import builtins
 import functools
 import json
+import logging
+import marshal
 import os
 import sys
 from contextlib import suppress
@@ -23,23 +25,22 @@ from torch.utils import _pytree as pytree
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, hash_bytes
-from trtcache.frontends.direct.builds import (
+from trtcache.frontends.direct.classes import CONTAINERS, EXEMPT_NAMES, PLAIN, UNORDERED_SETS
+from trtcache.frontends.direct.code import ALL, CODE_OF, IDENTITY, STATE_OF_LOGGERS, UNSEEN, identifiers, within
+from trtcache.frontends.direct.errors import UnstableError
+from trtcache.frontends.direct.ownership import is_impure, is_installed, is_user_module, is_versioned_module, lookup
+from trtcache.frontends.direct.patches import (
     NAMESPACES,
     TORCH_OPERATORS,
     cache_items,
+    describe_changes,
     refuse_unseen_state,
     replaced_operators,
-    scan,
 )
-from trtcache.frontends.direct.classes import CONTAINERS, OWNED_SETS, PLAIN, WATCHED
-from trtcache.frontends.direct.code import ALL, CODE_OF, IDENTITY, STATE_OF_LOGGERS, UNSEEN, identifiers, within
-from trtcache.frontends.direct.errors import UnstableError
-from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed, is_own, lookup
-from trtcache.frontends.direct.surroundings import CONFIGURATION, outputs
+from trtcache.frontends.direct.surroundings import CONFIGURATION, describe_output_handlers
 from trtcache.keys.program_digest import devices
 
 if TYPE_CHECKING:
-    import logging
     from collections.abc import Container, Iterable, Iterator, Mapping
 
     from torch.export import ExportedProgram
@@ -47,10 +48,13 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
     from trtcache.frontends.direct.recording import Recording
     from trtcache.frontends.direct.walk import Walk
+    from trtcache.frontends.source import Specs
+
+log = logging.getLogger(__name__)
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 11
+FORMAT = 12
 MAX_MANIFESTS = 8
 
 _PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
@@ -59,14 +63,14 @@ _CHANGING_IN_SYS = frozenset({"modules", "path", "path_importer_cache", "meta_pa
 _REGISTRIES = frozenset({("transformers.utils.generic", "_registered_model_output_types")})
 """Sets of the classes that a library has registered as pytree nodes; the registrations themselves are described."""
 
-_ORDERS = frozenset({"vars", "__dict__", "globals", "locals"})
+_GIVES_ORDER = frozenset({"vars", "__dict__", "globals", "locals"})
 """Names that give access to the attributes of a module in order."""
 
 _ = isinstance(None, torch.Generator)
 # At the first of these checks torch sets a global of ``torch._opaque_base``. Its value is in manifests, so it has to be
 # the same before the first export of a process as after it.
 
-_LEFT_OUT = (
+_NOT_COMPARED = (
     *("trtcache.", "logging", "warnings", "linecache", "traceback", "tokenize"),
     # torch's arithmetic of symbolic sizes: contexts and counters that change while it runs, and classes of sympy
     *("torch._guards", "torch.fx.experimental.sym", "torch.utils._sympy"),
@@ -78,23 +82,27 @@ class Manifest:
     """The dependencies of an export, and the exported program.
 
     Attributes:
-        program: the digest and size of the exported program, which has a key alias.
+        program: the digest of the exported program, which has a key alias, and its size in bytes.
         device: the device that it runs on.
         in_spec, out_spec: the pytree specs of arguments and output.
         reads: modules and names of the globals that code read, in the order of first use.
         imports: modules that the model imports when it is called.
         names: names that code looks up: attributes of these names count in modules that are used as objects.
         globals: the digest of the descriptions of all those globals.
-        builds: names that code of torch and Python looks up in its modules, by the class that they are looked up in
-            (the empty name for the module), and the digest of their values.
-        caches: for each ``lru_cache`` function, digests of keys and results, and whether they predate the export; and
-            whether these are all that the export looked up, so that others do not matter.
+        versioned: for each module of torch and Python whose code ran, the names that such code looks up there, by the
+            class that they are looked up in (the empty name for the module), and the digest of their values.
+        read_by_model: for each module of torch and Python that the model's code reads, the digest of the values of
+            ``names`` there.
+        caches: for each ``lru_cache`` function, ``[{key: [result, was_there]}, is_complete]``: digests of its keys and
+            results, whether they were there before the export, and whether the cache still has every key that the
+            export looked up; only if it has not, other keys are a difference.
         environment: environment variables that the model read.
         hidden: modules that the model imports in whose place their package has a function or a class, with its name.
         outputs: the loggers that it calls, and the digest of the code that handles what it prints, warns and logs;
             empty if it does not.
         took_s: seconds that exporting took.
         why: the reason of the miss before.
+        details: the descriptions behind ``globals``, for explanations; they are not compared.
     """
 
     program: list[Any]
@@ -105,13 +113,14 @@ class Manifest:
     imports: list[str]
     names: list[str]
     globals: str
-    builds: dict[str, list[Any]]
+    versioned: dict[str, list[Any]]
+    read_by_model: dict[str, str]
     caches: list[list[Any]]
     environment: dict[str, str | None]
     hidden: dict[str, str]
     outputs: list[Any]
-    took_s: float = 0.0
-    why: str = ""
+    took_s: float = field(default=0.0, compare=False)
+    why: str = field(default="", compare=False)
     details: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def document(self) -> dict[str, Any]:
@@ -122,6 +131,29 @@ class Manifest:
     def digest(self) -> Digest:
         """The digest of the exported program."""
         return Digest(str(self.program[0]), int(self.program[1]))
+
+    def torch_device(self) -> torch.device:
+        """Return the device of the program.
+
+        Raises:
+            ValueError: torch does not know it.
+        """
+        try:
+            return torch.device(self.device)
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(f"its device is unknown here: {error}") from error
+
+    def specs(self) -> Specs:
+        """Return the pytree specs of arguments and output.
+
+        Raises:
+            ValueError: a type among them is not registered with torch in this process.
+        """
+        try:
+            return pytree.treespec_loads(self.in_spec), pytree.treespec_loads(self.out_spec)
+        except Exception as error:  # they can contain anything
+            log.debug("%s", self.in_spec, exc_info=True)
+            raise ValueError(f"its pytree specs cannot be loaded here: {error}") from error
 
 
 class DifferenceError(Exception):
@@ -139,8 +171,6 @@ class DifferenceError(Exception):
 
 def digest_of(part: Json) -> str:
     """Return the digest of a description; ``marshal`` version 2 has no references, so equal ones have equal bytes."""
-    import marshal
-
     try:
         return hash_bytes(marshal.dumps(part, 2)).hex()
     except ValueError:  # a text of a class that is derived from str
@@ -166,7 +196,8 @@ class Globals:
         reads: modules and names that were described.
         names: names that code looks up.
         written: descriptions by module and name.
-        builds: names that code looks up in modules of torch, NumPy and Python.
+        versioned: names that code of torch, NumPy and Python looks up in its modules, by module.
+        read_by_model: modules of torch, NumPy and Python that the model's code reads.
         before: identities of the keys of each ``lru_cache`` function, and its misses, when it was first described.
     """
 
@@ -176,15 +207,21 @@ class Globals:
         self.reads: dict[tuple[str, str], None] = {}
         self.names: set[str] = set()
         self.written: dict[str, dict[str, Json]] = {}
-        self.builds: dict[str, set[str]] = {}
+        self.versioned: dict[str, set[str]] = {}
+        self.read_by_model: dict[str, None] = {}
         self.before: dict[int, tuple[set[int], int]] = {}
         self._note_caches()
 
-    def read(self, module: str, name: str, *, is_loose: bool = False) -> None:
+    def read(self, module: str, name: str, *, is_tolerant: bool = False) -> None:
         """Describe a global.
 
+        Args:
+            module: the name of its module.
+            name: its name there.
+            is_tolerant: whether an object without a description is written by its type alone.
+
         Raises:
-            UnstableError: it has no stable value.
+            UnstableError: it cannot be described.
         """
         if (module, name) in self.reads or (module, name) in _REGISTRIES:
             return
@@ -196,31 +233,30 @@ class Globals:
                 raise UnstableError(f"{name}, a function that depends on the process or the machine").below(
                     f"global {name}"
                 )
-        if is_build_module(module):  # attributes that others set there are described separately
+        if is_versioned_module(module):  # attributes that others set there are described separately
             if isinstance(value, ModuleType):
                 label = str(vars(value).get("__name__"))
                 if sys.modules.get(label) is value:
-                    self.walk.spaces.setdefault(label, value)
+                    self.walk.visited_modules.setdefault(label, value)
                 else:  # as torch.ops.aten: a check does not read it, so it takes no number of this walk
                     self._visit_modules(value)
             return
         self.reads[module, name] = None
-        unstable, self.walk.is_tolerant = dict(self.walk.unstable), is_loose
+        unstable = dict(self.walk.unstable)
         try:
-            self.written.setdefault(module, {})[name] = self.walk.value(value)
+            with self.walk.tolerant(is_tolerant=is_tolerant):
+                self.written.setdefault(module, {})[name] = self.walk.value(value)
         except UnstableError as error:
             raise error.below(f"global {name} of {module}") from None
-        finally:
-            self.walk.is_tolerant = False
-        if is_loose and is_installed(module):
+        if is_tolerant and is_installed(module):
             self.walk.unstable = unstable  # composed names are looked up in modules of own files
 
     def _visit_modules(self, value: Any) -> None:
         """Visit the modules that an object leads to, without the object itself."""
-        with self.walk.apart():
+        with self.walk.isolate():
             self.walk.value(value)
-            found = {**self.walk.spaces}
-        self.walk.spaces.update(found)
+            found = {**self.walk.visited_modules}
+        self.walk.visited_modules.update(found)
 
     def note(self, module: str | None, own: Iterable[str], names: set[str]) -> None:
         """Describe the values that code is about to read: globals by instruction, attributes of modules by name."""
@@ -250,17 +286,17 @@ class Globals:
             self.written["loggers"] = {name: _logger_state(one) for name, one in sorted(found.items())}
         if operators := replaced_operators(self.names | (self.walk.texts & TORCH_OPERATORS)):
             self.written["operators"] = {name: self.walk.value(one) for name, one in operators}
-        for label, module in list(self.walk.spaces.items()):
-            if (kind := type(module)) is not ModuleType and not is_build_module(kind.__module__):
+        for label, module in list(self.walk.visited_modules.items()):
+            if (kind := type(module)) is not ModuleType and not is_versioned_module(kind.__module__):
                 self.written.setdefault(label, {})["class of the module"] = self.walk.value(kind)
-        for label, module in list(self.walk.spaces.items()):  # hasattr tells whether a submodule is loaded
-            if is_own(label):
+        for label, module in list(self.walk.visited_modules.items()):  # hasattr tells whether a submodule is loaded
+            if is_user_module(label):
                 named = self.names & vars(module).keys()
                 loaded = [name for name in named if vars(module)[name] is sys.modules.get(f"{label}.{name}")]
                 self.written.setdefault(label, {})["submodules"] = [*sorted(loaded)]
-        if self.names & _ORDERS:
-            for label, module in list(self.walk.spaces.items()):
-                if is_own(label):
+        if self.names & _GIVES_ORDER:
+            for label, module in list(self.walk.visited_modules.items()):
+                if is_user_module(label):
                     self.written.setdefault(label, {})["order of attributes"] = list(vars(module))
         self._note_caches()
 
@@ -274,7 +310,7 @@ class Globals:
         found: dict[str, list[str]] = {}
         done: set[str] = set()
         while True:
-            while new := [label for label in self.walk.spaces if label not in found]:
+            while new := [label for label in self.walk.visited_modules if label not in found]:
                 for label in new:
                     found[label] = self._find_attributes(label, names, is_last=is_last)
             if not (pending := sorted(found.keys() - done)):
@@ -282,14 +318,14 @@ class Globals:
             done.update(pending)
             for label in pending:
                 for name in found[label]:
-                    self.read(label, name, is_loose=name not in self.names)
+                    self.read(label, name, is_tolerant=name not in self.names)
 
     def _find_attributes(self, label: str, names: set[str], *, is_last: bool) -> list[str]:
         """Return the attributes of a module that have one of some names, and visit its submodules among them."""
-        space, is_build = attributes_of(self.walk.spaces[label]), is_build_module(label)
-        if is_build:
-            self.builds.setdefault(f"{label}:", set())
-        if is_last and is_build:
+        space, is_versioned = attributes_of(self.walk.visited_modules[label]), is_versioned_module(label)
+        if is_versioned:
+            self.read_by_model[label] = None
+        if is_last and is_versioned:
             return []
         found: list[str] = []
         is_all = is_last and ALL in self.names  # names can be composed at run time: then all attributes count
@@ -297,7 +333,7 @@ class Globals:
             if name in _MODULE_ATTRIBUTES or (label == "sys" and name in _CHANGING_IN_SYS):
                 continue
             if isinstance(space[name], ModuleType) and sys.modules.get(f"{label}.{name}") is space[name]:
-                self.walk.spaces.setdefault(f"{label}.{name}", space[name])  # the import system put it there
+                self.walk.visited_modules.setdefault(f"{label}.{name}", space[name])  # the import system put it there
             else:
                 found.append(name)
         return found
@@ -326,8 +362,8 @@ class Globals:
         is_counted = added > 0 or (code is not None and id(code) not in ran)  # removing all sets the counts to 0
         return is_counted and keys <= left and added == info.currsize - len(keys)
 
-    def _digest_apart(self, value: Any) -> str:
-        with self.walk.apart():
+    def _digest_isolated(self, value: Any) -> str:
+        with self.walk.isolate():
             return digest_of(self.walk.value(value))
 
     def caches(self, ran: Container[int] = ()) -> list[list[Any]]:
@@ -337,7 +373,7 @@ class Globals:
             ran: code that ran, by identity.
 
         Raises:
-            UnstableError: a key or a result has no stable value.
+            UnstableError: a key or a result cannot be described.
         """
         written: list[list[Any]] = []
         for cached in self.walk.caches:
@@ -345,7 +381,7 @@ class Globals:
             found: dict[str, list[Any]] = {}
             for key, result in cache_items(cached):
                 try:
-                    described = self._digest_apart(key), self._digest_apart(result)
+                    described = self._digest_isolated(key), self._digest_isolated(result)
                 except UnstableError as error:
                     raise error.below(f"cache of {cached.__qualname__}") from None
                 found[described[0]] = [described[1], id(key) in before]
@@ -353,7 +389,7 @@ class Globals:
         return written
 
 
-def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, seen: Recording, why: str) -> Manifest:
+def make_manifest(program: ExportedProgram, digest: Digest, export_s: float, seen: Recording, why: str) -> Manifest:
     """Create the manifest of an export.
 
     Args:
@@ -364,7 +400,7 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
         why: the reason of the miss.
 
     Raises:
-        UnstableError: a dependency of the export has no stable value, or cannot be found again.
+        UnstableError: a dependency of the export cannot be described, or cannot be found again.
         ValueError: the export cannot have a manifest; the message says why.
     """
     if seen.why_not:
@@ -374,11 +410,11 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
     walk = recorded.walk
     for name, tensor in program.state_dict.items():
         if walk.state.get(name) is not tensor:
-            raise UnstableError("the program has another tensor for it").below(name)
+            raise UnstableError("the program has another tensor for it").below(f"weight {name}")
     seen.note_methods()
     reads, imports = [[module, name] for module, name in recorded.reads], [*seen.imported]
     recorded.finish(imports)
-    seen.refuse_exempt()
+    seen.refuse_combinations()
     seen.refuse_missing_imports()
     if walk.has_look_up:
         texts = identifiers(walk.texts)
@@ -388,7 +424,7 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
         raise ValueError(f"code that puts together names could read {min(unseen)}")
     if unknown := [code for number, code in seen.ran.items() if number not in walk.codes]:
         raise UnstableError("code that no object leads to").below(unknown[0].co_qualname)
-    names = recorded.names.union(*recorded.builds.values())
+    names = recorded.names.union(*recorded.versioned.values())
     if unstable := [error for name, error in walk.unstable.items() if name in names]:
         raise unstable[0]
     own = {tensor.device for tensor in walk.state.values()} - {torch.device("cpu")}
@@ -403,10 +439,11 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
         imports=imports,
         names=sorted(recorded.names),
         globals=recorded.digest,
-        builds=_builds_of(seen, walk),
+        versioned=_versioned_of(seen, walk),
+        read_by_model=_read_by_model_of(seen, walk),
         caches=recorded.caches(seen.ran),
         environment=dict(sorted(seen.environment.items())),
-        hidden=_hidden_modules(imports, recorded.builds),
+        hidden=_hidden_modules([*imports, *recorded.read_by_model]),
         outputs=_outputs_of(seen, walk),
         took_s=export_s,
         why=why,
@@ -416,7 +453,7 @@ def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, se
 
 def _joined_names(texts: set[str]) -> Iterator[str]:
     """Yield names that direct mode does not compare and that are among texts, or a pair of them joined."""
-    for name in UNSEEN | CODE_OF | OWNED_SETS | WATCHED | IDENTITY:
+    for name in UNSEEN | CODE_OF | UNORDERED_SETS | EXEMPT_NAMES | IDENTITY:
         if name in texts or any(name[:at] in texts and name[at:] in texts for at in range(1, len(name))):
             yield name
 
@@ -429,19 +466,24 @@ def _outputs_of(seen: Recording, walk: Walk) -> list[Any]:
 
 
 def _digest_of_outputs(loggers: list[str], walk: Walk) -> str:
-    with walk.apart():
-        return digest_of(outputs(loggers, walk))
+    with walk.isolate():
+        return digest_of(describe_output_handlers(loggers, walk))
 
 
-def _builds_of(seen: Recording, walk: Walk) -> dict[str, list[Any]]:
-    """Return names that code looks up in modules of torch and Python, with the digest of their values."""
-    builds: dict[str, list[Any]] = {}
-    for label, names in sorted(seen.globals.builds.items()):
-        module = label.removesuffix(":")
-        if module in sys.modules and (label != module or not module.startswith(_LEFT_OUT)):
-            looked_up = {} if label != module else _by_owner(names)
-            builds[label] = [looked_up, _digest_in(label, looked_up, seen.globals.names, walk)]
-    return builds
+def _versioned_of(seen: Recording, walk: Walk) -> dict[str, list[Any]]:
+    """Return names that code of torch and Python looks up in its modules, with the digest of their values."""
+    found: dict[str, list[Any]] = {}
+    for module, names in sorted(seen.globals.versioned.items()):
+        if module in sys.modules and not module.startswith(_NOT_COMPARED):
+            looked_up = _by_owner(names)
+            found[module] = [looked_up, _digest_of_looked_up(module, looked_up, walk)]
+    return found
+
+
+def _read_by_model_of(seen: Recording, walk: Walk) -> dict[str, str]:
+    """Return modules of torch and Python that the model's code reads, with the digest of what it reads there."""
+    read = sorted(seen.globals.read_by_model)
+    return {module: _digest_of_read(module, seen.globals.names, walk) for module in read if module in sys.modules}
 
 
 def _by_owner(names: Iterable[str]) -> dict[str, list[str]]:
@@ -453,32 +495,28 @@ def _by_owner(names: Iterable[str]) -> dict[str, list[str]]:
     return owners
 
 
-def _digest_in(label: str, looked_up: Mapping[str, list[str]], names: set[str], walk: Walk) -> str:
-    """Return the digest of the values in a build's module under some names.
-
-    Args:
-        label: the module, with a colon if the model's own code reads it: then all of ``names`` count.
-        looked_up: names that code of torch and Python looks up there.
-        names: names that the model's code looks up.
-        walk: describes values that others have set there.
-    """
-    with walk.apart():
-        walk.is_tolerant = True
-        space = attributes_of(sys.modules[label.removesuffix(":")])
-        if label[-1] == ":":
-            return digest_of(_read_by_model(label, space, names, walk))
-        return digest_of([*_read_by_builds(label, space, looked_up, walk)])
+def _digest_of_looked_up(module: str, looked_up: Mapping[str, list[str]], walk: Walk) -> str:
+    """Return the digest of the values that code of torch and Python looks up in one of its modules."""
+    with walk.isolate(), walk.tolerant():
+        return digest_of([*_looked_up(module, attributes_of(sys.modules[module]), looked_up, walk)])
 
 
-def _read_by_model(label: str, space: Mapping[str, Any], names: set[str], walk: Walk) -> Json:
-    """Describe a build's attributes under the names in the model's code."""
+def _digest_of_read(module: str, names: set[str], walk: Walk) -> str:
+    """Return the digest of the values that the model's code can read in a module of torch or Python."""
+    with walk.isolate(), walk.tolerant():
+        return digest_of(_read_by_model(module, attributes_of(sys.modules[module]), names, walk))
+
+
+def _read_by_model(module: str, space: Mapping[str, Any], names: set[str], walk: Walk) -> Json:
+    """Describe the attributes of a module of torch or Python under the names in the model's code."""
     rest: list[Json] = []
     if ALL in names:  # names can be composed at run time: replaced values count under any name
-        rest = scan({name: value for name, value in space.items() if name not in names}, walk, is_read=True)
-        public = {name: value for name, value in space.items() if name not in names and name[:1] != "_"}
-        if label != "sys:":
+        others = {name: value for name, value in space.items() if name not in names}
+        rest = describe_changes(others, walk, is_read=True)
+        public = {name: value for name, value in others.items() if name[:1] != "_"}
+        if module != "sys":
             rest += [[name, walk.value(value)] for name, value in sorted(public.items()) if type(value) in CONTAINERS]
-    changing = _MODULE_ATTRIBUTES | (_CHANGING_IN_SYS if label == "sys:" else frozenset())
+    changing = _MODULE_ATTRIBUTES | (_CHANGING_IN_SYS if module == "sys" else frozenset())
     found = [(name, space[name]) for name in names & space.keys() if name not in changing]
     # A cache such as re._cache differs in each process; code that reads one by a chain of names is refused.
     found = [pair for pair in found if pair[0][:1] != "_" or type(pair[1]) not in CONTAINERS]
@@ -490,24 +528,21 @@ def _read_by_model(label: str, space: Mapping[str, Any], names: set[str], walk: 
     return [*([name, walk.value(value)] for name, value in found), *rest]
 
 
-def _read_by_builds(
-    label: str, space: Mapping[str, Any], looked_up: Mapping[str, list[str]], walk: Walk
-) -> Iterator[Json]:
-    """Yield descriptions of a build's attributes under the names in its code that ran, which others have set.
+def _looked_up(module: str, space: Mapping[str, Any], looked_up: Mapping[str, list[str]], walk: Walk) -> Iterator[Json]:
+    """Yield what other code has set under the names that code of torch and Python looks up in a module and its classes.
 
-    The names below classes are those of methods that ran. Names that are absent count as soon as somebody sets them.
-    The names are looked up in the classes that are found, too.
+    The names below classes are those of methods that ran. Names that are absent count as soon as they are set.
     """
     names = looked_up[""]
     found = {name: space[name] for name in names if name in space}
-    yield from scan(found, walk, is_read=True)
-    classes = {name for name, one in found.items() if issubclass(type(one), type) and one.__module__ == label}
+    yield from describe_changes(found, walk, is_read=True)
+    classes = {name for name, one in found.items() if issubclass(type(one), type) and one.__module__ == module}
     for qualname in sorted(classes.union(looked_up)):
-        cls = lookup(label, qualname)
-        if isinstance(cls, type) and cls.__module__ == label:
+        cls = lookup(module, qualname)
+        if isinstance(cls, type) and cls.__module__ == module:
             own = vars(cls)
             more = sorted(own.keys() & {*names, *looked_up.get(qualname, ())})
-            yield [qualname, *scan({name: own[name] for name in more}, walk, qualname, is_read=True)]
+            yield [qualname, *describe_changes({name: own[name] for name in more}, walk, qualname, is_read=True)]
 
 
 def attributes_of(module: ModuleType) -> Mapping[str, Any]:
@@ -517,12 +552,12 @@ def attributes_of(module: ModuleType) -> Mapping[str, Any]:
     table; the direct key has the options that are set.
 
     Raises:
-        UnstableError: it is a build's, and other code has set its class, which can answer for its attributes.
+        UnstableError: it is versioned, and other code has set its class, which can answer for its attributes.
     """
     space, kind = vars(module), type(module)
     if kind is ModuleType:
         return space
-    if is_build_module(space.get("__name__")) and not is_build_module(kind.__module__):
+    if is_versioned_module(space.get("__name__")) and not is_versioned_module(kind.__module__):
         raise UnstableError(f"module {space['__name__']} of another class ({kind.__qualname__})")
     if isinstance(wrapped := space.get("m"), ModuleType):
         return {**vars(wrapped), **space}
@@ -565,9 +600,9 @@ def check(manifest: Manifest, walk: Walk) -> None:  # noqa: C901  # one case for
             raise DifferenceError(f"environment variable {name}: {value!r} -> {given!r}")
     for name in manifest.imports:
         if name not in sys.modules:
-            _load(name, walk)
+            _import_module(name, walk)
     try:
-        hidden = _hidden_modules(manifest.imports, manifest.builds)
+        hidden = _hidden_modules([*manifest.imports, *manifest.read_by_model])
     except ValueError as error:
         raise DifferenceError(str(error)) from None
     if hidden != manifest.hidden:
@@ -582,10 +617,12 @@ def check(manifest: Manifest, walk: Walk) -> None:  # noqa: C901  # one case for
         now.finish(manifest.imports)
         if now.digest != manifest.globals:
             raise DifferenceError("globals", {**now.written})
-        for name, (looked_up, digest) in manifest.builds.items():
-            module = name.removesuffix(":")
-            if module in sys.modules and _digest_in(name, looked_up, now.names, now.walk) != digest:
-                raise DifferenceError(f"a function or an object in module {module}")
+        for name, (looked_up, digest) in manifest.versioned.items():
+            if name in sys.modules and _digest_of_looked_up(name, looked_up, now.walk) != digest:
+                raise DifferenceError(f"a function or an object in module {name}")
+        for name, digest in manifest.read_by_model.items():
+            if name in sys.modules and _digest_of_read(name, now.names, now.walk) != digest:
+                raise DifferenceError(f"a function or an object in module {name}")
         if manifest.outputs and _digest_of_outputs(manifest.outputs[0], now.walk) != manifest.outputs[1]:
             raise DifferenceError("the code that handles printed texts, warnings and records of loggers")
         _check_caches(manifest, now.caches())
@@ -593,20 +630,16 @@ def check(manifest: Manifest, walk: Walk) -> None:  # noqa: C901  # one case for
         raise DifferenceError(str(error)) from None
 
 
-def _hidden_modules(imports: Iterable[str], builds: Iterable[str]) -> dict[str, str]:
-    """Return the modules in whose place their package has a function or a class of a library, with its name.
+def _hidden_modules(modules: Iterable[str]) -> dict[str, str]:
+    """Return those of the modules in whose place their package has a function or a class of a library, with its name.
 
     ``import package.module as m`` takes the attribute of the package, and the loaded module only if that is absent.
-
-    Args:
-        imports: modules that the model imports.
-        builds: modules of torch and Python; those with a colon are read by the model's own code.
 
     Raises:
         ValueError: a package has another object there.
     """
     found: dict[str, str] = {}
-    pending = [*imports, *(label[:-1] for label in builds if label[-1] == ":")]
+    pending = [*modules]
     while pending:
         name = pending.pop()
         package, _, last = name.rpartition(".")
@@ -621,7 +654,7 @@ def _hidden_modules(imports: Iterable[str], builds: Iterable[str]) -> dict[str, 
         if last not in space:
             raise ValueError(f"a function of its package answers for module {name}")
         home = str(getattr(value, "__module__", ""))
-        if not isinstance(value, (FunctionType, BuiltinFunctionType, type)) or is_own(home):
+        if not isinstance(value, (FunctionType, BuiltinFunctionType, type)) or is_user_module(home):
             raise ValueError(f"an attribute of its package hides module {name}")
         found[name] = f"{home}.{value.__qualname__}"
     return found
@@ -639,7 +672,7 @@ def _check_caches(manifest: Manifest, now: list[list[Any]]) -> None:
                 raise DifferenceError("what is in a cache of a function")
 
 
-def _load(name: str, walk: Walk) -> None:
+def _import_module(name: str, walk: Walk) -> None:
     """Import a module that the model imports when it is called, if it is the model's own or named in its code."""
     own = {cls.__module__.partition(".")[0] for cls in walk.classes}
     named = {name for code in walk.codes.values() for inner in within(code) for name in inner.co_names}
@@ -682,7 +715,8 @@ def read(data: bytes) -> list[Manifest]:
 def _manifest(written: Any) -> Manifest:
     manifest = Manifest(**written)
     texts = [manifest.device, manifest.in_spec, manifest.out_spec, manifest.globals, manifest.why]
-    texts += [*manifest.names, *manifest.imports, *manifest.builds, *(build[1] for build in manifest.builds.values())]
+    texts += [*manifest.names, *manifest.imports, *manifest.versioned, *manifest.read_by_model]
+    texts += [*(digest for _, digest in manifest.versioned.values()), *manifest.read_by_model.values()]
     texts += [name for read in manifest.reads for name in read]
     if not all(type(text) is str for text in texts) or type(manifest.took_s) not in {float, int} or not manifest.digest:
         raise ValueError("it has values of other types")

@@ -6,7 +6,6 @@ import collections
 import logging
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +15,13 @@ from trtcache.config import paused_collector
 from trtcache.digests import CacheKey
 from trtcache.frontends.direct import manifest as manifests
 from trtcache.frontends.direct.errors import UnstableError
-from trtcache.frontends.direct.explain import format_differences, format_key_differences
+from trtcache.frontends.direct.explain import (
+    NO_MANIFEST,
+    differences_to_newest,
+    format_differences,
+    format_key_differences,
+    store_reason,
+)
 from trtcache.frontends.direct.manifest import (
     DETAILS,
     KIND,
@@ -26,9 +31,9 @@ from trtcache.frontends.direct.manifest import (
     Manifest,
     check,
     digest_of,
-    write_manifest,
+    make_manifest,
 )
-from trtcache.frontends.direct.ownership import is_build_module
+from trtcache.frontends.direct.ownership import is_versioned_module
 from trtcache.frontends.direct.surroundings import surroundings
 from trtcache.frontends.direct.walk import Walk
 from trtcache.keys.key import structure
@@ -41,20 +46,20 @@ if TYPE_CHECKING:
     from trtcache.cache import Cache
     from trtcache.digests import Digest, Json
     from trtcache.frontends.direct.recording import Recording
-    from trtcache.frontends.source import Specs
     from trtcache.store.entry import Entry
 
 log = logging.getLogger(__name__)
 
 VERIFY = "verify"
 Examples = tuple[tuple[Any, ...], "Mapping[str, Any] | None", Any]
+_Attribute = tuple[dict[str, Any], str, Any]
 
 
 def describe(model: torch.nn.Module, examples: Examples) -> tuple[Walk, dict[str, Json]]:
     """Describe a model, the call that it is exported for, and the state of torch and Python.
 
     Raises:
-        UnstableError: a part of them has no stable value.
+        UnstableError: a part of them cannot be described.
     """
     args, kwargs, dynamic_shapes = examples
     walk = Walk(model)
@@ -94,7 +99,7 @@ def _inputs(walk: Walk, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Jso
             written.append(walk.input(leaf))
         except UnstableError as error:
             raise error.below(f"argument {place}") from None
-    kinds = {node.type: None for node in _nodes(spec) if not is_build_module(node.type.__module__)}
+    kinds = {node.type: None for node in _nodes(spec) if not is_versioned_module(node.type.__module__)}
     contexts: list[Json] = [walk.value(node.context) for node in _nodes(spec)]
     return [structure(spec), contexts, [walk.value(kind) for kind in kinds], *written]
 
@@ -148,7 +153,7 @@ class DirectLookup:
             digests = {name: digest_of(part) for name, part in self._parts.items()}
             self.key = CacheKey.of(KIND, {"format": manifests.FORMAT, **digests})
         except UnstableError as error:
-            self.outcome = f"off: {_label(error)}"
+            self.outcome = f"off: {error}"
         except Exception as error:  # an attribute of the model can raise anything; the model is compiled all the same
             log.debug("%s cannot be described", self._name, exc_info=True)
             self.outcome = f"off: the module cannot be described ({type(error).__name__}: {error})"
@@ -164,39 +169,6 @@ class DirectLookup:
         """The model's weights, by its names for them."""
         assert self._walk is not None  # noqa: S101  # there is no manifest without
         return self._walk.state
-
-    @property
-    def digest(self) -> Digest:
-        """The digest of the exported program in the manifest."""
-        assert self.manifest is not None  # noqa: S101  # it was found
-        return self.manifest.digest
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the program.
-
-        Raises:
-            ValueError: the manifest names a device that torch does not know.
-        """
-        assert self.manifest is not None  # noqa: S101  # it was found
-        try:
-            return torch.device(self.manifest.device)
-        except (RuntimeError, TypeError) as error:
-            raise ValueError(f"its device is unknown here: {error}") from error
-
-    @property
-    def specs(self) -> Specs:
-        """The pytree specs of arguments and output.
-
-        Raises:
-            ValueError: a type among them is not registered with torch in this process.
-        """
-        assert self.manifest is not None  # noqa: S101  # it was found
-        try:
-            return pytree.treespec_loads(self.manifest.in_spec), pytree.treespec_loads(self.manifest.out_spec)
-        except Exception as error:  # a manifest can contain any spec
-            log.debug("%s", self._name, exc_info=True)
-            raise ValueError(f"its pytree specs cannot be loaded here: {error}") from error
 
     def find(self) -> bool:
         """Find a valid manifest, and return whether there is one."""
@@ -274,25 +246,23 @@ class DirectLookup:
             has_alias: whether its key alias is stored; without one a manifest would be useless.
         """
         try:
-            if self.manifest is not None and self._mode == VERIFY:
-                self.verify(digest())
+            if self.manifest is not None and self.is_verifying:
+                self._verify(digest())
             elif self._recording is not None:
                 with paused_collector():
-                    written = write_manifest(program, digest(), export_s, self._recording, self.explain())
+                    written = make_manifest(program, digest(), export_s, self._recording, self.explain())
                     self._refuse_changes(written)
                 self._store(written, has_alias=has_alias)
         except UnstableError as error:
-            self.outcome = f"off: {_label(error)}"
+            self.outcome = f"off: {error}"
         except Exception as error:  # the model is compiled all the same
             log.debug("%s gets no manifest", self._name, exc_info=True)
             self.outcome = f"off: {error}"
         self._recording, self._attributes = None, []
-        outcome = self.outcome or "miss: no matching manifest"
+        outcome = self.outcome or f"miss: {NO_MANIFEST}"
         self.outcome = outcome.encode(errors="backslashreplace").decode()  # names may have lone surrogates
         log.info("%s: direct mode: %s", self._name, self.outcome)
-        from trtcache.frontends.direct.explain import keep_reason
-
-        keep_reason(self._cache, self._name, self.outcome)
+        store_reason(self._cache, self._name, self.outcome)
 
     def _refuse_changes(self, written: Manifest) -> None:
         """Refuse an export that changes its own dependencies, by comparing them with those before it.
@@ -300,26 +270,25 @@ class DirectLookup:
         Raises:
             ValueError: a dependency has changed.
         """
-        copies = _swap(self._attributes)  # torch.export replaces lists and dictionaries by copies
+        # torch.export leaves copies of lists and dictionaries in the modules. The next process has none of them, so the
+        # comparison, and later checks in this process, see the originals. Without a manifest the copies stay.
+        copies = _swap(self._attributes)
         try:
             walk, parts = describe(self._model, self._examples)
             if any(digest_of(parts[name]) != digest_of(self._parts[name]) for name in parts):
                 raise DifferenceError(format_key_differences(self._parts, parts))  # noqa: TRY301  # what check raises
             check(written, walk)
-        except DifferenceError as error:
+        except Exception as error:
             _swap(copies)
+            if not isinstance(error, DifferenceError):
+                raise
             changes = format_differences("global ", written.details["globals"], error.now) if error.now else ""
             raise ValueError(f"the export changes {changes or error}") from None
-        except Exception:
-            _swap(copies)
-            raise
 
     def explain(self) -> str:
-        """Return the reason of the miss; without a manifest of this key, the differences to the nearest one."""
+        """Return the reason of the miss; without a manifest of the key, the differences from the newest of the name."""
         if not self.outcome:
-            from trtcache.frontends.direct.explain import nearest
-
-            self.outcome = f"miss: {nearest(self._cache, self._name, self._parts)}"
+            self.outcome = f"miss: {differences_to_newest(self._cache, self._name, self._parts)}"
         return self.outcome
 
     def _store(self, manifest: Manifest, *, has_alias: bool) -> None:
@@ -331,11 +300,11 @@ class DirectLookup:
         if not has_alias:
             raise ValueError("the program has no key alias (TRTCACHE_LOG=keys logs the reason)")
         assert self.key is not None  # noqa: S101  # it was made before
-        others = [other for other in self._stored if other != replace(manifest, why=other.why, took_s=other.took_s)]
+        others = [other for other in self._stored if other != manifest]
         members = manifests.write([manifest, *others], self._parts)
         self._cache.keep(self.key, members, build_s=manifest.took_s, name=self._name)
 
-    def verify(self, now: Digest) -> None:
+    def _verify(self, now: Digest) -> None:
         """Compare the digest of a program with that in the manifest, and reject the manifest if they differ."""
         assert self.manifest is not None  # noqa: S101  # it was found
         was = self.manifest.digest
@@ -366,12 +335,3 @@ def _swap(attributes: list[_Attribute]) -> list[_Attribute]:
         if name in space:
             space[name] = value
     return previous
-
-
-_Attribute = tuple[dict[str, Any], str, Any]
-
-
-def _label(error: UnstableError) -> str:
-    first = error.path[-1] if error.path else ""
-    known = ("global ", "argument ", "module ", "dynamic_shapes", "the process")
-    return f"{error}" if first.startswith(known) or not error.path else f"attribute {error}"

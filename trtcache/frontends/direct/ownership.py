@@ -1,6 +1,6 @@
 """Ownership of code, and which functions depend on more than their arguments.
 
-The code of a build (torch, NumPy, Python, trtcache) is identified by the build's version; all other code is the model's
+Code of torch, NumPy, Python and trtcache is *versioned*: its version stands for it. All other code is the model's
 and is compared. A function is "impure" if it depends on the process, the machine or a clock. For functions in C of
 Python's library, the pure modules are listed and all others are impure. Of torch and NumPy, which have thousands of
 functions, the impure ones are listed.
@@ -47,8 +47,8 @@ def file_owner(filename: str) -> str:
     return PYTHON if filename.startswith(_PYTHON) else MODEL
 
 
-def file_is_build(filename: str) -> bool:
-    """Return whether a file is of a build, which its version identifies: torch, NumPy, Python or trtcache."""
+def file_is_versioned(filename: str) -> bool:
+    """Return whether a file is of torch, NumPy, Python or trtcache, whose versions stand for their code."""
     return file_owner(filename) in {TORCH, PYTHON}
 
 
@@ -64,8 +64,8 @@ def module_owner(name: str) -> str:
     return TORCH if module is not None and is_in_c else MODEL
 
 
-def is_build_module(name: object) -> bool:
-    """Return whether a module is of a build, which its version identifies."""
+def is_versioned_module(name: object) -> bool:
+    """Return whether a module is of torch, NumPy, Python or trtcache, whose versions stand for their code."""
     return isinstance(name, str) and module_owner(name) in {TORCH, PYTHON}
 
 
@@ -103,18 +103,18 @@ def is_installed(name: object) -> bool:
     return file_is_installed(str(getattr(sys.modules.get(str(name)), "__file__", None)))
 
 
-def is_own(name: object) -> bool:
-    """Return whether a module is of the user's own files: neither of a build nor of another installed distribution."""
-    return not is_build_module(name) and not is_installed(name)
+def is_user_module(name: object) -> bool:
+    """Return whether a module is of the user's own files: neither versioned nor of another installed distribution."""
+    return not is_versioned_module(name) and not is_installed(name)
 
 
-def is_of_user(value: object) -> bool:
+def is_user_code(value: object) -> bool:
     """Return whether a function or a method, or the class of another object, is of the user's own files."""
     function = getattr(value, "__func__", value)
     if type(function) is FunctionType:
         filename = function.__code__.co_filename
         return file_owner(filename) == MODEL and not file_is_installed(filename)
-    return is_own(type(function).__module__)
+    return is_user_module(type(function).__module__)
 
 
 _CLOCKS = frozenset(

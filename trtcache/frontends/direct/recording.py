@@ -20,8 +20,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct import ownership
-from trtcache.frontends.direct.builds import TORCH_OPERATORS
-from trtcache.frontends.direct.classes import CONTAINERS, HEAP, OWNED_SETS, WATCHED
+from trtcache.frontends.direct.classes import CONTAINERS, EXEMPT_NAMES, HEAP, UNORDERED_SETS
 from trtcache.frontends.direct.code import (
     ALL,
     CODE_OF,
@@ -29,13 +28,14 @@ from trtcache.frontends.direct.code import (
     OF_LOGGERS,
     STATE_OF_LOGGERS,
     UNSEEN,
-    full_name,
+    absolute_name,
     is_text_or_number,
     uses,
 )
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
-from trtcache.frontends.direct.surroundings import is_compared
+from trtcache.frontends.direct.patches import TORCH_OPERATORS
+from trtcache.frontends.direct.surroundings import is_described_getter
 from trtcache.frontends.direct.writers import OUTPUTS
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _DYNAMO = "_dynamo/symbolic_convert.py"
-_SILENT = ("logging", "warnings", "linecache", "traceback", "inspect", "tokenize")
+_IGNORED_CALLERS = ("logging", "warnings", "linecache", "traceback", "inspect", "tokenize")
 _FIND_AND_LOAD: CodeType = sys.modules["_frozen_importlib"]._find_and_load.__code__
 """CPython runs this for modules that are not imported yet, and only for those."""
 
@@ -57,24 +57,38 @@ _C_OF_PYTHON = frozenset({None, "builtins"})
 _AROUND = ("/_compile.py", "/_dynamo/eval_frame.py", "/utils/_contextlib.py")
 """Files of torch with wrappers of other functions: ``torch.seed`` is called through two of them."""
 
-_LOOKS = frozenset({"__dict__", "vars", "__getstate__", "__reduce__", "to_dict", "to_diff_dict", "asdict", "__repr__"})
-_WHOLE = frozenset({"__eq__", "__iter__", "__repr__", "to_dict", "to_diff_dict", "to_json_string"})
+_READS_ALL = frozenset(
+    {"__dict__", "vars", "__getstate__", "__reduce__", "to_dict", "to_diff_dict", "asdict", "__repr__"}
+)
+_METHODS_READING_ALL = frozenset({"__eq__", "__iter__", "__repr__", "to_dict", "to_diff_dict", "to_json_string"})
 """Methods of configurations of transformers and diffusers that read all attributes."""
 
-_OF_SYS = frozenset(dir(sys)) - {
+_STATE_OF_SYS = frozenset(dir(sys)) - {
     *("byteorder", "exc_info", "float_info", "hexversion", "implementation", "intern", "maxsize", "maxunicode"),
     *("platform", "version", "version_info", "is_finalizing", "__name__", "__doc__", "flags"),
 }
-_OF_PATHS = frozenset({"attrgetter", "methodcaller"})
-_ARGUMENTS = {
+_TAKES_DOTTED_NAMES = frozenset({"attrgetter", "methodcaller"})
+_REFUSED_ARGUMENTS = {
     "catch_warnings.__init__": ("record", "it records warnings, which depend on filters"),
     "deepcopy": ("memo", "it passes a memo to deepcopy, which has addresses"),
 }
 """Functions of Python's library with an argument that is refused, and why."""
 
-_OUTPUTS = frozenset({"print", "warn", "warn_explicit"})
-_LOGS = frozenset(("debug", "info", "warning", "error", "critical", "exception", "log", "warn", "getLogger", "()"))
-_LOGS |= {"debug_once", "info_once", "warning_once", "warning_advice", "NOTSET", "DEBUG", "INFO", "WARNING", "ERROR"}
+_OUTPUTS = frozenset(one.__name__ for one in OUTPUTS)
+_ALLOWED_OF_LOGGERS = frozenset(
+    ("debug", "info", "warning", "error", "critical", "exception", "log", "warn", "getLogger", "()")
+)
+_ALLOWED_OF_LOGGERS |= {
+    "debug_once",
+    "info_once",
+    "warning_once",
+    "warning_advice",
+    "NOTSET",
+    "DEBUG",
+    "INFO",
+    "WARNING",
+    "ERROR",
+}
 _WITH_STATE = frozenset(
     (
         *("numpy.random", "random", "locale", "gettext", "calendar", "tracemalloc", "faulthandler", "time", "gc"),
@@ -86,10 +100,12 @@ _WITH_STATE = frozenset(
 _DATES = frozenset(("datetime64", "M8", "is_busday", "busday_count", "busday_offset"))
 """NumPy's type of dates, for which the text ``now`` is the time."""
 
-_NUMBERS = frozenset({("transformers.utils.output_capturing", "capture_outputs.<locals>.wrapped_fn.<locals>.wrapper")})
+_MAY_CREATE_SETS = frozenset(
+    {("transformers.utils.output_capturing", "capture_outputs.<locals>.wrapped_fn.<locals>.wrapper")}
+)
 """Library code that creates a set of layer numbers for look-ups only (transformers 5.17)."""
 
-_MEMBERS = frozenset({("diffusers.models.modeling_utils", "get_parameter_dtype")})
+_MAY_READ_SETS = frozenset({("diffusers.models.modeling_utils", "get_parameter_dtype")})
 """Library code that only asks whether any member of such a set is in a name (diffusers 0.42)."""
 
 _BY_TORCH = (
@@ -112,7 +128,7 @@ class Recording:
         globals: the globals that the model's code reads, described before it first runs.
         ran: code of the model that ran, by identity.
         environment: environment variables that were read, with their values.
-        imported: the model's own modules that its code imports, in order.
+        imported: modules that the model's code imports, in order; not those of torch, NumPy and Python.
         has_output: whether the model prints, warns or logs, so that other code handles the text.
         loggers: names of the loggers that it calls.
         why_not: the reason that the record is incomplete; empty if it is complete.
@@ -127,8 +143,7 @@ class Recording:
         self.has_output = False
         self.loggers: dict[str, None] = {}
         self.why_not: str = ""
-        self._exempt_reads = self._looks = self._views = self._subtracts = ""
-        self._merges = self._changes = self._where = ""
+        self._first: dict[str, str] = {}  # what code does that matters with some objects -> the first that does it
         self._taken: set[tuple[str, str]] = set()
         self._kinds: dict[int, tuple[CodeType, str]] = {}
         self._quiet: set[int] = set()  # code of torch, which _kinds keeps alive
@@ -147,30 +162,32 @@ class Recording:
         """Whether calls of this thread are noted now."""
         return self._is_on and self.is_here
 
-    def refuse(self, why: str) -> None:
-        """Set the reason that this export cannot be recognized again, unless there is one."""
+    def set_why_not(self, why: str) -> None:
+        """Set the reason that this export is refused, unless there is one."""
         self.why_not = self.why_not or why
 
-    def refuse_exempt(self) -> None:
-        """Refuse code that could read an attribute that descriptions leave out, or the order of a new set.
+    def refuse_combinations(self) -> None:
+        """Refuse code that matters only together with an object that the walk visited.
+
+        Such as code that changes sets, with a set; or that reads all attributes, with an attribute that is left out.
 
         Raises:
             ValueError: there is such code.
         """
-        walk = self.globals.walk
-        if self._merges and walk.has_set:
-            raise ValueError(f"{self._merges} could create a set of strings")
-        if self._where and "numpy" in walk.spaces:
-            raise ValueError(f"{self._where} could read memory that NumPy has not set (where)")
-        if self._changes and walk.has_mutable_set:
-            raise ValueError(f"{self._changes} could change a set")
-        view = self._views or ("a function that is kept" if walk.has_view else "")
-        if view and (self._subtracts or walk.has_set_operator):
+        walk, first, kept = self.globals.walk, self._first, "a function that is kept"
+        if "merges" in first and walk.has_set:
+            raise ValueError(f"{first['merges']} could create a set of strings")
+        if "where" in first and "numpy" in walk.visited_modules:
+            raise ValueError(f"{first['where']} could read memory that NumPy has not set (where)")
+        if "changes" in first and walk.has_mutable_set:
+            raise ValueError(f"{first['changes']} could change a set")
+        view = first.get("views") or (kept if walk.has_view else "")
+        if view and ("subtracts" in first or walk.has_set_operator):
             raise ValueError(f"{view} keeps keys() or items() of a dictionary, of which a set could be created")
-        looks = self._looks or ("a function that is kept" if walk.has_look_up else "")
+        looks = first.get("looks") or (kept if walk.has_look_up else "")
         if looks and walk.has_unordered:
             raise ValueError(f"{looks} could read a set of strings")
-        reads = self._exempt_reads or ("a function that is kept" if walk.has_look_up else "")
+        reads = first.get("exempt") or (kept if walk.has_look_up else "")
         if reads and walk.has_exempt:
             raise ValueError(f"{reads} could read an attribute that is not compared")
 
@@ -192,7 +209,7 @@ class Recording:
             if (node := pytree.SUPPORTED_NODES.get(cls)) is not None:
                 found += [node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn]
             for function in found:
-                if type(function) is not FunctionType or ownership.file_is_build(function.__code__.co_filename):
+                if type(function) is not FunctionType or ownership.file_is_versioned(function.__code__.co_filename):
                     continue
                 if id(function.__code__) not in self.ran:
                     self._note_code(function.__code__, function.__globals__, {})
@@ -206,19 +223,19 @@ class Recording:
             raise UnstableError("it compares strings or numbers by identity").below(code.co_qualname)
         self._refuse_use(code, use, space)
         for name, level, taken in use.imports:
-            full = full_name(name, level, space)
-            if not ownership.is_build_module(full):
+            full = absolute_name(name, level, space)
+            if not ownership.is_versioned_module(full):
                 self._taken.update((full, part) for part in taken)
             for end in (full, *(f"{full}.{one}" for one in use.names)):
-                if end in sys.modules and not ownership.is_build_module(end):
+                if end in sys.modules and not ownership.is_versioned_module(end):
                     self.imported[end] = None
                 elif end in sys.modules:
-                    self.globals.builds.setdefault(f"{end}:", set())
+                    self.globals.read_by_model[end] = None
         home = ownership.module_with(space)
-        own = use.globals | {"__package__"} if any(level for _, level, _ in use.imports) else use.globals
+        names = use.globals | {"__package__"} if any(level for _, level, _ in use.imports) else use.globals
         more = [ALL] if use.composes and not ownership.file_is_installed(code.co_filename) else []
         with torch._C.DisableTorchFunction():
-            self.globals.note(None if home is None else home.__name__, own, {*use.names, *use.texts, *more})
+            self.globals.note(None if home is None else home.__name__, names, {*use.names, *use.texts, *more})
 
     def _refuse_use(  # noqa: C901  # one case for each kind of use
         self, code: CodeType, use: Uses, space: dict[str, Any]
@@ -226,49 +243,44 @@ class Recording:
         def refuse(why: str) -> None:
             raise UnstableError(why).below(code.co_qualname)
 
-        own = use.names | use.texts
-        if unseen := use.names & UNSEEN or (own & UNSEEN if use.names & LOOK_UPS else None):
+        words = use.names | use.texts
+        if unseen := use.names & UNSEEN or (words & UNSEEN if use.names & LOOK_UPS else None):
             refuse(f"it reads {min(unseen)}")
-        is_own = not ownership.file_is_installed(code.co_filename)
-        if is_own and (read := own & CODE_OF):
+        is_user_code = not ownership.file_is_installed(code.co_filename)
+        if is_user_code and (read := words & CODE_OF):
             refuse(f"it reads {min(read)}")
-        if is_own and use.composes and use.names & _OF_PATHS:
-            refuse(f"it looks up a path of names ({min(use.names & _OF_PATHS)})")
-        if use.order and (str(space.get("__name__")), code.co_qualname) not in _NUMBERS:
+        if is_user_code and use.composes and use.names & _TAKES_DOTTED_NAMES:
+            refuse(f"it looks up a path of names ({min(use.names & _TAKES_DOTTED_NAMES)})")
+        if use.order and (str(space.get("__name__")), code.co_qualname) not in _MAY_CREATE_SETS:
             refuse(f"it could iterate over a set of strings ({use.order})")
-        if (sets := own & OWNED_SETS) and (str(space.get("__name__")), code.co_qualname) not in _MEMBERS:
+        if (sets := words & UNORDERED_SETS) and (str(space.get("__name__")), code.co_qualname) not in _MAY_READ_SETS:
             refuse(f"it reads {min(sets)}, a set of strings")
-        if "sys" in use.names and use.names & _OF_SYS:
+        if "sys" in use.names and use.names & _STATE_OF_SYS:
             refuse("it reads the loaded modules or a limit of the interpreter from sys")
         if use.names & _OUTPUTS:
             self.has_output = True
-        if is_own and "where" in use.texts:
-            self._where = self._where or code.co_qualname
-        if own & _DATES:
-            refuse(f"it could read the clock ({min(own & _DATES)})")
-        if levels := own & OF_LOGGERS:
+        if words & _DATES:
+            refuse(f"it could read the clock ({min(words & _DATES)})")
+        if levels := words & OF_LOGGERS:
             refuse(f"it reads a logger's state ({min(levels)})")
-        if is_own and use.address:
+        if is_user_code and use.address:
             refuse(f"it could read the address of an object ({use.address})")
-        if is_own and use.names & STATE_OF_LOGGERS and self.globals.walk.loggers:
+        if is_user_code and use.names & STATE_OF_LOGGERS and self.globals.walk.loggers:
             refuse("it could read a logger's state")
-        if is_own and use.changes:
-            self._changes = self._changes or code.co_qualname
-        if is_own and use.merges:
-            self._merges = self._merges or code.co_qualname
-        if is_own and use.names & _LOOKS:
-            self._looks = self._looks or code.co_qualname
-        if is_own and use.has_view:
-            self._views = self._views or code.co_qualname
-        if is_own and use.subtracts:
-            self._subtracts = self._subtracts or code.co_qualname
         for chain in use.chains:
             if _is_unset_memory(chain, space):
                 refuse(f"it could read memory that NumPy has not set ({'.'.join(chain)})")
-            _refuse_chain(chain, space, is_own=is_own)
+            _refuse_chain(chain, space, is_user_code=is_user_code)
         is_library = str(space.get("__name__")).startswith(("transformers.", "diffusers."))
-        if own & WATCHED or (code.co_name in _WHOLE if is_library else use.composes or use.names & _LOOKS):
-            self._exempt_reads = self._exempt_reads or code.co_qualname
+        if words & EXEMPT_NAMES or (
+            code.co_name in _METHODS_READING_ALL if is_library else use.composes or use.names & _READS_ALL
+        ):
+            self._first.setdefault("exempt", code.co_qualname)
+        does = {"merges": use.merges, "changes": use.changes, "views": use.has_view, "subtracts": use.subtracts}
+        does |= {"looks": bool(use.names & _READS_ALL), "where": "where" in use.texts}
+        for what, is_done in does.items() if is_user_code else ():
+            if is_done:
+                self._first.setdefault(what, code.co_qualname)
 
     def on(self) -> None:
         """Install the profiler."""
@@ -298,11 +310,11 @@ class Recording:
             return
         self._importing, name = None, frame.f_locals["name"]
         if name not in sys.modules and self._is_for_model(frame.f_back):
-            self.refuse(f"it tries to import {name}, which does not exist and could be installed")
-        if name in sys.modules and not ownership.is_build_module(name):
+            self.set_why_not(f"it tries to import {name}, which does not exist and could be installed")
+        if name in sys.modules and not ownership.is_versioned_module(name):
             self.imported[name] = None
         elif ownership.module_owner(name) == ownership.PYTHON and self._is_for_model(frame.f_back):
-            self.refuse(f"it imports {name} of Python's library, which a file of that name can shadow")
+            self.set_why_not(f"it imports {name} of Python's library, which a file of that name can shadow")
 
     def _profiler(self) -> Callable[[FrameType, str, Any], None]:
         quiet = self._quiet
@@ -314,10 +326,10 @@ class Recording:
                 try:
                     self._note(frame, event, argument)
                 except UnstableError as error:
-                    self.refuse(str(error))
+                    self.set_why_not(str(error))
                 except Exception as error:  # an exception here would be raised in the model
                     log.debug("a call could not be recorded", exc_info=True)
-                    self.refuse(f"a call could not be recorded ({type(error).__name__}: {error})")
+                    self.set_why_not(f"a call could not be recorded ({type(error).__name__}: {error})")
 
         return profile
 
@@ -330,18 +342,22 @@ class Recording:
         if event == "call":
             if code is _FIND_AND_LOAD:
                 self._importing = frame
-            if code.co_name == "import_module" and _is_model(self._kinds, frame.f_back):
-                self.refuse("it imports a module by a name that is not in its code")
-            if kind == ownership.NEEDED and _is_model(self._kinds, frame.f_back):
-                self.refuse(f"{code.co_qualname} of {frame.f_globals.get('__name__')} ran, which is not covered")
-            if code.co_filename == logging.__file__ and code.co_name in _LOGS and self._is_for_model(frame.f_back):
+            if code.co_name == "import_module" and self._is_model(frame.f_back):
+                self.set_why_not("it imports a module by a name that is not in its code")
+            if kind == ownership.NEEDED and self._is_model(frame.f_back):
+                self.set_why_not(f"{code.co_qualname} of {frame.f_globals.get('__name__')} ran, which is not covered")
+            if (
+                code.co_filename == logging.__file__
+                and code.co_name in _ALLOWED_OF_LOGGERS
+                and self._is_for_model(frame.f_back)
+            ):
                 self._note_logging(frame)
-            given, why = _ARGUMENTS.get(code.co_qualname, ("", ""))
+            given, why = _REFUSED_ARGUMENTS.get(code.co_qualname, ("", ""))
             if given and frame.f_locals.get(given) not in (None, False) and self._is_for_model(frame.f_back):
-                self.refuse(why)
+                self.set_why_not(why)
             if kind == IMPURE and self._is_for_model(frame.f_back):
                 module = frame.f_globals.get("__name__")
-                self.refuse(f"{_caller_in_model(self._kinds, frame)} calls {module}.{code.co_qualname}")
+                self.set_why_not(f"{self._caller_in_model(frame)} calls {module}.{code.co_qualname}")
         elif event == "c_call" and kind != ownership.TORCH:
             self._c_call(frame, kind, argument)
 
@@ -357,17 +373,17 @@ class Recording:
                 module = str(getattr(frame.f_locals.get("_cls"), "__module__", module))
             kind = ownership.module_owner(module)
         if kind in {ownership.TORCH, ownership.PYTHON}:
-            self._note_build(module, {*code.co_names})
-            self.globals.builds[module].add(code.co_qualname)
+            self._note_versioned(module, {*code.co_names})
+            self.globals.versioned[module].add(code.co_qualname)
         if (is_impure_here := _IS_IMPURE.get(kind)) and is_impure_here(module, code.co_name):
             kind = IMPURE
         elif kind == ownership.TORCH and code.co_filename.endswith(_AROUND):
-            kind = ownership.PYTHON
+            kind = ownership.PYTHON  # so that the caller behind the wrapper is looked for
         self._kinds[id(code)] = (code, kind)
         if kind == ownership.TORCH:
             self._quiet.add(id(code))
         if code.co_filename.endswith(_DYNAMO):
-            self.refuse("torch._dynamo traces a part of it, which does not run")
+            self.set_why_not("torch._dynamo traces a part of it, which does not run")
         if kind == ownership.MODEL:
             free = {name: frame.f_locals.get(name, "") for name in code.co_freevars}
             self._note_code(code, frame.f_globals, free)
@@ -381,7 +397,7 @@ class Recording:
             logger = logger.logger
         self.loggers[logger.name] = None
         if logging.getLogger(logger.name) is not logger:
-            self.refuse(f"it calls logger {logger.name}, which cannot be found by its name")
+            self.set_why_not(f"it calls logger {logger.name}, which cannot be found by its name")
         pending = [value for name, value in values.items() if name != "self"]
         seen: set[int] = set()  # a list can contain itself
         while pending:
@@ -394,38 +410,49 @@ class Recording:
             elif isinstance(value, dict):
                 pending += [*value, *value.values()]
             home = str(type(value).__module__)
-            if ownership.is_own(home):
-                self.refuse(f"it logs an object of its own class ({type(value).__qualname__})")
+            if ownership.is_user_module(home):
+                self.set_why_not(f"it logs an object of its own class ({type(value).__qualname__})")
 
-    def _note_build(self, module: str, names: set[str]) -> None:
+    def _note_versioned(self, module: str, names: set[str]) -> None:
         """Record names that code of torch or Python looks up in its module, and in the modules that it finds there."""
-        known = self.globals.builds.setdefault(module, set())
+        known = self.globals.versioned.setdefault(module, set())
         if names <= known:
             return
         known |= names
         space = vars(sys.modules[module]) if module in sys.modules else {}
         for name in names & space.keys():
             value = space[name]
-            if isinstance(value, ModuleType) and ownership.is_build_module(label := str(vars(value).get("__name__"))):
-                self._note_build(label, names)
+            if isinstance(value, ModuleType) and ownership.is_versioned_module(
+                label := str(vars(value).get("__name__"))
+            ):
+                self._note_versioned(label, names)
 
     def _c_call(self, frame: FrameType, kind: str, function: Any) -> None:
         if kind == ownership.MODEL:
             owner = getattr(function, "__module__", None)
-            if owner not in _C_OF_PYTHON and not ownership.is_build_module(owner):
-                self.refuse(f"a function of the C extension {owner} ran ({function.__qualname__})")
+            if owner not in _C_OF_PYTHON and not ownership.is_versioned_module(owner):
+                self.set_why_not(f"a function of the C extension {owner} ran ({function.__qualname__})")
             elif owner is None and not _is_known(function):
-                self.refuse(f"a function of a C extension ran ({function.__qualname__})")
+                self.set_why_not(f"a function of a C extension ran ({function.__qualname__})")
         if function in OUTPUTS and self._is_for_model(frame):
             self.has_output = True
         if is_impure(function, by_model=kind == ownership.MODEL) and self._is_for_model(frame):
-            self.refuse(f"{_caller_in_model(self._kinds, frame)} calls {function.__qualname__}")
+            self.set_why_not(f"{self._caller_in_model(frame)} calls {function.__qualname__}")
+
+    def _is_model(self, frame: FrameType | None) -> bool:
+        known = self._kinds.get(id(frame.f_code)) if frame is not None else None
+        return known is not None and known[1] == ownership.MODEL
+
+    def _caller_in_model(self, frame: FrameType | None) -> str:
+        while frame is not None and not self._is_model(frame):
+            frame = frame.f_back
+        return frame.f_code.co_qualname if frame is not None else "the model"
 
     def _is_for_model(self, frame: FrameType | None) -> bool:
         """Return whether the model is the caller, directly or through Python's library."""
         while frame is not None:
             name = str(frame.f_globals.get("__name__"))
-            if name.partition(".")[0] in _SILENT or frame.f_code.co_name in _IMPORTS:
+            if name.partition(".")[0] in _IGNORED_CALLERS or frame.f_code.co_name in _IMPORTS:
                 return False
             kind = self._kind_of(frame)
             if kind not in {ownership.PYTHON, IMPURE}:
@@ -438,23 +465,14 @@ def _is_known(function: Any) -> bool:
     """Return whether a method in C is of a type of torch or Python."""
     owner = function.__self__
     kind = owner if isinstance(owner, type) else type(owner)
-    return any(_is_own(base) and (base is kind or function.__name__ in vars(base)) for base in kind.__mro__)
+    return any(_is_versioned_type(base) and (base is kind or function.__name__ in vars(base)) for base in kind.__mro__)
 
 
-def _is_own(kind: type) -> bool:
+def _is_versioned_type(kind: type) -> bool:
     """Return whether a type is torch's or Python's; types of Rust extensions can claim to be of ``builtins``."""
-    return ownership.is_build_module(kind.__module__) and not (kind.__module__ == "builtins" and kind.__flags__ & HEAP)
-
-
-def _is_model(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> bool:
-    known = kinds.get(id(frame.f_code)) if frame is not None else None
-    return known is not None and known[1] == ownership.MODEL
-
-
-def _caller_in_model(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> str:
-    while frame is not None and not _is_model(kinds, frame):
-        frame = frame.f_back
-    return frame.f_code.co_qualname if frame is not None else "the model"
+    return ownership.is_versioned_module(kind.__module__) and not (
+        kind.__module__ == "builtins" and kind.__flags__ & HEAP
+    )
 
 
 @contextmanager
@@ -462,24 +480,24 @@ def record_export(met: Globals) -> Iterator[Recording]:
     """Record the code that this thread runs in the body; the caller holds the tracing lock."""
     seen = Recording(met)
     if sys.getprofile() is not None:
-        seen.refuse("another profiler is active")
+        seen.set_why_not("another profiler is active")
         yield seen
         return
-    drawn = _draws(seen)
+    drawn = _generator_states(seen)
     with _around_modules(seen), _around_operators(seen), _environment(seen):
         yield seen
-    if _draws(seen) != drawn:
-        seen.refuse("random numbers were drawn")
+    if _generator_states(seen) != drawn:
+        seen.set_why_not("random numbers were drawn")
 
 
-def _draws(seen: Recording) -> tuple[object, ...]:
+def _generator_states(seen: Recording) -> tuple[object, ...]:
     try:
         numpy = sys.modules.get("numpy")
         drawn = numpy.random.get_state(legacy=False) if numpy is not None else None
         return random.getstate(), str(drawn), torch.get_rng_state().tolist()
     except Exception as error:  # the generators can be replaced by anything
         log.debug("the state of random number generators cannot be read", exc_info=True)
-        seen.refuse(f"the state of random number generators cannot be read ({type(error).__name__}: {error})")
+        seen.set_why_not(f"the state of random number generators cannot be read ({type(error).__name__}: {error})")
         return ()
 
 
@@ -503,7 +521,7 @@ def _around_modules(seen: Recording) -> Iterator[None]:
             with seen.inside():
                 return call(self, *args, **kwargs)
 
-        if ownership.file_is_build(call.__code__.co_filename):  # another thread describes it as torch's
+        if ownership.file_is_versioned(call.__code__.co_filename):  # another thread describes it as torch's
             call_and_profile.__code__ = call_and_profile.__code__.replace(
                 co_qualname=call.__code__.co_qualname, co_firstlineno=call.__code__.co_firstlineno
             )
@@ -562,7 +580,7 @@ class _Variables(MutableMapping[Any, Any]):
 
     def __iter__(self) -> Iterator[Any]:
         if self._is_read():
-            self._seen.refuse("the whole environment is read")
+            self._seen.set_why_not("the whole environment is read")
         return iter(self.data)
 
     def __len__(self) -> int:
@@ -576,7 +594,7 @@ class _Variables(MutableMapping[Any, Any]):
 def _environment(seen: Recording) -> Iterator[None]:
     """Record the environment variables that the model reads, with their values."""
     if type(os.environ) is not os._Environ or type(data := vars(os.environ).get("_data")) is not dict:
-        seen.refuse("os.environ was replaced")
+        seen.set_why_not("os.environ was replaced")
         yield
         return
     both = [vars(os.environ), vars(os.environb)] if os.supports_bytes_environ else [vars(os.environ)]
@@ -610,7 +628,7 @@ def _is_unset_memory(chain: tuple[str, ...], space: dict[str, Any]) -> bool:
     return name in {"empty", "empty_like"} or (name == "ndarray" and chain[-1] == "()")
 
 
-def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any], *, is_own: bool) -> None:
+def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any], *, is_user_code: bool) -> None:
     """Refuse impure functions that are passed on, and operators whose kernels can be Python code.
 
     In the user's own files (``is_own``), also functions in ``torch._C``, unless their results are compared.
@@ -629,12 +647,12 @@ def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any], *, is_own: bool
             if type(value) is torch._ops._Ops:
                 raise UnstableError("an operator that is not torch's own").below(".".join(chain))
             return
-        if (isinstance(value, logging.Logger) or value is logging) and name not in _LOGS:
+        if (isinstance(value, logging.Logger) or value is logging) and name not in _ALLOWED_OF_LOGGERS:
             raise UnstableError("a logger's state").below(".".join(chain))
-        is_of_torch = is_own and value is torch._C and not is_compared(f"_C.{name}")
+        is_of_torch = is_user_code and value is torch._C and not is_described_getter(f"_C.{name}")
         if is_of_torch and type(vars(value).get(name)) is BuiltinFunctionType:
             raise UnstableError("a private function of torch").below(".".join(chain))
-        is_private = name[:1] == "_" and type(value) is ModuleType and ownership.is_build_module(value.__name__)
+        is_private = name[:1] == "_" and type(value) is ModuleType and ownership.is_versioned_module(value.__name__)
         value = vars(value).get(name) if issubclass(type(value), ModuleType) else None
         if is_private and type(value) in CONTAINERS:
             raise UnstableError("a private table of torch or Python").below(".".join(chain))

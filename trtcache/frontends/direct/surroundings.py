@@ -21,10 +21,17 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trtcache.digests import Digest, hash_bytes
-from trtcache.frontends.direct.builds import patches, scan
-from trtcache.frontends.direct.classes import CODE, PLAIN
+from trtcache.frontends.direct.classes import FUNCTION_TYPES, PLAIN
 from trtcache.frontends.direct.errors import UnstableError
-from trtcache.frontends.direct.ownership import file_is_build, is_build_module, is_installed, is_of_user, is_own, lookup
+from trtcache.frontends.direct.ownership import (
+    file_is_versioned,
+    is_installed,
+    is_user_code,
+    is_user_module,
+    is_versioned_module,
+    lookup,
+)
+from trtcache.frontends.direct.patches import describe_changes, patched_methods
 from trtcache.keys.key import process_state
 
 if TYPE_CHECKING:
@@ -87,7 +94,9 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     state["configuration"] = {name: options for name, options in configured.items() if options}
     hooks = {name: value for name, value in vars(torch.nn.modules.module).items() if name[:8] == "_global_"}
     state["hooks"] = walk.value([value for _, value in sorted(hooks.items()) if isinstance(value, dict) and value])
-    state["functions"] = {name: scan(vars(sys.modules[name]), walk) for name in _SCANNED if name in sys.modules}
+    state["functions"] = {
+        name: describe_changes(vars(sys.modules[name]), walk) for name in _SCANNED if name in sys.modules
+    }
     state["torch.Tensor"] = walk.value(torch.Tensor)
     state["classes of an export"] = list(_patched_classes(walk))
     kernels = [name for name in list(torch.library._impls) if not name.endswith("/Meta")]
@@ -112,26 +121,30 @@ def _file_digest(path: str) -> str:
     return Digest.of_file(path).hex
 
 
-_HOOKS_OF_WARNINGS = ("showwarning", "formatwarning", "_showwarnmsg", "_showwarnmsg_impl", "_formatwarnmsg_impl")
+_HOOKS_OF_WARNINGS = (
+    "showwarning",
+    "formatwarning",
+    "_showwarnmsg",
+    "_showwarnmsg_impl",
+    "_formatwarnmsg_impl",
+    "_formatwarnmsg",
+)
 
 
 def _warnings(walk: Walk) -> list[Json]:
     """Describe what shows warnings; filters count only if a warning can raise an exception or call other code."""
-    hooks = [getattr(warnings, name, None) for name in (*_HOOKS_OF_WARNINGS, "_formatwarnmsg")]
+    hooks = [getattr(warnings, name, None) for name in _HOOKS_OF_WARNINGS]
     hooks += [hook for hook in (sys.unraisablehook, *gc.callbacks) if hook is not sys.__unraisablehook__]
-    before, walk.is_tolerant = walk.is_tolerant, True
-    try:
+    with walk.tolerant():
         written: list[Json] = [walk.value(hook) for hook in hooks]
-    finally:
-        walk.is_tolerant = before
-    is_plain = all(is_build_module(getattr(hook, "__module__", None)) for hook in hooks)
+    is_plain = all(is_versioned_module(getattr(hook, "__module__", None)) for hook in hooks)
     actions = [str(vars(warnings)["defaultaction"]), *(str(one[0]) for one in warnings.filters)]
     if is_plain and "error" not in actions:
         return written
     return [*written, actions[0], *(str(one) for one in warnings.filters)]
 
 
-def outputs(names: Iterable[str], walk: Walk) -> list[Json]:  # noqa: C901  # one case for each kind of object
+def describe_output_handlers(names: Iterable[str], walk: Walk) -> list[Json]:  # noqa: C901  # one case for each kind of object
     """Describe the code of installed libraries that handles printed texts, warnings and records of loggers.
 
     Args:
@@ -143,7 +156,7 @@ def outputs(names: Iterable[str], walk: Walk) -> list[Json]:  # noqa: C901  # on
     """
     pending: list[Any] = [sys.stdout, sys.stderr, logging.lastResort, logging.getLogRecordFactory()]
     pending += vars(logging)["_levelToName"].values()
-    pending += [getattr(warnings, name, None) for name in (*_HOOKS_OF_WARNINGS, "_formatwarnmsg")]
+    pending += [getattr(warnings, name, None) for name in _HOOKS_OF_WARNINGS]
     for name in (*names, "py.warnings"):
         logger: Logger | None = logging.getLogger(name)
         while logger is not None:
@@ -158,26 +171,26 @@ def outputs(names: Iterable[str], walk: Walk) -> list[Json]:  # noqa: C901  # on
         known[id(value)] = value
         kind, inside = type(value), []
         if isinstance(value, type):  # its methods can be patched
-            kind, inside = value, [one for one in vars(value).values() if type(one) in CODE]
+            kind, inside = value, [one for one in vars(value).values() if type(one) in FUNCTION_TYPES]
             inside += value.__mro__[1:]
-        home, is_build = str(kind.__module__), is_build_module(kind.__module__)
+        home, is_versioned = str(kind.__module__), is_versioned_module(kind.__module__)
         if isinstance(value, FunctionType):
-            home, is_build = str(value.__globals__.get("__name__")), file_is_build(value.__code__.co_filename)
+            home, is_versioned = str(value.__globals__.get("__name__")), file_is_versioned(value.__code__.co_filename)
             inside = list(value.__closure__ or ())
         elif kind is not value:
             inside = gc.get_referents(value)
-        if not is_build and not is_installed(home):
+        if not is_versioned and not is_installed(home):
             what = getattr(value, "__qualname__", kind.__qualname__)
             raise UnstableError(f"{home}.{what}, which handles printed texts, warnings or records of loggers")
-        if is_build:
+        if is_versioned:
             pending += inside
         if isinstance(value, (type, FunctionType)):
-            installed |= {} if is_build else {f"{home}.{value.__qualname__}": value}
+            installed |= {} if is_versioned else {f"{home}.{value.__qualname__}": value}
         else:
             pending.append(kind)
-    walk.is_tolerant = True
     stream = [str(getattr(sys.stdout, name, None)) for name in ("closed", "encoding", "errors")]  # print can raise
-    return [*stream, *(walk.value(part) for _, part in sorted(installed.items()))]
+    with walk.tolerant():
+        return [*stream, *(walk.value(part) for _, part in sorted(installed.items()))]
 
 
 def _autocast() -> Iterator[Json]:
@@ -195,17 +208,19 @@ def _patched_classes(walk: Walk) -> Iterator[Json]:
     seen: dict[type, None] = {}
     while pending:
         cls = pending.pop()
-        if cls not in seen and is_build_module(cls.__module__):  # classes of the user's own are not used in an export
+        if cls not in seen and is_versioned_module(
+            cls.__module__
+        ):  # classes of the user's own are not used in an export
             seen[cls] = None
             pending += type.__subclasses__(cls)
     for cls in sorted(seen, key=lambda cls: (cls.__module__, cls.__qualname__)):
-        if cls is not torch.Tensor and (patched := list(patches(cls, walk))):
+        if cls is not torch.Tensor and (patched := list(patched_methods(cls, walk))):
             yield [cls.__module__, cls.__qualname__, patched]
 
 
 def _refuse_modes() -> None:
     for function in (sys.gettrace(), sys.getprofile()):
-        if is_of_user(function):
+        if is_user_code(function):
             raise UnstableError("a function of one's own traces or profiles").below("the process")
     active = {
         "a dispatch mode": torch._C._len_torch_dispatch_stack(),
@@ -218,7 +233,7 @@ def _refuse_modes() -> None:
             raise UnstableError(f"{what} is active").below("the process")
 
 
-def is_compared(name: str) -> bool:
+def is_described_getter(name: str) -> bool:
     """Return whether the result of a function in torch, such as ``_C._get_default_device``, is described."""
     return name in _FUNCTIONS or name in _getters()
 
@@ -300,7 +315,7 @@ def _names_of_types(numpy: ModuleType, walk: Walk) -> Iterator[Json]:
         label, module = str(getattr(kind, "__name__", "")), getattr(kind, "__module__", None)
         if lookup("numpy", label) is kind:
             yield [str(name), label]
-        elif is_build_module(module) or not is_installed(module):
+        elif is_versioned_module(module) or not is_installed(module):
             yield [str(name), walk.value(kind)]
         elif name in vars(numpy):
             yield [str(name), f"{module}.{label}"]
@@ -314,16 +329,16 @@ def _refuse_other_patterns() -> None:
     """
     tables = [getattr(re, name, {}) for name in ("_cache", "_cache2")]  # the second is new in Python 3.12
     for (kind, text, flags), pattern in [pair for table in tables for pair in table.copy().items()]:
-        is_own = type(pattern) is re.Pattern and type(text) is kind and pattern.pattern == text
-        if is_own and (other := (pattern.flags ^ flags) & ~re.UNICODE):  # flags can stand in the text
-            is_own = not other & flags and (b"(?" if kind is bytes else "(?") in text
-        if not is_own:
+        is_its_own = type(pattern) is re.Pattern and type(text) is kind and pattern.pattern == text
+        if is_its_own and (other := (pattern.flags ^ flags) & ~re.UNICODE):  # flags can stand in the text
+            is_its_own = not other & flags and (b"(?" if kind is bytes else "(?") in text
+        if not is_its_own:
             raise UnstableError(f"the cache of re has another pattern for {text!r}").below("the process")
 
 
 def _own_entries(table: Mapping[type, Any], walk: Walk) -> Json:
     """Describe the entries that the user's files have added to a table of Python's library by class."""
-    own = [(kind, function) for kind, function in table.items() if is_own(function.__module__)]
+    own = [(kind, function) for kind, function in table.items() if is_user_module(function.__module__)]
     return walk.pairs(own)
 
 

@@ -14,64 +14,65 @@ import collections
 import gc
 import sys
 import weakref
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from trtcache.frontends.direct.builds import (
-    REGISTERED_LATE,
-    Owners,
-    function_changes,
-    refuse_other_builtins,
-    refuse_unseen_state,
-    scan,
-    unwrap,
-    unwrap_fx,
-)
 from trtcache.frontends.direct.classes import (
     DERIVED,
+    DESCRIPTORS,
     HEAP,
     NOTHING,
     NUMBERS,
     OF_PYDANTIC,
     PLAIN,
     SET_TYPES,
-    SLOTS,
     STATIC_TYPES,
     TENSORS,
     class_dict,
     class_module,
     class_mro,
     class_qualname,
-    exempt,
+    exempt_attributes,
     full_name,
     is_c_type,
+    is_unordered_set,
     layout,
-    owns_set,
     read_slot,
     text_digest,
 )
-from trtcache.frontends.direct.code import ALL, codes_in, content, within
+from trtcache.frontends.direct.code import ALL, code_digest, codes_in, within
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import (
-    file_is_build,
-    is_build_module,
+    file_is_versioned,
     is_in_its_module,
     is_installed,
-    is_of_user,
-    is_own,
+    is_user_code,
+    is_user_module,
+    is_versioned_module,
     lookup,
     module_with,
 )
+from trtcache.frontends.direct.patches import (
+    REGISTERED_LATE,
+    Owners,
+    describe_changes,
+    function_changes,
+    refuse_other_builtins,
+    refuse_unseen_state,
+    unwrap,
+    unwrap_fx,
+)
 from trtcache.frontends.direct.writers import (
-    LOOK_UP_FUNCTIONS,
+    LOOK_UP_TYPES,
     WITHOUT_IDENTITY,
     WRITERS,
     base_items,
+    describe_descriptor,
     find_writer,
-    name_of_slot,
 )
 from trtcache.lowering.interface import Content
 
@@ -83,12 +84,12 @@ if TYPE_CHECKING:
 
     from trtcache.digests import Json
 
-_LIMIT = 100_000  # objects in one walk
+_MAX_OBJECTS = 100_000  # objects in one walk
 _COLLECTIONS = 3 << 5  # Py_TPFLAGS_SEQUENCE and Py_TPFLAGS_MAPPING, which ABC registration sets and match reads
 _HOOKS = frozenset(name for name, value in vars(torch.nn.Module()).items() if isinstance(value, (dict, set)))
 _WEIGHT_LISTS = frozenset({"_flat_weights", "_flat_weight_refs"})
-_APART = frozenset({"_modules", "_parameters", "_buffers", "training"})
-_STATE_HOOKS = frozenset(("_state_dict_hooks", "_state_dict_pre_hooks"))
+_DESCRIBED_SEPARATELY = frozenset({"_modules", "_parameters", "_buffers", "training"})
+_STATE_DICT_HOOKS = frozenset(("_state_dict_hooks", "_state_dict_pre_hooks"))
 _WITH_VALUES = {
     name: getattr(torch.nn.Module, name)
     for name in (
@@ -97,7 +98,9 @@ _WITH_VALUES = {
     )
 }
 """torch's own methods that torch.export calls with the weights, whose values a description leaves out."""
-_ADDRESSES = frozenset({"_torchdynamo_wrapper_id"})  # torch._dynamo notes the id of a wrapper: another in each process
+_ADDRESS_ATTRIBUTES = frozenset(
+    {"_torchdynamo_wrapper_id"}
+)  # torch._dynamo notes the id of a wrapper: another in each process
 
 
 class Walk:
@@ -105,15 +108,15 @@ class Walk:
 
     Attributes:
         state: weights and buffers of the model, by name.
-        spaces: modules that were visited as objects, by name: code can read any attribute of them.
+        visited_modules: modules that were visited as objects, by name: code can read any attribute of them.
         classes: classes that were described in full.
         texts: all strings that were visited.
         codes: code objects that were described, by identity.
         caches: ``functools.lru_cache`` wrappers that were visited, in order.
-        modules: paths of the modules of the model, by identity.
-        owners: owners of builds' modules, by name.
-        unpatched: classes of builds that other code has not changed.
-        unstable: attributes of installed classes that have no stable value, by name.
+        module_paths: paths of the model's modules, by identity.
+        owners: owners of versioned modules, by name.
+        unpatched: versioned classes that other code has not changed.
+        unstable: attributes of installed classes that cannot be described, by name.
         has_exempt: whether an irrelevant attribute was left out.
         has_unordered: whether a set of several strings was described without its order.
         loggers: loggers that were visited, by name.
@@ -135,7 +138,7 @@ class Walk:
         self._loaded = len(sys.modules)
         self._alive: list[object] = []  # the identity of a freed object could be reused
         self._weights: dict[int, str] = {}
-        self.modules: dict[int, str] = {}
+        self.module_paths: dict[int, str] = {}
         self._memories: dict[int, str] = {}
         self.is_tolerant = False
         self.has_exempt = False
@@ -148,21 +151,21 @@ class Walk:
         self.has_set_operator = False
         self.loggers: dict[str, logging.Logger] = {}
         self.state: dict[str, torch.Tensor] = {}
-        self.spaces: dict[str, ModuleType] = {}
+        self.visited_modules: dict[str, ModuleType] = {}
         self.classes: dict[type, None] = {}
         self.texts: set[str] = set()
         self.codes: dict[int, types.CodeType] = {}
         self.caches: list[Any] = []
         self.unstable: dict[str, UnstableError] = {}
-        self._place(model, "", set())
+        self._index_modules(model, "", set())
         for name, tensor in self.state.items():
             if tensor.layout == torch.strided:
                 self._memories.setdefault(tensor.untyped_storage()._cdata, name)
 
-    def _place(self, module: torch.nn.Module, path: str, above: set[int]) -> None:
+    def _index_modules(self, module: torch.nn.Module, path: str, above: set[int]) -> None:
         if id(module) in above:
             raise UnstableError("a module inside itself").below(path)
-        self.modules.setdefault(id(module), path)
+        self.module_paths.setdefault(id(module), path)
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
             if tensor is not None:
                 full = f"{path}.{name}" if path else name
@@ -171,12 +174,21 @@ class Walk:
         above.add(id(module))
         for name, inner in module._modules.items():
             if inner is not None:
-                self._place(inner, f"{path}.{name}" if path else name, above)
+                self._index_modules(inner, f"{path}.{name}" if path else name, above)
         above.discard(id(module))
 
-    def apart(self) -> _Apart:
+    def isolate(self) -> _Isolated:
         """Describe objects in a ``with`` block independently of others, and forget them afterwards, as a copy does."""
-        return _Apart(self)
+        return _Isolated(self)
+
+    @contextmanager
+    def tolerant(self, *, is_tolerant: bool = True) -> Iterator[None]:
+        """Write objects that have no description by their types in a ``with`` block."""
+        before, self.is_tolerant = self.is_tolerant, is_tolerant
+        try:
+            yield
+        finally:
+            self.is_tolerant = before
 
     def fork(self) -> Walk:
         """Return an independent copy of this walk."""
@@ -210,8 +222,8 @@ class Walk:
         if kind not in WITHOUT_IDENTITY:
             self._memo[id(value)] = len(self._alive)
             self._alive.append(value)
-            if len(self._alive) > _LIMIT:
-                raise UnstableError(f"more than {_LIMIT} objects")
+            if len(self._alive) > _MAX_OBJECTS:
+                raise UnstableError(f"more than {_MAX_OBJECTS} objects")
         try:
             return writer(self, value)
         except UnstableError as error:
@@ -224,21 +236,21 @@ class Walk:
             raise UnstableError("nested too deeply") from None
 
     def _mark(self) -> tuple[int, ...]:
-        return len(self._alive), len(self.codes), len(self.spaces), len(self.classes), len(self.caches)
+        return len(self._alive), len(self.codes), len(self.visited_modules), len(self.classes), len(self.caches)
 
     def _undo(self, before: tuple[int, ...]) -> None:
         """Remove the objects visited in an object whose description failed: only described objects are referenced."""
         for value in self._alive[before[0] :]:
             del self._memo[id(value)]
         del self._alive[before[0] :], self.caches[before[4] :]
-        for met, size in zip((self.codes, self.spaces, self.classes), before[1:4], strict=True):
+        for met, size in zip((self.codes, self.visited_modules, self.classes), before[1:4], strict=True):
             while len(met) > size:  # type: ignore[arg-type]  # three dictionaries
                 met.popitem()  # type: ignore[attr-defined]
 
     def pairs(self, items: Iterable[tuple[Any, Any]], owner: type | None = None) -> Json:
         """Describe keys and values in order; with an owner, those of an instance's dictionary."""
         written: list[Json] = []
-        skipped: frozenset[str] = frozenset() if owner is None else exempt(owner)
+        skipped: frozenset[str] = frozenset() if owner is None else exempt_attributes(owner)
         for key, value in items:
             if key.__class__ is str and key in skipped:
                 self.has_exempt = True
@@ -249,7 +261,7 @@ class Walk:
                     said: Json = key
                 else:
                     said = self.value(key)
-                if owner is not None and type(value) in SET_TYPES and owns_set(owner, key):
+                if owner is not None and type(value) in SET_TYPES and is_unordered_set(owner, key):
                     written.append([said, self._strings_of(value)])
                 else:
                     written.append([said, value if type(value) in NUMBERS else self.value(value)])
@@ -273,21 +285,21 @@ class Walk:
 
     # Classes and functions.
 
-    def a_class(self, cls: type) -> Json:  # noqa: C901  # a build's classes and others
-        """Describe a class: one of a build by its name and by later changes, any other in full."""
+    def describe_class(self, cls: type) -> Json:  # noqa: C901  # versioned classes and others
+        """Describe a class: a versioned one by its name and by later changes, any other in full."""
         space, qualname = class_dict(cls), class_qualname(cls)
         module, is_static = str(class_module(cls)), not cls.__flags__ & HEAP
-        if cls in LOOK_UP_FUNCTIONS:
+        if cls in LOOK_UP_TYPES:
             self.has_look_up = True
         if cls in SET_TYPES:
             raise UnstableError(f"{qualname}, which can create one whose order differs in each process")
-        if is_build_module(module) and (lookup(module, qualname) is cls or (is_static and cls in STATIC_TYPES)):
+        if is_versioned_module(module) and (lookup(module, qualname) is cls or (is_static and cls in STATIC_TYPES)):
             written: list[Json] = ["class", module, qualname]
             if is_static:
                 return written
             bases = [base for base in class_mro(cls)[1:-1] if base.__flags__ & HEAP]
             more: list[Json] = [self.registry(cls)] if "_abc_impl" in space else []
-            return [*written, scan(space, self, qualname), *more, self.items(bases)]
+            return [*written, describe_changes(space, self, qualname), *more, self.items(bases)]
         if is_c_type(cls):
             raise UnstableError(f"{module}.{qualname}, a type of a C extension")
         self.classes.setdefault(cls)
@@ -302,10 +314,10 @@ class Walk:
                     attributes[name] = self.registry(cls)
                 elif name == "__doc__":
                     attributes[name] = text_digest(value) if type(value) is str else self.value(value)
-                elif type(value) in SET_TYPES and owns_set(cls, name):
+                elif type(value) in SET_TYPES and is_unordered_set(cls, name):
                     attributes[name] = self._strings_of(value)
-                elif name[:2] == "__" and type(value) in SLOTS:  # an enum has its type's __format__
-                    attributes[name] = name_of_slot(self, value)
+                elif name[:2] == "__" and type(value) in DESCRIPTORS:  # an enum has its type's __format__
+                    attributes[name] = describe_descriptor(self, value)
                 else:
                     attributes[name] = self.value(value)
             except UnstableError as error:
@@ -325,7 +337,7 @@ class Walk:
     def registry(self, cls: type) -> list[Json]:
         """Describe the classes registered with an abstract base class, and with those derived from it.
 
-        Classes of installed libraries do not count for a build's: libraries register theirs when they are imported.
+        Classes of installed libraries do not count for versioned ones: they register theirs when they are imported.
         """
         if (known := self._registries.get(cls)) is not None:
             return known
@@ -337,7 +349,7 @@ class Walk:
         derived = [kind for kind in derived if dump(kind)[0] or below(kind) or hook in class_dict(kind)]
         for kind in sorted(derived, key=full_name):
             module = str(class_module(kind))
-            if hook in class_dict(kind) and is_own(module):
+            if hook in class_dict(kind) and is_user_module(module):
                 has_names_only = False
                 written.append(self.value(kind))
             elif more := self.registry(kind):
@@ -349,13 +361,13 @@ class Walk:
 
     def _entries_of(self, cls: type) -> Iterator[Json]:
         registered = [entry for reference in _abc._get_dump(cls)[0] if (entry := reference()) is not None]
-        is_build = is_build_module(class_module(cls))
+        is_versioned = is_versioned_module(class_module(cls))
         for kind in sorted(registered, key=full_name):
             module = class_module(kind)
             has_file = hasattr(sys.modules.get(module), "__file__")  # Cython shares types in a module without one
-            if is_own(module) and not (is_c_type(kind) and not has_file and is_build):
+            if is_user_module(module) and not (is_c_type(kind) and not has_file and is_versioned):
                 yield self.value(kind)
-            elif not is_build or (is_build_module(module) and not full_name(kind).startswith(REGISTERED_LATE)):
+            elif not is_versioned or (is_versioned_module(module) and not full_name(kind).startswith(REGISTERED_LATE)):
                 yield full_name(kind)
 
     def function(self, function: FunctionType) -> Json:
@@ -363,16 +375,21 @@ class Walk:
         function = unwrap_fx(function)
         refuse_other_builtins(function)
         code, space = function.__code__, function.__globals__
-        if file_is_build(code.co_filename):
+        if file_is_versioned(code.co_filename):
             inner = unwrap(function)
             name, qualname = str(inner.__globals__.get("__name__")), inner.__code__.co_qualname
-            if lookup(name, qualname) in (function, inner) and is_build_module(name) and is_in_its_module(inner):
+            if lookup(name, qualname) in (function, inner) and is_versioned_module(name) and is_in_its_module(inner):
                 refuse_unseen_state(inner)
                 return ["function", name, qualname, *function_changes(inner, self)]
         self.codes |= codes_in(code)
         home = module_with(space)
         notes = self._annotations(function, function.__annotations__)
-        written: list[Json] = ["function", str(space.get("__name__")), function.__qualname__, {"code": content(code)}]
+        written: list[Json] = [
+            "function",
+            str(space.get("__name__")),
+            function.__qualname__,
+            {"code": code_digest(code)},
+        ]
         written += [notes, function.__name__, self.value(function.__module__)]
         doc = function.__doc__
         if type(doc) is not str or not code.co_consts or doc != code.co_consts[0]:
@@ -385,9 +402,9 @@ class Walk:
         if function.__defaults__ or function.__kwdefaults__:
             written.append(self.items(function.__defaults__ or ()))
             written.append(self.pairs((function.__kwdefaults__ or {}).items()))
-        if own := {name: one for name, one in vars(function).items() if name not in _ADDRESSES}:
+        if own := {name: one for name, one in vars(function).items() if name not in _ADDRESS_ATTRIBUTES}:
             written.append({"set": self.pairs(own.items())})
-        if home is None and not file_is_build(code.co_filename):
+        if home is None and not file_is_versioned(code.co_filename):
             names = dict.fromkeys(name for one in within(code) for name in one.co_names)
             written.append(self.pairs([(one, space[one]) for one in names if one in space and one != "__builtins__"]))
         return written
@@ -396,11 +413,8 @@ class Walk:
         """Describe the annotations in the user's own files, which code can read under a composed name."""
         if not annotations or is_installed(owner.__module__):
             return None
-        is_tolerant, self.is_tolerant = self.is_tolerant, True
-        try:
+        with self.tolerant():
             return self.value(annotations)
-        finally:
-            self.is_tolerant = is_tolerant
 
     # Instances.
 
@@ -451,7 +465,7 @@ class Walk:
         whose: list[Json] = [self.memory(storage._cdata)]
         if storage.nbytes() != value.nbytes and value.device.type == "cpu":  # memory around a view can be read as well
             whose.append(Content.of(torch.empty(0, dtype=torch.uint8).set_(storage)).digest)
-        return ["tensor", *whose, *like(value), Content.of(value).digest, self.pairs(vars(value).items())]
+        return ["tensor", *whose, *tensor_metadata(value), Content.of(value).digest, self.pairs(vars(value).items())]
 
     def number(self, value: object) -> int:
         """Return the number of an object in the table of visited objects, adding it if it is new."""
@@ -468,7 +482,7 @@ class Walk:
         own = {name: one for name, one in vars(value).items() if name != "_specialize_on" or any(one.values())}
         marks = self.pairs(own.items()) if own else None  # torch.export leaves an empty _specialize_on
         whose = self.memory(value.untyped_storage()._cdata)
-        return ["input", *like(value), whose, marks, self._weights.get(id(value)), number]
+        return ["input", *tensor_metadata(value), whose, marks, self._weights.get(id(value)), number]
 
     def memory(self, address: int) -> str:
         """Return the name of a tensor's or array's memory: that of a weight in it, or a number."""
@@ -479,11 +493,15 @@ class Walk:
     def model(self, model: torch.nn.Module) -> Json:
         """Describe a model with all its modules, each at its first path."""
         written: dict[str, Json] = {}
-        self._module(model, "", written)
+        try:
+            self._module(model, "", written)
+        except UnstableError as error:
+            error.path[-1:] = [f"attribute {name}" for name in error.path[-1:]]
+            raise
         return written
 
     def _module(self, module: torch.nn.Module, path: str, written: dict[str, Json]) -> None:
-        if (first := self.modules[id(module)]) != path:
+        if (first := self.module_paths[id(module)]) != path:
             written[path] = {"same": first}
             return
         try:
@@ -501,12 +519,12 @@ class Walk:
         if base is not None or read_dict is None:
             raise UnstableError(f"type {kind.__qualname__}, which is more than a module")
         methods = {name: getattr(kind, name) for name in _WITH_VALUES}
-        if changed := [name for name, one in methods.items() if one is not _WITH_VALUES[name] and is_of_user(one)]:
+        if changed := [name for name, one in methods.items() if one is not _WITH_VALUES[name] and is_user_code(one)]:
             raise UnstableError(f"{kind.__qualname__}.{changed[0]}, which torch.export calls with the weights")
         space = read_dict(module)
         held = [(one.__name__, found) for one in slots if (found := read_slot(one, module)) is not NOTHING]
         if slots:
-            if hidden := {one.__name__ for one in slots} & (_APART | _HOOKS | space.keys()):
+            if hidden := {one.__name__ for one in slots} & (_DESCRIBED_SEPARATELY | _HOOKS | space.keys()):
                 raise UnstableError(f"type {kind.__qualname__}, in which a slot hides {min(hidden)}")
             if len(dict(held)) < len(held):
                 raise UnstableError(f"type {kind.__qualname__} with two slots of one name")
@@ -518,19 +536,19 @@ class Walk:
             "training": self.value(module.training),
             "modules": [name if one is not None else [name] for name, one in module._modules.items()],
         }
-        skipped = exempt(kind)  # type: ignore[arg-type]  # classes are hashed by identity
+        skipped = exempt_attributes(kind)  # type: ignore[arg-type]  # classes are hashed by identity
         for name, value in (*space.items(), *held):
-            if name in _APART or (name in _HOOKS and not value and not getattr(value, "__dict__", None)):
+            if name in _DESCRIBED_SEPARATELY or (name in _HOOKS and not value and not getattr(value, "__dict__", None)):
                 continue
             if name in skipped:
                 self.has_exempt = True
                 continue
-            if name in _WITH_VALUES or (name in _STATE_HOOKS and any(map(is_of_user, value.values()))):
+            if name in _WITH_VALUES or (name in _STATE_DICT_HOOKS and any(map(is_user_code, value.values()))):
                 raise UnstableError("code that torch.export calls with the weights").below(name)
             try:
                 if name in _WEIGHT_LISTS and (names := self._weight_names(value)) is not None:
                     written[f".{name}"] = names
-                elif type(value) in SET_TYPES and owns_set(kind, name):
+                elif type(value) in SET_TYPES and is_unordered_set(kind, name):
                     written[f".{name}"] = self._strings_of(value)
                 elif type(value) in NUMBERS:
                     written[f".{name}"] = value
@@ -561,9 +579,17 @@ class Walk:
         if type(tensor) not in TENSORS or tensor.layout != torch.strided:
             raise UnstableError(f"type {type(tensor).__qualname__}").below(name)
         storage = tensor.untyped_storage()
+        # Negative: addresses of data, apart from those of storages, which are not negative.
         where = self._memories.setdefault(-tensor.data_ptr() - 1, name)
         marks = self.pairs(vars(tensor).items()) if vars(tensor) else None
-        return [*like(tensor), self.memory(storage._cdata), where, storage.nbytes(), marks, self._weights[id(tensor)]]
+        return [
+            *tensor_metadata(tensor),
+            self.memory(storage._cdata),
+            where,
+            storage.nbytes(),
+            marks,
+            self._weights[id(tensor)],
+        ]
 
 
 _FLAGS = (
@@ -579,7 +605,7 @@ _FLAGS = (
 )
 
 
-class _Apart:
+class _Isolated:
     """A ``with`` block in which a walk describes objects that it forgets afterwards."""
 
     __slots__ = ("before", "flags", "memories", "tables", "walk")
@@ -615,7 +641,7 @@ def _rank(space: Mapping[str, Any], hooks: Any) -> Any:
     return ranked
 
 
-def like(value: torch.Tensor) -> list[Json]:
+def tensor_metadata(value: torch.Tensor) -> list[Json]:
     """Describe a tensor without its values and its memory."""
     flags: Json = [type(value).__name__, value.requires_grad, value.is_conj(), value.is_neg()]
     sizes: list[Json] = [list(value.shape), list(value.stride()), int(value.storage_offset())]

@@ -25,24 +25,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.digests import hash_bytes
-from trtcache.frontends.direct.builds import (
-    NAMESPACES,
-    TORCH_OPERATORS,
-    is_own_code,
-    operator_changes,
-    refuse_unseen,
-    refuse_unseen_state,
-)
 from trtcache.frontends.direct.classes import (
     C_FUNCTIONS,
     DERIVED,
+    DESCRIPTORS,
+    EXEMPT_NAMES,
     NOTHING,
     NUMBERS_AND_TEXT,
-    OWNED_SETS,
     SET_TYPES,
-    SLOTS,
     TENSORS,
-    WATCHED,
+    UNORDERED_SETS,
     WRAPPERS,
     class_module,
     layout,
@@ -56,15 +48,23 @@ from trtcache.frontends.direct.code import (
     STATE_OF_LOGGERS,
     UNSEEN,
     VIEWS,
-    content,
+    code_digest,
     is_ordered,
 )
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import (
-    file_is_build,
-    is_build_module,
+    file_is_versioned,
     is_impure,
+    is_versioned_module,
     lookup,
+)
+from trtcache.frontends.direct.patches import (
+    NAMESPACES,
+    TORCH_OPERATORS,
+    is_unversioned,
+    operator_changes,
+    refuse_unseen,
+    refuse_unseen_state,
 )
 
 if TYPE_CHECKING:
@@ -92,36 +92,36 @@ def base_items(walk: Walk, value: Any, base: Any, cls: type) -> tuple[list[Any],
     return [], walk.value(readers[base](value))
 
 
-def _set(self: Walk, value: Any) -> Json:
+def _set(walk: Walk, value: Any) -> Json:
     if is_ordered(value):
-        self.has_set = True
-        self.has_mutable_set |= type(value) is set
-        return ["set", type(value).__name__, *self.items(value)]
+        walk.has_set = True
+        walk.has_mutable_set |= type(value) is set
+        return ["set", type(value).__name__, *walk.items(value)]
     raise UnstableError("a set of strings or objects, whose order differs in each process")
 
 
-def _dict(self: Walk, value: Any) -> Json:
+def _dict(walk: Walk, value: Any) -> Json:
     if value is sys.modules:
         raise UnstableError("all modules")
-    more = [self.value(value.default_factory)] if type(value) is collections.defaultdict else []
+    more = [walk.value(value.default_factory)] if type(value) is collections.defaultdict else []
     if own := getattr(value, "__dict__", None):  # of an OrderedDict, such as state_dict()
-        more.append(self.pairs(own.items()))
+        more.append(walk.pairs(own.items()))
     if any(
         type(type(key).__hash__) is FunctionType and value.get(key, NOTHING) is not one for key, one in value.items()
     ):
         raise UnstableError("a dictionary whose keys had other hashes")
-    return [type(value).__name__, *more, self.pairs(list(value.items()))]
+    return [type(value).__name__, *more, walk.pairs(list(value.items()))]
 
 
 OUTPUTS = (print, warnings.warn, warnings.warn_explicit)
 _BY_IDENTITY = (operator.is_, operator.is_not)
-LOOK_UP_FUNCTIONS = (getattr, hasattr, setattr, vars, operator.attrgetter, operator.methodcaller, super)
+LOOK_UP_TYPES = frozenset({operator.attrgetter, operator.methodcaller, super})
 
 
-def _builtin(self: Walk, value: Any) -> Json:
+def _builtin(walk: Walk, value: Any) -> Json:
     owner, module = value.__self__, getattr(value, "__module__", None)
-    if value in LOOK_UP_FUNCTIONS or value.__name__ in LOOK_UPS:
-        self.has_look_up = True
+    if value.__name__ in LOOK_UPS:
+        walk.has_look_up = True
     if type(owner) is functools._lru_cache_wrapper:
         raise UnstableError(f"{value.__name__} of a function's cache")
     if type(owner) in NUMBERS_AND_TEXT and owner is not None:
@@ -130,33 +130,33 @@ def _builtin(self: Walk, value: Any) -> Json:
         raise UnstableError(f"{value.__qualname__}, which compares by identity or creates a set")
     refuse_unseen(value)
     if value in OUTPUTS:
-        self.has_output = True
+        walk.has_output = True
     if is_impure(value):
         raise UnstableError(f"{value.__qualname__}, a function that depends on the process or the machine")
-    _note_set_operators(self, value)
-    if module is not None and not is_build_module(module):
+    _note_set_operators(walk, value)
+    if module is not None and not is_versioned_module(module):
         raise UnstableError(f"{module}.{value.__qualname__}, a function of a C extension")
     is_method = type(value) is types.MethodWrapperType  # such as a module's __getattribute__
     if not is_method and (isinstance(owner, ModuleType) or owner is None or type(owner).__name__ == "PyCapsule"):
         return ["builtin", str(module), value.__qualname__]
-    return ["builtin", str(module), value.__qualname__, self.value(owner)]
+    return ["builtin", str(module), value.__qualname__, walk.value(owner)]
 
 
-def _note_set_operators(self: Walk, value: Any) -> None:
+def _note_set_operators(walk: Walk, value: Any) -> None:
     """Note functions that code could call to create a set: of views of dictionaries, and those that return a view."""
     name = value.__name__
     if name in VIEWS:
-        self.has_view = True
+        walk.has_view = True
     if name in SET_OPERATORS or name in {"iand", "ior", "ixor", "isub", "difference", "intersection"}:
-        self.has_set_operator = True
+        walk.has_set_operator = True
 
 
-def _slot(self: Walk, value: Any) -> Json:
+def _slot(walk: Walk, value: Any) -> Json:
     if value.__name__ in _OF_OBJECTS:
         raise UnstableError(f"{value.__qualname__}, which depends on an object's identity")
     refuse_unseen(value)
-    _note_set_operators(self, value)
-    return name_of_slot(self, value)
+    _note_set_operators(walk, value)
+    return describe_descriptor(walk, value)
 
 
 _OF_OBJECTS = frozenset(("__hash__", "__eq__", "__ne__", "__repr__", "__str__", "__format__", "__mod__", "__rmod__"))
@@ -164,23 +164,23 @@ _OF_OBJECTS |= {"format", "format_map"}
 """Methods of objects, texts and numbers that show an address or a hash, or compare by identity."""
 
 
-def name_of_slot(self: Walk, value: Any) -> Json:
+def describe_descriptor(walk: Walk, value: Any) -> Json:
     """Describe a method of a type in C by its name; as a class's attribute it is called by its protocol only."""
-    return ["slot", self.value(value.__objclass__), value.__name__]
+    return ["slot", walk.value(value.__objclass__), value.__name__]
 
 
-_NOT_BY_NAME = UNSEEN | CODE_OF | WATCHED | OWNED_SETS | STATE_OF_LOGGERS
+_NOT_BY_NAME = UNSEEN | CODE_OF | EXEMPT_NAMES | UNORDERED_SETS | STATE_OF_LOGGERS
 """Names that are not compared, or only where they are in code: an object must not look them up."""
 
 
-def _getter(self: Walk, value: operator.attrgetter[Any]) -> Json:
+def _getter(walk: Walk, value: operator.attrgetter[Any]) -> Json:
     names = value.__reduce__()[1]
     if unseen := {part for name in names for part in str(name).split(".")} & _NOT_BY_NAME:
         raise UnstableError(f"attrgetter of {min(unseen)}")
-    return ["attrgetter", *self.items(names)]
+    return ["attrgetter", *walk.items(names)]
 
 
-def _referents(self: Walk, value: Any) -> Json:
+def _referents(walk: Walk, value: Any) -> Json:
     """Describe an object of a C type by the objects that it reports to the garbage collector, in order."""
     written: list[Json] = [type(value).__name__]
     for found in gc.get_referents(value):
@@ -189,9 +189,9 @@ def _referents(self: Walk, value: Any) -> Json:
         elif type(found) is dict and type(value) is not types.MappingProxyType:
             own = [pair for pair in found.items() if pair[0] not in DERIVED]
             written += [text_digest(text) for name, text in own if name == "__doc__" and type(text) is str]
-            written.append(self.pairs([pair for pair in own if pair[0] != "__doc__" or type(pair[1]) is not str]))
+            written.append(walk.pairs([pair for pair in own if pair[0] != "__doc__" or type(pair[1]) is not str]))
         else:
-            written.append(self.value(found))
+            written.append(walk.value(found))
     return written
 
 
@@ -200,76 +200,76 @@ _COPIED = frozenset(
 )
 
 
-def _cached_function(self: Walk, value: Any) -> Json:
+def _cached_function(walk: Walk, value: Any) -> Json:
     inner = getattr(value, "__wrapped__", None)
     if inner is None:
         raise UnstableError("a function with a cache whose __wrapped__ was deleted")
-    if type(inner) is FunctionType and file_is_build(inner.__code__.co_filename):
+    if type(inner) is FunctionType and file_is_versioned(inner.__code__.co_filename):
         refuse_unseen_state(value)
     else:
-        self.caches.append(value)
+        walk.caches.append(value)
     own = {name: one for name, one in vars(value).items() if name not in _COPIED}
-    return ["cached", self.value(inner), value.cache_info().maxsize, self.pairs(own.items())]
+    return ["cached", walk.value(inner), value.cache_info().maxsize, walk.pairs(own.items())]
 
 
-def _module_object(self: Walk, value: ModuleType) -> Json:
+def _module_object(walk: Walk, value: ModuleType) -> Json:
     name = vars(value).get("__name__")
     if sys.modules.get(str(name)) is not value:
         raise UnstableError(f"module {name}, which cannot be found by its name")
-    self.spaces[str(name)] = value
+    walk.visited_modules[str(name)] = value
     return ["module", str(name)]
 
 
 _OF_LOGGER = frozenset({*vars(logging.Logger("any")), "manager"})
 
 
-def _logger(self: Walk, value: logging.Logger) -> Json:
-    self.loggers[value.name] = value
+def _logger(walk: Walk, value: logging.Logger) -> Json:
+    walk.loggers[value.name] = value
     own = [pair for pair in vars(value).items() if pair[0] not in _OF_LOGGER]
-    return ["logger", value.name, self.items(value.filters), self.value(type(value)), self.pairs(own)]
+    return ["logger", value.name, walk.items(value.filters), walk.value(type(value)), walk.pairs(own)]
 
 
-def _context(self: Walk, value: contextvars.ContextVar[Any]) -> Json:
+def _context(walk: Walk, value: contextvars.ContextVar[Any]) -> Json:
     try:
-        return ["context", value.name, self.value(value.get())]
+        return ["context", value.name, walk.value(value.get())]
     except LookupError:
         return ["context", value.name]
 
 
-def _namespace(self: Walk, value: Any) -> Json:
-    self.texts.add(str(value.__name__))  # code can look up operators in it
+def _namespace(walk: Walk, value: Any) -> Json:
+    walk.texts.add(str(value.__name__))  # code can look up operators in it
     space = {name: one for name, one in vars(value).items() if type(one) is not torch._ops.OpOverloadPacket}
-    own = [pair for pair in space.items() if type(pair[1]) in NUMBERS_AND_TEXT or is_own_code(pair[1])]
-    return ["torch", str(value.__name__), self.pairs([pair for pair in own if pair[0][:2] != "__"])]
+    own = [pair for pair in space.items() if type(pair[1]) in NUMBERS_AND_TEXT or is_unversioned(pair[1])]
+    return ["torch", str(value.__name__), walk.pairs([pair for pair in own if pair[0][:2] != "__"])]
 
 
-def _operator(self: Walk, value: Any) -> Json:
+def _operator(walk: Walk, value: Any) -> Json:
     if str(value).partition(".")[0] not in TORCH_OPERATORS:
         raise UnstableError(f"{value}, an operator that is not torch's own")
-    return ["torch", type(value).__name__, str(value), self.pairs(operator_changes(value))]
+    return ["torch", type(value).__name__, str(value), walk.pairs(operator_changes(value))]
 
 
-def _submodule(self: Walk, value: torch.nn.Module) -> Json:
-    path = self.modules.get(id(value))
+def _submodule(walk: Walk, value: torch.nn.Module) -> Json:
+    path = walk.module_paths.get(id(value))
     if path is None:
         raise UnstableError(f"a {type(value).__name__} that is not a submodule")
     return ["submodule", path]
 
 
-def _weak(self: Walk, value: Any) -> Json:
+def _weak(walk: Walk, value: Any) -> Json:
     if value.__callback__ is not None:
         raise UnstableError("a weak reference with a callback")
-    return ["weak", self.value(value())]
+    return ["weak", walk.value(value())]
 
 
-def _environment(self: Walk, value: Any) -> Json:
+def _environment(walk: Walk, value: Any) -> Json:
     if value is not os.environ:
         raise UnstableError("an environment of its own")
     # The variables that are read are recorded.
-    return ["environment", self.pairs([pair for pair in vars(value).items() if pair[0] != "_data"])]
+    return ["environment", walk.pairs([pair for pair in vars(value).items() if pair[0] != "_data"])]
 
 
-def _array(self: Walk, value: Any) -> Json:
+def _array(walk: Walk, value: Any) -> Json:
     _refuse_dates(value.dtype)
     if value.dtype.hasobject or value.dtype.metadata is not None or value.dtype.fields is not None:
         raise UnstableError("an array of objects or of fields")
@@ -279,9 +279,9 @@ def _array(self: Walk, value: Any) -> Json:
     if root.base is not None and type(root.base) not in {bytes, torch.Tensor}:
         raise UnstableError("an array in the memory of another object")
     flags = [value.flags.writeable, value.flags.aligned, root.base is None, value.base is None]
-    described: list[Json] = [list(value.shape), list(value.strides), *flags, self.memory(id(root))]
+    described: list[Json] = [list(value.shape), list(value.strides), *flags, walk.memory(id(root))]
     if root is not value or root.base is not None:  # memory around a view can be read as well
-        described += [hash_bytes(root.tobytes()).hex(), self.value(root.base)]
+        described += [hash_bytes(root.tobytes()).hex(), walk.value(root.base)]
     return ["array", value.dtype.str, value.dtype.char, *described, hash_bytes(value.tobytes()).hex()]
 
 
@@ -297,7 +297,7 @@ def _dtype(_: Walk, value: Any) -> Json:
     return ["dtype", repr(value), value.str, value.char]
 
 
-def _number_of_numpy(_: Walk, value: Any) -> Json:
+def _numpy_scalar(_: Walk, value: Any) -> Json:
     _refuse_dates(value.dtype)
     return ["number", str(value.dtype), value.dtype.char, value.tobytes().hex()]
 
@@ -309,8 +309,8 @@ def _ufunc(_: Walk, value: Any) -> Json:
     return ["ufunc", name]
 
 
-def _instance(self: Walk, value: Any) -> Json:
-    return self.instance(value)
+def _instance(walk: Walk, value: Any) -> Json:
+    return walk.instance(value)
 
 
 def _refuse(_: Walk, value: Any) -> Json:
@@ -322,29 +322,29 @@ def _show(_: Walk, value: Any) -> Json:
     return [type(value).__name__, repr(value)]
 
 
-def _typing(self: Walk, value: Any) -> Json:
+def _typing(walk: Walk, value: Any) -> Json:
     if type(value) in {types.GenericAlias, types.UnionType}:
-        return ["typing", repr(value), self.items(value.__args__)]
+        return ["typing", repr(value), walk.items(value.__args__)]
     name = str(getattr(value, "_name", None))
     if lookup("typing", name) is value:
         return ["typing", name]
     if not hasattr(value, "__dict__"):
-        return self.instance(value)
-    return ["typing", type(value).__name__, self.pairs([pair for pair in vars(value).items() if pair[0] != "__doc__"])]
+        return walk.instance(value)
+    return ["typing", type(value).__name__, walk.pairs([pair for pair in vars(value).items() if pair[0] != "__doc__"])]
 
 
-def _number(self: Walk, value: float) -> Json:
+def _float(walk: Walk, value: float) -> Json:
     if value == value:
         return {"float": value.hex()}
-    return ["nan", struct.pack("<d", value).hex(), self.number(value)]  # `in` compares NaN by identity
+    return ["nan", struct.pack("<d", value).hex(), walk.number(value)]  # `in` compares NaN by identity
 
 
-def _complex(self: Walk, value: complex) -> Json:
-    return ["complex", struct.pack("<dd", value.real, value.imag).hex(), None if value == value else self.number(value)]
+def _complex(walk: Walk, value: complex) -> Json:
+    return ["complex", struct.pack("<dd", value.real, value.imag).hex(), None if value == value else walk.number(value)]
 
 
-def _decimal(self: Walk, value: decimal.Decimal) -> Json:
-    return ["Decimal", str(value), self.number(value) if value.is_nan() else None]
+def _decimal(walk: Walk, value: decimal.Decimal) -> Json:
+    return ["Decimal", str(value), walk.number(value) if value.is_nan() else None]
 
 
 _SHOWN_TYPES = (range, type(Ellipsis), type(NotImplemented), datetime.date, datetime.datetime)
@@ -352,34 +352,34 @@ _SHOWN_TYPES += (datetime.time, datetime.timedelta, datetime.timezone, type(sys.
 _TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme, torch.finfo, torch.iinfo)
 
 WRITERS: dict[type, Writer] = {
-    float: _number,
+    float: _float,
     complex: _complex,
     decimal.Decimal: _decimal,
     bytes: lambda _, value: ["bytes", hash_bytes(value).hex()],
-    list: lambda self, value: ["list", *self.items(value)],
-    tuple: lambda self, value: ["tuple", *self.items(value)],
-    torch.Size: lambda self, value: ["size", *self.items(tuple(value))],
-    slice: lambda self, value: ["slice", *self.items((value.start, value.stop, value.step))],
-    collections.deque: lambda self, value: ["deque", value.maxlen, *self.items(value)],
+    list: lambda walk, value: ["list", *walk.items(value)],
+    tuple: lambda walk, value: ["tuple", *walk.items(value)],
+    torch.Size: lambda walk, value: ["size", *walk.items(tuple(value))],
+    slice: lambda walk, value: ["slice", *walk.items((value.start, value.stop, value.step))],
+    collections.deque: lambda walk, value: ["deque", value.maxlen, *walk.items(value)],
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _dict),
     **dict.fromkeys((set, frozenset), _set),
     object: lambda *_: ["object"],
-    type: lambda self, value: self.a_class(value),
-    FunctionType: lambda self, value: self.function(value),
+    type: lambda walk, value: walk.describe_class(value),
+    FunctionType: lambda walk, value: walk.function(value),
     **dict.fromkeys((*C_FUNCTIONS, types.MethodWrapperType), _builtin),
     types.CodeType: lambda _, value: [  # two are equal only if they have the same line numbers
-        *("code", content(value), value.co_firstlineno, hash_bytes(value.co_linetable).hex()[:32]),
+        *("code", code_digest(value), value.co_firstlineno, hash_bytes(value.co_linetable).hex()[:32]),
     ],
-    operator.itemgetter: lambda self, value: ["itemgetter", *self.items(value.__reduce__()[1])],
+    operator.itemgetter: lambda walk, value: ["itemgetter", *walk.items(value.__reduce__()[1])],
     operator.attrgetter: _getter,
-    types.SimpleNamespace: lambda self, value: ["namespace", self.pairs(vars(value).items())],
+    types.SimpleNamespace: lambda walk, value: ["namespace", walk.pairs(vars(value).items())],
     functools._lru_cache_wrapper: _cached_function,
     type(collections.namedtuple("_", "a").a): lambda _, value: ["item", *map(str, value.__reduce__()[1])],  # type: ignore[attr-defined]
     **dict.fromkeys(
         (*WRAPPERS, functools.partial, types.MethodType, types.CellType, types.MappingProxyType), _referents
     ),
     **dict.fromkeys(
-        (*SLOTS, types.ClassMethodDescriptorType),
+        (*DESCRIPTORS, types.ClassMethodDescriptorType),
         _slot,
     ),
     ModuleType: _module_object,
@@ -387,8 +387,8 @@ WRITERS: dict[type, Writer] = {
     logging.Logger: _logger,
     contextvars.ContextVar: _context,
     weakref.ref: _weak,
-    re.Pattern: lambda self, value: ["pattern", self.value(value.pattern), value.flags],
-    **dict.fromkeys(TENSORS, lambda self, value: self.tensor(value)),
+    re.Pattern: lambda walk, value: ["pattern", walk.value(value.pattern), value.flags],
+    **dict.fromkeys(TENSORS, lambda walk, value: walk.tensor(value)),
     **dict.fromkeys(_SHOWN_TYPES, _show),
     **dict.fromkeys((types.GenericAlias, types.UnionType), _typing),
     **dict.fromkeys(_TORCH, lambda _, value: ["torch", type(value).__name__, str(value)]),
@@ -413,7 +413,7 @@ WITHOUT_IDENTITY = {
     *_SHOWN_TYPES,
     *_TORCH,
 }
-WITHOUT_IDENTITY |= {types.GenericAlias, types.UnionType, *C_FUNCTIONS, *SLOTS, types.MethodType, ModuleType}
+WITHOUT_IDENTITY |= {types.GenericAlias, types.UnionType, *C_FUNCTIONS, *DESCRIPTORS, types.MethodType, ModuleType}
 
 
 def find_writer(kind: type) -> Writer:
@@ -449,10 +449,10 @@ def _numpy_writer(kind: type) -> Writer | None:
     if kind.__name__ == "ufunc":
         return _ufunc
     if kind.__name__ == "_ArrayFunctionDispatcher":  # numpy.prod and most functions of NumPy
-        return lambda self, value: [
-            *("dispatched", self.value(value._implementation)),
-            self.pairs([pair for pair in vars(value).items() if pair[0] not in _COPIED]),
+        return lambda walk, value: [
+            *("dispatched", walk.value(value._implementation)),
+            walk.pairs([pair for pair in vars(value).items() if pair[0] not in _COPIED]),
         ]
     if "generic" in names:
-        return _number_of_numpy
+        return _numpy_scalar
     return None  # such as numpy.memmap and numpy.matrix

@@ -18,12 +18,12 @@ import torch
 from trtcache.frontends.direct.classes import (
     C_DESCRIPTORS,
     C_FUNCTIONS,
-    CODE,
     CONTAINERS,
     DERIVED,
+    FUNCTION_TYPES,
     HEAP,
-    OWNED_SETS,
     PLAIN,
+    UNORDERED_SETS,
     WRAPPERS,
     class_dict,
     full_name,
@@ -35,8 +35,8 @@ from trtcache.frontends.direct.ownership import (
     MODEL,
     OURS,
     file_owner,
-    is_build_module,
     is_in_its_module,
+    is_versioned_module,
     lookup,
     module_owner,
 )
@@ -85,7 +85,7 @@ def unwrap(function: FunctionType) -> FunctionType:
 
 
 def function_changes(function: FunctionType, walk: Walk) -> list[Json]:
-    """Describe the defaults of a build's function, and attributes that were set on it."""
+    """Describe the defaults of a versioned function, and attributes that were set on it."""
     code, doc, space = function.__code__, function.__doc__, function.__dict__
     written: list[Json] = [code.co_firstlineno]
     if (values := function.__defaults__) is not None:
@@ -106,7 +106,7 @@ def function_changes(function: FunctionType, walk: Walk) -> list[Json]:
 
 
 def _cells(function: FunctionType, walk: Walk) -> Iterator[Json]:
-    """Yield the functions in the closure of a build's function, which other code can replace.
+    """Yield the functions in the closure of a versioned function, which other code can replace.
 
     Those of trtcache are left out: a recording in another thread wraps calls of modules.
     """
@@ -114,8 +114,8 @@ def _cells(function: FunctionType, walk: Walk) -> Iterator[Json]:
     for cell in () if is_ours else function.__closure__ or ():
         value: Any = next(iter(gc.get_referents(cell)), None)  # an empty cell raises an exception when it is read
         if type(value) is FunctionType:
-            is_own = file_owner(value.__code__.co_filename) == MODEL
-            yield walk.value(value) if is_own else [value.__code__.co_qualname, *_other_globals(value)]
+            is_others = file_owner(value.__code__.co_filename) == MODEL
+            yield walk.value(value) if is_others else [value.__code__.co_qualname, *_other_globals(value)]
         elif type(value) in C_FUNCTIONS or type(value) in C_DESCRIPTORS:
             yield value.__qualname__
 
@@ -132,7 +132,7 @@ _SETTABLE = PLAIN | {float, list, dict, tuple, set, torch.Tensor, FunctionType}
 
 
 class Owners(dict[str, str]):
-    """Owners of builds' modules: one has thousands of attributes from a hundred modules."""
+    """Owners of versioned modules: one has thousands of attributes from a hundred modules."""
 
     def __missing__(self, name: str) -> str:
         owner = module_owner(name)
@@ -141,14 +141,16 @@ class Owners(dict[str, str]):
         return owner
 
 
-def scan(  # noqa: C901  # one case for each kind
+def describe_changes(  # noqa: C901  # one case for each kind
     space: Mapping[str, Any], walk: Walk, owner: str = "", *, is_read: bool = False
 ) -> list[Json]:
-    """Describe attributes of a build's module or class that other code has added or replaced.
+    """Describe attributes of a versioned module or class that other code has added or replaced.
+
+    Plain values, and the types of other objects, are always described.
 
     Args:
         space: its attributes.
-        walk: describes values that are not the build's own.
+        walk: describes values that other code has set.
         owner: the name of the class, whose functions under their own names are left out.
         is_read: whether code that ran reads these attributes, so that private ones count.
     """
@@ -191,7 +193,7 @@ def scan(  # noqa: C901  # one case for each kind
                 if is_read and "_abc_impl" in class_dict(value):
                     written.append([name, walk.registry(value)])
                 if not owner and value not in walk.unpatched:
-                    if patched := list(patches(value, walk)):
+                    if patched := list(patched_methods(value, walk)):
                         written.append([name, patched])
                     else:
                         walk.unpatched.add(value)
@@ -212,13 +214,13 @@ def scan(  # noqa: C901  # one case for each kind
         elif name[:1] != "_" or is_read:
             written.append([name, kind.__module__, kind.__qualname__])
             if is_read and type(own := getattr(value, "__dict__", None)) is dict:
-                more = {key: one for key, one in own.items() if type(one) in PLAIN or is_own_code(one)}
+                more = {key: one for key, one in own.items() if type(one) in PLAIN or is_unversioned(one)}
                 written.append(walk.pairs(more.items()))
     return written
 
 
 def _function(part: Any, walk: Walk, name: str, owner: str) -> Json:
-    """Describe a function in a build's module or class; None if it is the build's own, under its name in its class."""
+    """Describe a function in a versioned module or class; None if it is there under its own name in its class."""
     if type(part) is not FunctionType or file_owner(part.__code__.co_filename) == MODEL:
         return walk.value(part)
     part = unwrap(part)
@@ -229,16 +231,16 @@ def _function(part: Any, walk: Walk, name: str, owner: str) -> Json:
 
 
 def _other_globals(function: FunctionType) -> list[Json]:
-    """Return a mark if a function of a build looks names up elsewhere than in its module."""
+    """Return a mark if a versioned function looks names up elsewhere than in its module."""
     return [] if is_in_its_module(function) else ["other globals"]
 
 
-def patches(cls: type, walk: Walk) -> Iterator[Json]:
-    """Yield the methods of a build's class that files outside of the build define."""
+def patched_methods(cls: type, walk: Walk) -> Iterator[Json]:
+    """Yield the methods of a versioned class that other files define."""
     space = vars(cls).copy()
-    if CODE.isdisjoint(map(type, space.values())):  # most classes in C
+    if FUNCTION_TYPES.isdisjoint(map(type, space.values())):  # most classes in C
         return
-    code = [pair for pair in space.items() if type(pair[1]) in CODE]
+    code = [pair for pair in space.items() if type(pair[1]) in FUNCTION_TYPES]
     files = set(map(_FILE_OF, [value for _, value in code if type(value) is FunctionType]))
     if all(file_owner(file) != MODEL for file in files):
         code = [pair for pair in code if type(pair[1]) is not FunctionType]
@@ -248,11 +250,11 @@ def patches(cls: type, walk: Walk) -> Iterator[Json]:
                 yield [name, walk.value(part)]
 
 
-def is_own_code(value: Any) -> bool:
-    """Return whether a value is a function or a class that no build defines."""
+def is_unversioned(value: Any) -> bool:
+    """Return whether a value is a function or a class that is not versioned."""
     if type(value) is FunctionType:
         return file_owner(value.__code__.co_filename) == MODEL
-    return _is_code(type(value)) and not is_build_module(value.__module__)
+    return _is_code(type(value)) and not is_versioned_module(value.__module__)
 
 
 def _is_loaded(module: ModuleType) -> bool:
@@ -271,13 +273,13 @@ def _is_code(kind: type) -> bool:
 
 
 def _own_among(values: Collection[Any]) -> list[Any]:
-    """Return the functions and classes among values that no build defines."""
+    """Return the functions and classes among values that are not versioned."""
     kinds = {kind for kind in set(map(type, values)) if _is_code(kind)}
     if FunctionType in kinds:  # tables of decompositions have thousands, of a few files
         functions = [one for one in values if type(one) is FunctionType]
         if all(file_owner(file) != MODEL for file in set(map(_FILE_OF, functions))):
             kinds.discard(FunctionType)
-    return [one for one in values if type(one) in kinds and is_own_code(one)] if kinds else []
+    return [one for one in values if type(one) in kinds and is_unversioned(one)] if kinds else []
 
 
 _FILE_OF = operator.attrgetter("__code__.co_filename")
@@ -303,8 +305,12 @@ REGISTERED_LATE = ("sqlite3.", "numpy.random.")
 
 
 def refuse_unseen(value: Any) -> None:
-    """Refuse a function of torch or Python that returns what is not described, such as ``torch.Tensor.is_pinned``."""
-    if value.__name__ in OWNED_SETS or (value.__name__ in UNSEEN and value.__name__[:2] != "__"):
+    """Refuse a function of torch or Python that returns what is not compared, such as ``torch.Tensor.is_pinned``.
+
+    Raises:
+        UnstableError: it does.
+    """
+    if value.__name__ in UNORDERED_SETS or (value.__name__ in UNSEEN and value.__name__[:2] != "__"):
         raise UnstableError(f"{value.__qualname__}, which reads what is not compared")
 
 
@@ -329,10 +335,10 @@ def cache_items(value: Any) -> list[tuple[Any, Any]]:
 
 
 def refuse_unseen_state(value: Any) -> None:
-    """Refuse a build's function that reads a logger, or a container that it, or a function in it, has returned before.
+    """Refuse a versioned function that reads a logger's state, or a cached container that other code may have changed.
 
     Raises:
-        UnstableError: it does; other code can change what ``functools.lru_cache`` has.
+        UnstableError: it reads a logger's state, or uses an ``lru_cache`` which has returned a list, set or dictionary.
     """
     if value.__module__ == "logging" and value.__name__ in OF_LOGGERS:
         raise UnstableError(f"{value.__qualname__}, which reads a logger's state")
@@ -396,7 +402,7 @@ def operator_changes(value: Any, overloads: Collection[str] | None = None) -> li
     changed = [] if space["__name__"] == own else [("__name__", space["__name__"])]
     overload = torch._ops.OpOverload
     is_called = not is_packet and (overloads is None or space["_overloadname"] in overloads)
-    if is_called and str(space["_schema"]) not in (said := _refusal(space["_op"])):
+    if is_called and str(space["_schema"]) not in (said := _schema_message(space["_op"])):
         changed.append(("_op", said))
     for key, one in [pair for pair in space.items() if pair[0] not in _OF_OPERATOR or type(pair[1]) is overload]:
         if type(one) is overload:
@@ -407,7 +413,7 @@ def operator_changes(value: Any, overloads: Collection[str] | None = None) -> li
     return changed
 
 
-def _refusal(kernel: Any) -> str:
+def _schema_message(kernel: Any) -> str:
     """Return torch's message for a call of an overload without its arguments, which has the overload's schema in it."""
     try:
         kernel(**{"": None})  # no overload has an argument without a name
