@@ -191,7 +191,12 @@ class Cache:
             StoreError: the cache is disabled, or its directory is read-only.
         """
         if self.store is None:
-            raise ReadOnlyError(str(self.config.root), "remove an entry")
+            why = (
+                "is not used (TRTCACHE_DISABLE=1)"
+                if self.config.disable
+                else "cannot be used; see the warning about it"
+            )
+            raise ReadOnlyError(str(self.config.root), "remove an entry", why)
         digest = key.digest if isinstance(key, CacheKey) else key
         return self.store.remove(digest) > 0
 

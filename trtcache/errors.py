@@ -19,8 +19,8 @@ def _restore(cls: type[TrtcacheError], state: dict[str, Any]) -> TrtcacheError:
 class TrtcacheError(Exception):
     """Base class of all errors of this package. ``exit_code`` is the exit code of the command line.
 
-    Annotations are fields, as in a dataclass. ``dataclass`` would generate code for each of 40 classes, which takes a
-    quarter of the time that a hit takes to import.
+    Annotations are fields, as in a dataclass. ``dataclass`` would generate code for each class, which takes a quarter
+    of the time that a hit takes to import.
     """
 
     exit_code: ClassVar[int] = 1
@@ -121,7 +121,7 @@ class PartitionError(BackendError):
     left: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.name} is not one engine, but {self.why}; this stays in torch: {'; '.join(self.left)}"
+        return f"{self.name} is not one engine: {'; '.join(self.left)} would stay in torch; {self.why}"
 
 
 class BackendUnavailableError(BackendError):
@@ -153,6 +153,8 @@ class UnsupportedOperatorError(BuildError):
     def __str__(self) -> str:
         where = f", from {self.where}" if self.where else ""
         remedy = "write that part of the model with other operators, or use the aot_inductor backend"
+        if "." in self.operator:  # one of torch, not of ONNX
+            remedy = f"leave it in torch with settings={{'torch_executed_ops': ['{self.operator}']}}, or {remedy}"
         return f"building {self.kind} failed at {self.operator or 'a node'} ({self.node}{where}): {self.why}; {remedy}"
 
 
@@ -209,7 +211,9 @@ class BuildForbiddenError(BackendError):
     def __str__(self) -> str:
         what = f"{self.kind} key {self.key[:16]}" if self.key else f"a {self.kind} program"
         why = "; ".join(filter(None, (*self.remotes, self.why)))
-        return f"TRTCACHE_FORBID_BUILD=1 and {self.lack} {what} in {self.root}{f' ({why})' if why else ''}"
+        remedy = "build it first ('trtcache build' or 'trtcache warm'), or unset TRTCACHE_FORBID_BUILD"
+        found = f"{self.lack} {what} in {self.root}{f' ({why})' if why else ''}"
+        return f"TRTCACHE_FORBID_BUILD=1 and {found}; {remedy}"
 
 
 class TorchForbiddenError(BackendError):
@@ -230,12 +234,14 @@ class IncompatibleEngineError(BackendError):
 
 
 class NoDeviceError(BackendError):
-    """A GPU is required, and this machine has none."""
+    """A GPU is required, and this machine has none, or another. ``target`` is empty if only ``backend`` matters."""
 
     backend: str
     target: str
     why: str
-    message = "{backend} for {target}: {why}"
+
+    def __str__(self) -> str:
+        return f"{self.backend}{f' for {self.target}' if self.target else ''}: {self.why}"
 
 
 class RunError(BackendError):
@@ -323,7 +329,8 @@ class NotReadyError(TrtcacheError, AttributeError):
     program: str
     what: str
     why: str
-    message = "{program} has no {what} yet: {why}; call wait() first"
+    remedy: str = "call wait() first"
+    message = "{program} has no {what}: {why}; {remedy}"
 
 
 class VerifyError(RefitError):
@@ -545,11 +552,13 @@ class HeaderSizeError(StoreError):
 
 
 class LockTimeoutError(StoreError):
-    """Another process held a lock for longer than the timeout."""
+    """Another process held a lock for as long as this one waited, ``waited_s``."""
 
     path: str
     waited_s: float
-    message = "{path}: another process has held this lock for {waited_s:.0f} s"
+    message = (
+        "{path}: another process still holds this lock after {waited_s:.0f} s; try again, or find it: fuser {path}"
+    )
 
 
 class BusyError(StoreError):
@@ -573,7 +582,8 @@ class ReadOnlyError(StoreError):
 
     root: str
     action: str
-    message = "cannot {action}: {root} is read-only (because of TRTCACHE_READONLY=1 or its permissions)"
+    why: str = "is read-only (because of TRTCACHE_READONLY=1 or its permissions)"
+    message = "cannot {action}: {root} {why}"
 
 
 class IndexUnavailableError(StoreError):
@@ -588,8 +598,8 @@ class RemoteError(StoreError):
     """A remote did not do what it was asked to do. Look-ups never raise it: they miss.
 
     ``reason`` is one word for the counters: ``unreachable``, ``timeout``, ``slow``, ``busy`` (429 and 5xx), ``cut``,
-    ``denied``, ``no-credentials``, ``no-bucket``, ``no-list``, ``unsupported`` (405 and 501), ``name``,
-    ``not-installed``, ``error``.
+    ``corrupt``, ``denied``, ``no-credentials``, ``no-trusted-key``, ``unsigned``, ``no-bucket``, ``no-list``,
+    ``unsupported`` (405 and 501), ``name``, ``not-installed``, ``error``.
     """
 
     url: str

@@ -48,7 +48,7 @@ def adopt(session: Session, tool: str, directory: Path, pin: bool, dry_run: bool
         plan = plan_adoption(tool, directory.absolute(), advance=advance)
     done: tuple[Adopted, ...] = ()
     if not dry_run and plan.engines:
-        config, store = session.config(), session.writable_store("adopt into it")
+        config, store = session.config(), session.writable_store("import engines")
         with bytes_bar("adopting", sum(find.file_bytes for find in plan.engines)) as advance:
             done = plan.execute(
                 store,

@@ -89,7 +89,7 @@ _key_argument = click.argument(
 def _variable(key: str) -> str:
     """Return the variable of a setting, given as ``max-size`` or ``TRTCACHE_MAX_SIZE``."""
     if key == "TRTCACHE_CONFIG":
-        raise SettingsError(key, "it is the path of the settings file, and only read from the environment")
+        return key
     name = setting_name(key) if key.startswith("TRTCACHE_") else key.lower().replace("_", "-")
     name = "remotes" if name == "remote" else name
     if name not in _NAMES:
@@ -128,6 +128,7 @@ def set_setting(session: Session, variable: str, values: tuple[str, ...]) -> Non
     The rest of the file is kept, comments included. VALUE is what the variable of the environment takes; 'remotes' and
     'trusted-keys' take several.
     """
+    _refuse_path(variable)
     name, path = setting_name(variable), settings_path(os.environ)
     if len(values) > 1 and variable not in _LISTS:
         raise click.UsageError(f"{name} takes one value, not {len(values)}")
@@ -145,9 +146,20 @@ def unset_setting(session: Session, variable: str) -> None:
 
     A setting that is not in the file is not an error.
     """
+    _refuse_path(variable)
     name = setting_name(variable)
     removed = remove_setting(settings_path(os.environ), name)
     _print_change(session, variable, f"removed {name} from" if removed else f"{name} is not in", {"removed": removed})
+
+
+def _refuse_path(variable: str) -> None:
+    """Refuse to write the path of the settings file into it.
+
+    Raises:
+        SettingsError: the variable is that of the path.
+    """
+    if variable == "TRTCACHE_CONFIG":
+        raise SettingsError(variable, "only the environment sets the path of the settings file; 'config get' prints it")
 
 
 def _parse_value(variable: str, text: str, in_file: Mapping[str, str]) -> Value:
@@ -171,9 +183,9 @@ def _parse_value(variable: str, text: str, in_file: Mapping[str, str]) -> Value:
     }
     if variable in paths:
         return paths[variable]
-    effective = next(one.value for one in settings_of(found, given, named=False) if one.variable == variable)
-    if isinstance(effective, bool):
-        return effective
+    value = values_of(found)[variable]
+    if isinstance(value, bool):
+        return value
     return int(text) if text.strip().isdecimal() else text
 
 
@@ -232,9 +244,25 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
     origins = {variable: _origin(variable, environ, in_file) for variable in VARIABLES}
     # Either variable sets the directories: one in the environment overrides the other in the file.
     is_path = not named and origins["TRTCACHE_PATH"] != "default" and origins["TRTCACHE_DIR"] != "environment"
-    values: dict[str, str | float | bool | None] = {
+    values = values_of(found) | {"TRTCACHE_CONFIG": str(path)}
+    if not is_path:
+        values["TRTCACHE_PATH"] = ""
+    if named:
+        origins |= dict.fromkeys(_DIRECTORIES, "--cache-dir")
+    elif is_path:
+        origins["TRTCACHE_DIR"] = "TRTCACHE_PATH"
+    elif origins["TRTCACHE_PATH"] != "default":
+        origins["TRTCACHE_PATH"] = "TRTCACHE_DIR"
+    if presentation().quiet:
+        origins["TRTCACHE_QUIET"] = "-q"
+    return [Setting(variable, values[variable], origins[variable]) for variable in VARIABLES]
+
+
+def values_of(found: Config) -> dict[str, str | float | bool | None]:
+    """Return the values of all variables but ``TRTCACHE_CONFIG``."""
+    return {
         "TRTCACHE_DIR": str(found.root),
-        "TRTCACHE_PATH": os.pathsep.join(map(str, (found.root, *found.lower))) if is_path else "",
+        "TRTCACHE_PATH": os.pathsep.join(map(str, (found.root, *found.lower))),
         "TRTCACHE_COPY_UP": found.copy_up,
         "TRTCACHE_MAX_SIZE": found.max_size_bytes,
         "TRTCACHE_MAX_ENTRIES": found.max_entries,
@@ -249,28 +277,15 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
         "TRTCACHE_SIGNATURES": _MODES[found.trust.required],
         "TRTCACHE_TRUSTED_KEYS": " ".join(map(str, found.trust.keys)),
         "TRTCACHE_SIGNING_KEY": str(found.trust.signing_key or ""),
-        "TRTCACHE_REMOTE": " ".join(
-            url.text + ("?mode=write" if url.writable else "") + ("&claims=1" if url.claims else "")
-            for url in found.remotes.urls
-        ),
+        "TRTCACHE_REMOTE": " ".join(url.url for url in found.remotes.urls),
         "TRTCACHE_REMOTE_CONNECT_TIMEOUT": found.remotes.connect_timeout_s,
         "TRTCACHE_REMOTE_TIMEOUT": found.remotes.timeout_s,
         "TRTCACHE_REMOTE_FLUSH": found.remotes.flush_s,
         "TRTCACHE_REMOTE_MIN_BUILD": found.remotes.min_build_s,
         "TRTCACHE_DIRECT": found.direct,
-        "TRTCACHE_CONFIG": str(path),
         "TRTCACHE_QUIET": found.quiet,
         "TRTCACHE_LOG": found.log,
     }
-    if named:
-        origins |= dict.fromkeys(_DIRECTORIES, "--cache-dir")
-    elif is_path:
-        origins["TRTCACHE_DIR"] = "TRTCACHE_PATH"
-    elif origins["TRTCACHE_PATH"] != "default":
-        origins["TRTCACHE_PATH"] = "TRTCACHE_DIR"
-    if presentation().quiet:
-        origins["TRTCACHE_QUIET"] = "-q"
-    return [Setting(variable, values[variable], origins[variable]) for variable in VARIABLES]
 
 
 def _origin(variable: str, environ: Mapping[str, str], in_file: Collection[str]) -> str:

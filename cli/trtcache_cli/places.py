@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from trtcache.config.remotes import RemoteUrl
-from trtcache.errors import TrtcacheError
+from trtcache.errors import SettingsError, TrtcacheError
 from trtcache_cli.session import Session
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class UrlType(click.ParamType[RemoteUrl]):
             self.fail("it is not a URL such as s3://bucket/prefix; a directory is given with --cache-dir", param, ctx)
         try:
             return RemoteUrl.parse(str(value), "URL")
-        except TrtcacheError as error:
-            self.fail(str(error), param, ctx)
+        except SettingsError as error:
+            self.fail(error.why, param, ctx)
 
     def shell_complete(
         self,
@@ -81,7 +81,9 @@ def is_url(value: object) -> bool:
 
 
 def open_remote(config: Config, url: RemoteUrl, *, copies: bool = False) -> RemoteEntries:
-    """Open a remote for a command. A URL without parameters has those of the same bucket in ``TRTCACHE_REMOTE``.
+    """Open a remote for a command.
+
+    A URL without endpoint, region and account takes them from the first URL of its bucket in ``TRTCACHE_REMOTE``.
 
     Raises:
         RemoteError: obstore is not installed or refuses the configuration; for a command that ``copies``, no key is
@@ -91,8 +93,8 @@ def open_remote(config: Config, url: RemoteUrl, *, copies: bool = False) -> Remo
     from trtcache.remote.entries import RemoteEntries
 
     if not (url.endpoint or url.region or url.account):
-        same = [known for known in config.remotes.urls if (known.scheme, known.place) == (url.scheme, url.place)]
-        for known in same[:1]:
+        same = (known for known in config.remotes.urls if (known.scheme, known.place) == (url.scheme, url.place))
+        if known := next(same, None):
             url = replace(url, endpoint=known.endpoint, region=known.region, account=known.account)
     remote = RemoteEntries(url, config.remotes, config.trust)
     if copies:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trtcache.config.units import format_duration
-from trtcache.errors import TrtcacheError, UnknownKeyError
+from trtcache.errors import SettingsError, TrtcacheError
 from trtcache.store.catalog import load_records
 from trtcache.store.record import parse_filters
 from trtcache_cli.keys import SHORT_DIGITS
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trtcache.cache import Cache
-    from trtcache.store.entry import Entry
+    from trtcache.store.disk import DiskStore
     from trtcache.store.record import Record
 
 _HEADER = ("PROGRAM", "NAME", "OUTCOME", "BUILD", "ENGINES", "WHY")
@@ -38,14 +38,17 @@ def rebuild(session: Session, filters: tuple[str, ...], dry_run: bool) -> int:
     filter selects programs. Existing engines are not rebuilt; a failure does not stop the others, and the exit code is
     then 1.
     """
+    if not dry_run and session.config().disable:
+        raise SettingsError("TRTCACHE_DISABLE", "the engines are stored in the cache, which it disables; unset it")
     store = session.store() if dry_run else session.writable_store("rebuild")
     wanted = parse_filters(filters, now_ns=time.time_ns()) if filters else None
     records = [
         record for record in load_records(store) if record.kind == _PROGRAM and (wanted is None or wanted(record))
     ]
     if not records:
-        note("there are no kept programs: compile(..., keep_program=True), or trtcache build --keep-program")
-    documents = list(map(_document, records)) if dry_run else _rebuild_all(session, records)
+        how = "store one with compile(..., keep_program=True) or 'trtcache build --keep-program'"
+        note("no kept program matches the filter" if filters else f"there are no kept programs; {how}")
+    documents = list(map(_document, records)) if dry_run else _rebuild_all(session, store, records)
     if session.as_json:
         print_json({"dry_run": dry_run, "programs": documents})
     else:
@@ -58,37 +61,28 @@ def _document(record: Record) -> dict[str, object]:
     return {"program": record.digest, "name": record.name, "outcome": "kept", "build_s": 0.0, "engines": [], "why": ""}
 
 
-def _rebuild_all(session: Session, records: list[Record]) -> list[dict[str, object]]:
+def _rebuild_all(session: Session, store: DiskStore, records: list[Record]) -> list[dict[str, object]]:
     from trtcache.cache import Cache
 
     cache = Cache(config=session.config())
-    return [_rebuild(cache, record) for record in records]
+    return [_rebuild(session, store, cache, record) for record in records]
 
 
-def _rebuild(cache: Cache, record: Record) -> dict[str, object]:
-    from trtcache.compiler.rebuild import rebuild as rebuilt  # torch
+def _rebuild(session: Session, store: DiskStore, cache: Cache, record: Record) -> dict[str, object]:
+    from trtcache.compiler.rebuild import rebuild as rebuild_program  # imports torch
 
     document = _document(record)
     try:
         with working(f"rebuilding {record.name or record.digest[:SHORT_DIGITS]}"):
-            report = rebuilt(cache, _entry(cache, record))
+            report = rebuild_program(cache, session.entry(store.header(record.digest).key))
     except TrtcacheError as error:
         return {**document, "outcome": "failed", "why": str(error)}
-    outcomes = {one.outcome for one in report.partitions}
     return {
         **document,
-        "outcome": "built" if "built" in outcomes else "hit",
+        "outcome": report.outcome,
         "build_s": sum(one.build_s for one in report.partitions if one.outcome == "built"),
         "engines": [one.key.digest for one in report.partitions if one.key],
     }
-
-
-def _entry(cache: Cache, record: Record) -> Entry:
-    assert cache.store is not None  # noqa: S101  # it was opened
-    entry = cache.peek(cache.store.header(record.digest).key, counted=False)
-    if entry is None:
-        raise UnknownKeyError(record.digest)
-    return entry
 
 
 def _cell(document: Mapping[str, object], name: str) -> str:

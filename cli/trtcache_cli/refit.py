@@ -73,14 +73,10 @@ def _file(path: Path, weights: Path, output: Path | None) -> dict[str, Any]:
 def _entry(session: Session, subject: str, weights: Path, output: Path | None) -> dict[str, Any]:
     from trtcache.cache import Cache
     from trtcache.compiler.refit import check_entry, refit_artifact, write_artifact
-    from trtcache.errors import UnknownKeyError
 
     store = session.store()
     key = store.header(store.resolve(subject)).key
-    cache = Cache(config=session.config())
-    entry = cache.peek(key, counted=False)
-    if entry is None:  # it is damaged, and was quarantined
-        raise UnknownKeyError(subject)
+    cache, entry = Cache(config=session.config()), session.entry(key)
     executable, given = check_entry(entry, list(_aliases(store, cache, key.digest)), weights)
     if output is not None:
         write_artifact(refit_artifact(entry, executable, given), output)
@@ -96,13 +92,12 @@ def _entry(session: Session, subject: str, weights: Path, output: Path | None) -
 def _aliases(store: DiskStore, cache: Cache, digest: str) -> Iterator[KeyAlias]:
     """Yield the key aliases of programs whose engine is the entry."""
     from trtcache.keys.key import KIND, MEMBER, KeyAlias
-    from trtcache.store.rows import INDEX_NAME, read_rows
+    from trtcache.store.catalog import load_records
 
-    rows = read_rows(store.index_root / INDEX_NAME) or {}
-    for alias_digest, row in rows.items():
-        if row[1] != KIND:
+    for record in load_records(store):
+        if record.kind != KIND:
             continue
-        entry = cache.peek(store.header(alias_digest).key, counted=False)
+        entry = cache.peek(store.header(record.digest).key, counted=False)
         try:
             alias = KeyAlias.read(bytes(entry.read(MEMBER))) if entry else None
         except (ValueError, KeyError):

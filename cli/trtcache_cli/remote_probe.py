@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from trtcache.backends.diagnosis import Check
-from trtcache.errors import RemoteError, SettingsError, StoreError
+from trtcache.errors import CorruptBlobError, RemoteError, SettingsError, StoreError
 from trtcache_cli.places import open_remote
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from trtcache.config.environment import Config
     from trtcache.config.remotes import RemoteUrl
+
+_LATER = "compiles go on without it, and try it again later"
 
 
 def examine_remotes(config: Config) -> Iterator[Check]:
@@ -40,17 +42,22 @@ def _look_up(config: Config, url: RemoteUrl) -> Check:
     began_s = time.monotonic()
     try:
         size_bytes, _ = Bucket(url, config.remotes).get(object_name(os.urandom(32).hex()))
-        return Check(name, "bad", f"it has {size_bytes} bytes for a random name", "a proxy answers in its place")
+        advice = "a proxy or a login page answers instead of the bucket; check the URL and the proxy settings"
+        return Check(name, "bad", f"a random name returned {size_bytes} bytes", advice)
     except FileNotFoundError:
         took_ms = (time.monotonic() - began_s) * 1e3
         breaker.note_success()
     except RemoteError as error:
-        advice = REMEDIES.get(error.reason, "compiles go on without it, and try it again later")
+        advice = REMEDIES.get(error.reason, _LATER)
         return Check(name, "bad", f"{error.reason}: {error.why}", advice)
     if not config.trust.keys and config.trust.required is not False:
         return Check(name, "bad", f"a miss takes {took_ms:.0f} ms, but no key is trusted", REMEDIES["no-trusted-key"])
     try:
         open_remote(config, url).check_format()
+    except RemoteError as error:
+        return Check(name, "bad", f"{error.reason}: {error.why}", REMEDIES.get(error.reason, _LATER))
+    except CorruptBlobError as error:
+        return Check(name, "bad", str(error), "run 'trtcache init URL' again")
     except (SettingsError, StoreError) as error:
         return Check(name, "bad", str(error), "upgrade trtcache, or use another prefix")
     return Check(name, "ok", f"a miss takes {took_ms:.0f} ms")
@@ -79,8 +86,10 @@ def _claims(config: Config, url: RemoteUrl) -> Check:
     try:
         refuses = Claims(connect(url, config.remotes)).server_refuses_duplicates(again=True)
     except RemoteError as error:
-        return Check("claims", "bad", f"{error.reason}: {error.why}", "hosts build what others are building, too")
+        return Check(
+            "claims", "bad", f"{error.reason}: {error.why}", "several hosts may build the same entry until this works"
+        )
     if not refuses:
         advice = "remove claims=1, or use a server with conditional requests (If-None-Match: *)"
         return Check("claims", "bad", "the server accepts a second create of one name", advice)
-    return Check("claims", "ok", "of hosts that miss an entry, one builds it")
+    return Check("claims", "ok", "only one host builds a missing entry")

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from trtcache.config.environment import Config
-from trtcache.errors import NotAStoreError, ReadOnlyError
+from trtcache.errors import IncompatibleEngineError, NotAStoreError, ReadOnlyError
 from trtcache.store.root import is_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trtcache.digests import CacheKey
     from trtcache.store.disk import DiskStore
+    from trtcache.store.entry import Entry
     from trtcache.store.layers import Layers
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -71,6 +73,19 @@ class Session:
         if not store.writable:
             raise ReadOnlyError(str(store.root), action)
         return store
+
+    def entry(self, key: CacheKey) -> Entry:
+        """Return the entry of a key in the cache directory or a layer below it.
+
+        Raises:
+            IncompatibleEngineError: it cannot be used; the message says why.
+        """
+        from trtcache.store.contract import Miss
+
+        found = self.layers().get(key)
+        if isinstance(found, Miss):
+            raise IncompatibleEngineError(key.digest, f"the entry cannot be used ({found.reason})")
+        return found
 
     def _open(self, config: Config, *, readonly: bool) -> DiskStore:
         from trtcache.store.disk import DiskStore

@@ -209,7 +209,7 @@ def stats(session: Session, since: str | None, by: str | None, zero: bool, prome
 
 def _zero(session: Session) -> None:
     """Set the counters back, and print what they were."""
-    store = session.writable_store("stats --zero")
+    store = session.writable_store("reset the counters")
     counts, earlier_ns = counters_from_zero(store)
     before = summarise((), counts)
     now_ns = time.time_ns()

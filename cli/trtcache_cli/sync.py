@@ -102,7 +102,7 @@ def _target(config: Config, place: Path | RemoteUrl, sources: Sequence[SyncStore
     looks = dry_run and not is_store(place)  # a dry run does not create the store
     store = DiskStore.open(place, readonly=config.readonly or looks, trust=config.trust)
     if not store.writable and not dry_run:
-        raise ReadOnlyError(str(store.root), "sync into it")
+        raise ReadOnlyError(str(store.root), "copy entries")
     return store
 
 

@@ -181,10 +181,13 @@ def test_what_needs_an_engine_is_refused(tmp_path: Path) -> None:
     for use in (lambda: trtcache.export(module, tmp_path / "x.pt2"), module.runners, lambda: copy.copy(module)):
         with pytest.raises(NotReadyError, match="folded has no"):
             use()
-    with pytest.raises(NotReadyError):
+    with pytest.raises(NotReadyError, match=r"not built yet \(.*\); call wait\(\) first"):
         copy.deepcopy(module)
     assert not hasattr(module, "__getstate_for_tests__")
     assert module.takes("anything")
+    module.fail("no compiler")
+    with pytest.raises(NotReadyError, match=r"its build failed \(no compiler\); compile it again with on_miss='build'"):
+        copy.copy(module)
 
 
 def test_a_failure_is_one_warning_and_calls_go_on(caplog: pytest.LogCaptureFixture) -> None:

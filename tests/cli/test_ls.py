@@ -96,7 +96,7 @@ def test_kinds_of_companions_are_those_that_are_written() -> None:
     from trtcache.frontends.direct import explain, manifest
     from trtcache.keys.key import KIND as ALIAS
 
-    assert {ALIAS, "memo", manifest.KIND, explain.REASONS, RUNTIME_CACHE, TIMING_CACHE} == COMPANIONS
+    assert {ALIAS, "memo", manifest.KIND, explain.REASON_KIND, RUNTIME_CACHE, TIMING_CACHE} == COMPANIONS
     assert not is_companion(KIND)
 
 

@@ -125,6 +125,23 @@ def test_lists_take_several_values(run: Callable[..., Result], file: Path) -> No
     assert "takes one value" in done.err
 
 
+def test_a_remote_is_printed_as_it_was_set(run: Callable[..., Result], file: Path) -> None:
+    """With every parameter: the printed URL leads to the same server."""
+    url = "s3://a/b?mode=write&claims=1&insecure=1&lifetime=3600s&endpoint=http://10.0.0.1:9000&region=eu"
+    assert run("config", "set", "remotes", url, "s3://c/d").code == 0
+    printed = run("config", "get", "remotes").out
+    assert printed == f"{url} s3://c/d\n"
+    assert run("config", "set", "remotes", *printed.split()).code == 0
+    assert run("config", "get", "remotes").out == printed
+
+
+def test_the_path_of_the_file_can_be_read_only(run: Callable[..., Result], file: Path) -> None:
+    """It cannot be in the file itself."""
+    assert run("config", "set", "readonly", "1").code == 0
+    assert run("config", "get", "TRTCACHE_CONFIG").out == f"{file}\n"
+    assert run("config", "unset", "TRTCACHE_CONFIG").code == 2
+
+
 def test_a_relative_directory_becomes_absolute(
     run: Callable[..., Result], file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +175,7 @@ def test_the_environment_takes_precedence(
         (("set", "on-busy", "maybe"), "TRTCACHE_ON_BUSY: 'maybe'"),
         (("set", "log", "everything"), "TRTCACHE_LOG: 'everything'"),
         (("set", "trusted-keys", "foo"), "is not a public key"),
-        (("set", "TRTCACHE_CONFIG", "x"), "only read from the environment"),
+        (("set", "TRTCACHE_CONFIG", "x"), "only the environment sets the path"),
         (("set", "max-size"), "Missing argument"),
     ],
 )

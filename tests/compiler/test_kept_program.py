@@ -108,6 +108,32 @@ def test_a_failing_program_does_not_stop_others(
     assert (code, [one["outcome"] for one in found["programs"]]) == (0, ["kept"])
 
 
+def test_a_damaged_program_is_reported(tmp_path: Path, interpreter: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As damaged; and a filter that selects nothing is not taken for an empty cache."""
+    root = tmp_path / "cache"
+    trtcache.compile(Affine(), (X,), backend=interpreter, cache=root, keep_program=True)
+    (digest,) = programs(root)
+    (path,) = root.rglob(f"*{digest[2:]}*.trtc")
+    content = bytearray(path.read_bytes())
+    content[-40] ^= 1
+    path.write_bytes(content)
+    code, found = command(capsys, "rebuild", "--cache-dir", root)
+    assert code == 1
+    assert "the entry cannot be used (corrupt:" in found["programs"][0]["why"]
+    with pytest.raises(SystemExit):
+        main(["rebuild", "--filter", "name=other", "--cache-dir", str(root)])
+    assert "no kept program matches the filter" in capsys.readouterr().err
+
+
+def test_nothing_is_rebuilt_without_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engines would be lost."""
+    monkeypatch.setenv("TRTCACHE_DISABLE", "1")
+    trtcache.Cache(tmp_path / "cache")
+    with pytest.raises(SystemExit) as left:
+        main(["rebuild"])
+    assert left.value.code == 2
+
+
 def test_an_onnx_file_is_not_kept(tmp_path: Path) -> None:
     """The file itself is the program."""
     (tmp_path / "model.onnx").write_bytes(b"not parsed")

@@ -41,7 +41,7 @@ def test_doctor_asks_each_remote_once(hosts: Hosts, proxy: FaultProxy) -> None:
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
-        ("foreign", "bytes for a random name"),
+        ("foreign", "a random name returned"),
         ("503", "^busy: GET http://[^ ]+[.]trtc: 503 Service Unavailable$"),
         ("429", "^busy: GET http://[^ ]+[.]trtc: 429 Too Many Requests$"),
         ("hang", "^timeout: GET http://[^ ]+[.]trtc: no answer in time$"),

@@ -190,7 +190,7 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
 
     request = source.request(options)
     if output is not None and not request.division.is_one_engine:
-        why = "a file holds one engine; leave the output out"
+        why = "a file holds one engine: leave the output out, and they are stored in the cache"
         raise PartitionError(request.program.name, why, summarize_left(request.division.left))
     report = report_request(request)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:

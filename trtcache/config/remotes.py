@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 VARIABLE: Final = "TRTCACHE_REMOTE"
+LIFETIME_S: Final = 30 * 86400.0
 
 PARAMETERS: Final = {
     "s3": ("mode", "lifetime", "claims", "insecure", "endpoint", "region"),
@@ -56,7 +57,7 @@ class RemoteUrl:
     account: str = ""
     writable: bool = False
     claims: bool = False
-    lifetime_s: float = 30 * 86400.0
+    lifetime_s: float = LIFETIME_S
 
     @classmethod
     def parse(cls, url: str, where: str = VARIABLE) -> RemoteUrl:
@@ -68,8 +69,9 @@ class RemoteUrl:
         scheme, separator, _ = url.partition("://")
         if not separator or scheme not in PARAMETERS:
             known = ", ".join(f"{name}://" for name in PARAMETERS)
+            several = ", separated by spaces" if where == VARIABLE else ""
             what = f"{scheme}://" if separator else repr(_without_secrets(url))
-            raise SettingsError(where, f"{what} is not the URL of a remote; use {known}, separated by spaces")
+            raise SettingsError(where, f"{what} is not the URL of a remote; use {known}{several}")
         from urllib.parse import parse_qsl, urlsplit  # only needed where a remote is set
 
         try:
@@ -109,20 +111,21 @@ class RemoteUrl:
 
     @property
     def url(self) -> str:
-        """The URL with its parameters, as ``parse`` takes it."""
-        from urllib.parse import urlencode  # only needed for a worker process
+        """The URL with its parameters, but for those with their default values, as ``parse`` takes it."""
+        from urllib.parse import urlencode  # only needed for a worker process and 'trtcache config'
 
         given = {
             "mode": "write" if self.writable else "",
             "claims": "1" if self.claims else "",
             "insecure": "1" if self.is_plain_http else "",
-            "lifetime": f"{self.lifetime_s}s",
+            "lifetime": "" if self.lifetime_s == LIFETIME_S else f"{self.lifetime_s:.0f}s",
             "endpoint": self.endpoint,
             "region": self.region,
             "account": self.account,
         }
         known = PARAMETERS[self.scheme]
-        return f"{self.text}?{urlencode({name: text for name, text in given.items() if text and name in known})}"
+        parameters = urlencode({name: text for name, text in given.items() if text and name in known}, safe=":/")
+        return f"{self.text}?{parameters}" if parameters else self.text
 
     @property
     def is_plain_http(self) -> bool:

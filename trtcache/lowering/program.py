@@ -213,7 +213,9 @@ def _constants(graph_module: fx.GraphModule, order: list[fx.Node]) -> tuple[dict
         tensor = getattr(graph_module, str(node.target))
         if not isinstance(tensor, torch.Tensor):
             raise ExportError(
-                "the program", f"it has control flow with a body ({node.target}), which is not cached yet"
+                "the program",
+                f"it has an operator that takes functions ({node.target}), which no engine supports; "
+                "run that part outside of the compiled module",
             )
         content = node.meta.get("content") or Content.of(tensor)
         name = names.setdefault((content, tensor.device.type), f"c{len(names)}")

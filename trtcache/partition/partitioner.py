@@ -71,7 +71,9 @@ def partition_program(program: LoweredProgram, backend: Backend, settings: Setti
         }
         if why:
             words = summarize_left([describe_torch_node(node, one) for node, one in why.items()])
-            raise PartitionError(program.name, "settings.require_full_compilation wants it to be", words)
+            raise PartitionError(
+                program.name, "use supported operators, or remove settings.require_full_compilation", words
+            )
         return PartitionedProgram()
     groups = _group_nodes(program, why, settings.min_block_size)
     if not why:

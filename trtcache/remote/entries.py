@@ -92,6 +92,7 @@ class RemoteEntries:
 
         Raises:
             FormatVersionError: by a version of trtcache that uses another layout.
+            CorruptBlobError: its marker is not what ``trtcache init`` writes.
             RemoteError: the request failed.
         """
         where = f"{self.url.text}/{MARKER}"

@@ -84,7 +84,14 @@ class BackgroundModule(CompiledModule):
                 raise
         if isinstance(in_torch, CompiledModule):
             return getattr(in_torch, name)
-        raise NotReadyError(self.report.name, name.lstrip("_"), self.report.background)
+        raise self._not_ready(name.lstrip("_"))
+
+    def _not_ready(self, what: str) -> NotReadyError:
+        name, state = self.report.name, self.report.background
+        if self._done.is_set():
+            remedy = "compile it again with on_miss='build' to get the error"
+            return NotReadyError(name, what, f"its build failed ({state})", remedy)
+        return NotReadyError(name, what, f"its engine is not built yet ({state})")
 
     def __copy__(self) -> CompiledModule:
         """Return another module with the same engine.
@@ -95,7 +102,7 @@ class BackgroundModule(CompiledModule):
         if isinstance(self._in_torch, CompiledModule):
             return copy.copy(self._in_torch)
         if self._in_torch is not None:
-            raise NotReadyError(self.report.name, "copy", self.report.background)
+            raise self._not_ready("copy")
         return super().__copy__()
 
     @property

@@ -42,7 +42,7 @@ def set_zero(store: DiskStore, *, now_ns: int) -> ZeroPoint:
         OSError: the zero point cannot be written; the earlier one stays.
     """
     if not store.writable:
-        raise ReadOnlyError(str(store.root), "stats --zero")
+        raise ReadOnlyError(str(store.root), "reset the counters")
     zero = ZeroPoint(now_ns, counters(store))
     rows = [[*key, total.count, total.sum_s] for key, total in zero.counters.items()]
     store.events.replace(NAME, json.dumps({"t": now_ns, "counts": rows}).encode("ascii"))

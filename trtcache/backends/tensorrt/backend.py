@@ -171,7 +171,7 @@ class TensorRTBackend(Backend):
     ) -> memoryview:
         """Return a plan with other weights. Experimental: not yet run on a GPU."""
         if not torch.cuda.is_available():
-            raise NoDeviceError(self.name, "a plan", "it is refitted on its GPU, and there is none here")
+            raise NoDeviceError(self.name, "", "it is refitted on its GPU, and there is none here")
         return refit_plan(self.flavour, read(ENGINE), read(MEMBER), weights())
 
     def load(

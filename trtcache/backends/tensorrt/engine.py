@@ -149,7 +149,7 @@ class UnloadedPlan:
         """
         if not self._refits:
             raise RefitError(mismatched=(_BAKED,))
-        raise NoDeviceError(self._flavour.name, "a plan", f"it is refitted on its GPU: {self.why}")
+        raise NoDeviceError(self._flavour.name, "", f"it is refitted on its GPU: {self.why}")
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:  # noqa: ARG002  # nothing runs
         """Raise.
@@ -157,7 +157,7 @@ class UnloadedPlan:
         Raises:
             NoDeviceError: there is no GPU to run it on.
         """
-        raise NoDeviceError(self._flavour.name, "a plan", f"it runs on its GPU: {self.why}")
+        raise NoDeviceError(self._flavour.name, "", f"it runs on its GPU: {self.why}")
 
 
 @frozen_dataclass

@@ -154,7 +154,7 @@ def deserialize(trt: Any, flavour: Flavour, plan: bytes | memoryview) -> tuple[A
         runtime = trt.Runtime(logger)
         runtime.engine_host_code_allowed = False
         if why := why_invalid(trt, runtime, plan):
-            raise NoDeviceError(flavour.name, "a plan", f"{why}; {errors.text}")
+            raise NoDeviceError(flavour.name, "", f"{why}; {errors.text}")
         engine = runtime.deserialize_cuda_engine(plan)
     if engine is None:
         raise IncompatibleEngineError("plan", f"{flavour.title} cannot load it: {errors.text}")
