@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -49,7 +50,7 @@ def adopt(session: Session, tool: str, directory: Path, pin: bool, dry_run: bool
     done: tuple[Adopted, ...] = ()
     if not dry_run and plan.engines:
         config, store = session.config(), session.writable_store("import engines")
-        with bytes_bar("adopting", sum(find.file_bytes for find in plan.engines)) as advance:
+        with bytes_bar("importing", sum(find.file_bytes for find in plan.engines)) as advance:
             done = plan.execute(
                 store,
                 pin=pin,
@@ -123,7 +124,8 @@ def _remark(plan: AdoptionPlan, done: Sequence[Adopted], *, dry_run: bool) -> No
     engines = len(plan.engines)
     what = f"{engines:,} of {len(plan.finds):,} files are engines that can be adopted"
     if not dry_run:
-        adopted = sum(one.state == "adopted" for one in done)
-        there = sum(one.state == "there" for one in done)
-        what = f"{what}: {adopted:,} adopted, {there:,} already present"
+        counts = Counter(one.state for one in done)
+        what = f"{what}: {counts['adopted']:,} adopted, {counts['there']:,} already present"
+        if others := len(done) - counts["adopted"] - counts["there"]:
+            what = f"{what}, {others:,} not adopted"
     note(what)

@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 _NAMES = {setting_name(variable): variable for variable in VARIABLES if variable != "TRTCACHE_CONFIG"}
 """Name in the settings file -> variable."""
 
-_VALUE, _LEAST_MEANING = 40, 30
-"""Columns of values beside the meanings, and from which the meanings are in the table."""
+_VALUE = 40
+"""Width of the column VALUE beside MEANING."""
+
+_LEAST_MEANING = 30
+"""Least width of the column MEANING; a narrower terminal gets a table without it."""
 
 _LISTS = ("TRTCACHE_REMOTE", "TRTCACHE_TRUSTED_KEYS")
 _DIRECTORIES = ("TRTCACHE_DIR", "TRTCACHE_PATH")

@@ -14,7 +14,7 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 @session_options
 @pass_session
 def pin(session: Session, keys: tuple[str, ...]) -> None:
-    """Protect entries: no prune removes them, and clean and rm only on request."""
+    """Protect entries: prune never removes them, and clean and rm only if asked to."""
     _set_pins(session, keys, pinned=True)
 
 

@@ -23,7 +23,13 @@ _AREAS = ("cli", "keys", "store")
 
 @dataclass(slots=True)
 class Presentation:
-    """How a command prints: ``color`` is None for a terminal's own, ``quiet`` is without messages and progress."""
+    """How a command prints.
+
+    Attributes:
+        color: whether to use colours; None if it depends on the output.
+        quiet: whether to print only results, warnings and errors.
+        verbose: how often ``-v`` was given.
+    """
 
     color: bool | None = None
     quiet: bool = False
@@ -31,7 +37,7 @@ class Presentation:
 
 
 def presentation() -> Presentation:
-    """Return that of the running command."""
+    """Return the presentation options of the running command."""
     ctx = click.get_current_context(silent=True)
     found = ctx.meta.get(_KEY) if ctx else None
     return found if isinstance(found, Presentation) else Presentation()
@@ -64,7 +70,7 @@ def presentation_options() -> list[click.Parameter]:
 
 
 def add_presentation(command: click.Command) -> click.Command:
-    """Give a command, and those below it, the options that it has not; ``ls -q`` is its own."""
+    """Add the options to a command and its subcommands, but for those that it has: ``ls`` has a ``-q`` of its own."""
     names = {name for param in command.params for name in param.opts}
     command.params += [option for option in presentation_options() if not names & set(option.opts)]
     if isinstance(command, click.Group):
@@ -108,7 +114,7 @@ def _set_verbose(ctx: click.Context, _param: click.Parameter, value: int) -> Non
 
 def _check(shown: Presentation) -> None:
     if shown.quiet and shown.verbose:
-        raise click.UsageError("-q and -v exclude each other")
+        raise click.UsageError("use either -q or -v, not both")
 
 
 @contextmanager

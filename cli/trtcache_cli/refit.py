@@ -37,7 +37,11 @@ _SHOWN = 6
     help="A .safetensors file, the .json index of several, a .pt2 program, or a state_dict written by torch.save.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the refitted program or plan here."
+    "-o",
+    "--output",
+    metavar="OUTPUT",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the refitted program or plan here.",
 )
 @session_options
 @pass_session
@@ -46,7 +50,8 @@ def refit(session: Session, subject: str, weights: Path, output: Path | None) ->
 
     FILE: an exported program (.pt2); OUTPUT is the same program with the new weights, and uses the same cached engine.
     KEY: an entry. An aot_inductor engine contains no weights, so nothing is written: they are only checked, by the
-    parameter names of the programs that led to the entry. OUTPUT is for a refittable plan, and needs the plan's GPU.
+    parameter names of the programs whose key aliases lead to the entry. OUTPUT is for a refittable plan, and needs the
+    plan's GPU.
     """
     if output is not None and not output.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")

@@ -30,7 +30,7 @@ _FOLLOWS = {
     "target.device": ("target.capability", "toolchain.cuda", "toolchain.triton", "graph:device", "inputs:device"),
     "toolchain.torch": ("toolchain.torch_git",),
 }
-"""Differences that follow from one: prefixes of paths, or after a colon the field of paths in a part."""
+"""Difference -> differences that it implies: prefixes of paths, or ``part:field`` for one field in a part."""
 
 
 def explain(
@@ -43,22 +43,25 @@ def explain(
     Args:
         a: a key document, such as a stored entry's.
         b: another.
-        graphs: the lowered graphs of both. Without them a difference of the graphs is reported by digest only.
+        graphs: the lowered graphs of both. Without them a difference of the graphs is reported by digest, and only if
+            nothing else differs.
     """
     before, after = _readable(a), _readable(b)
     parts = (*_ORDER, *sorted({*before, *after} - {*_ORDER, "graph"}))
     walked = [one for part in parts for one in _walk(part, before.get(part, _ABSENT), after.get(part, _ABSENT))]
-    reshaped = {one.where.partition(".")[0] for one in walked if ".shape" in one.where}
-    counted = any(one.where.startswith(("inputs[", "values[")) and None in {one.before, one.after} for one in walked)
+    with_other_shapes = {one.where.partition(".")[0] for one in walked if ".shape" in one.where}
+    has_other_inputs = any(
+        one.where.startswith(("inputs[", "values[")) and None in {one.before, one.after} for one in walked
+    )
     found: list[KeyDifference] = []
     layouts: list[KeyDifference] = []
     for one in walked:
         part = one.where.partition(".")[0]
         if (
             _follows(one, walked)
-            or (one.field == "stride" and part in reshaped)
-            or (part == "sizes" and None in {one.before, one.after} and reshaped)
-            or (one.where == "structure.arguments" and counted)
+            or (one.field == "stride" and part in with_other_shapes)
+            or (part == "sizes" and None in {one.before, one.after} and with_other_shapes)
+            or (one.where == "structure.arguments" and has_other_inputs)
         ):
             continue  # another difference implies it
         (layouts if one.where.startswith("layouts") else found).append(one)
@@ -91,7 +94,7 @@ def _graph(
     if any(one.where == "structure.output" for one in known):
         found = [one for one in found if not one.where.startswith("graph: number of outputs")]
     if not found and not known:
-        found = [KeyDifference("graph", "as stored", "another, in a way that its records do not show")]
+        found = [KeyDifference("graph", "as stored", "another; the stored records do not show where")]
     return found
 
 
@@ -182,7 +185,7 @@ _READERS: dict[str, Callable[[Any], dict[str, Any]]] = {
         for one in inputs
     },
     "values": lambda values: {f"[{leaf}]": value for leaf, value in values},
-    "sizes": lambda sizes: {f"s{number}": {"least": low, "most": high} for number, (low, high) in enumerate(sizes)},
+    "sizes": lambda sizes: {f"s{number}": {"min": low, "max": high} for number, (low, high) in enumerate(sizes)},
     "structure": lambda structure: {name: _tree(spec) for name, spec in structure.items()},
 }
 """The readable forms of parts of a key document."""

@@ -82,7 +82,7 @@ class Decisions:
         # torch computes strides outside of the model
         self._counts_terms = counts or (lambda: _asking_code() == "forward")
 
-    def record(self, node: Any, outcome: bool) -> None:  # as in torch's own methods
+    def record(self, node: Any, outcome: bool) -> None:
         """Record the outcome of a comparison, unless an operator made it."""
         comparison = getattr(node, _ATTRIBUTE, None)
         if comparison is None:
@@ -190,8 +190,8 @@ def shape_environment(program: ExportedProgram) -> Any:
 
 
 def _asking_code() -> str:
-    """Return the innermost calling function that is an operator's dispatch or a module's ``forward``, or ''."""
-    frame: FrameType | None = sys._getframe(3)
+    """Return the name of the innermost calling function among ``__torch_dispatch__`` and ``forward``, or ''."""
+    frame: FrameType | None = sys._getframe(3)  # without this function, the lambda and the method that calls it
     while frame is not None:
         if frame.f_code.co_name in {"__torch_dispatch__", "forward"}:
             return frame.f_code.co_name
@@ -217,7 +217,10 @@ class _Layouts(TorchFunctionMode):
 
 @contextmanager
 def record_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decisions]:
-    """Record branches on sizes in Python code in the block, in this thread's exports.
+    """Record branches on sizes in Python code in the block.
+
+    Methods of torch's classes are replaced meanwhile, for all threads: a ``torch.export`` of the caller in another thread
+    is recorded as well, which can only add conditions.
 
     Comparisons are methods of ``SymNode``. One that sympy decides at once, because sizes are positive, only leaves True
     or False, so the comparison is attached to its result. ``bool_`` is called by ``SymBool.__bool__``, for Python code

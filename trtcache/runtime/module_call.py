@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 class ModuleCall:
-    """Calls an engine as its model is called.
+    """Call an engine with its model's signature.
 
     Attributes:
         signature: how arguments and outputs are flattened.
         check: the check of a call's arguments.
-        swap: the engine.
+        swap: the current engine, and the calls that run on it.
         threads: the value of ``settings.threads``.
         on_guard: answers calls with sizes that the program was not exported for; None if they raise.
-        operator: what tracers see; None if they cannot trace the engine.
+        operator: the operator that torch.export and torch.compile record; None if they cannot trace the engine.
     """
 
     def __init__(self, executable: Executable, signature: CallSignature, swap: EngineSwap) -> None:
@@ -63,7 +63,7 @@ class ModuleCall:
         """Return the model's output.
 
         Raises:
-            GuardError: the program was exported for other sizes, and nothing answers such calls.
+            GuardError: the program was exported for other sizes, and ``on_guard`` is not set.
             InputError: an argument does not match what the module was compiled for.
         """
         try:
@@ -91,6 +91,7 @@ class ModuleCall:
         except InputError:
             if self.operator is None or not is_fake(leaves):
                 raise
+            # Fake tensors fail the check; the operator computes their shapes.
             return self.operator(leaves)
         intra = self.threads.intra
         outputs = self.swap.run(inputs) if intra is None else thread_counts.run_with(intra, self.swap.run, inputs)
@@ -100,7 +101,7 @@ class ModuleCall:
         return outputs
 
     def execute(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run ``trtcache::execute_engine``, which a tracer recorded: from engine inputs to engine outputs.
+        """Run the engine for a recorded call of ``trtcache::execute_engine``: from engine inputs to engine outputs.
 
         Raises:
             InputError: an input does not match what the module was compiled for; nothing ran.
