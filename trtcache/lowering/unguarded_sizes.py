@@ -219,8 +219,8 @@ class _Layouts(TorchFunctionMode):
 def record_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decisions]:
     """Record branches on sizes in Python code in the block.
 
-    Methods of torch's classes are replaced meanwhile, for all threads: a ``torch.export`` of the caller in another thread
-    is recorded as well, which can only add conditions.
+    Methods of torch's classes are replaced meanwhile, for all threads: a ``torch.export`` of the caller in another
+    thread is recorded as well, which can only add conditions.
 
     Comparisons are methods of ``SymNode``. One that sympy decides at once, because sizes are positive, only leaves True
     or False, so the comparison is attached to its result. ``bool_`` is called by ``SymBool.__bool__``, for Python code
