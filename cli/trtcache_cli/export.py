@@ -71,10 +71,10 @@ def export(
     from trtcache.bundle.export import export_program
     from trtcache.cache import Cache
     from trtcache.settings import Settings
-    from trtcache_cli.programs import program_in
+    from trtcache_cli.programs import load_program
 
     written = export_program(
-        program_in(file, shapes),
+        load_program(file, shapes),
         output,
         engines=engines,
         targets=targets,

@@ -7,13 +7,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtcache.compiler import inspect as looking
+from trtcache.compiler import inspect
 from trtcache.errors import CanonicalizationError, SettingsError
 from trtcache.frontends.onnx.file import is_onnx
 from trtcache.frontends.pt2 import SUFFIX, ProgramFile
 from trtcache.frontends.resolve import resolve
 from trtcache.frontends.torchscript import convert_script, example_arguments, is_script_file, load_script
 from trtcache_cli.shapes import read_examples, read_shapes
+from trtcache_cli.subjects import is_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,14 +48,6 @@ def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | P
     return convert_script(script, example_arguments(script, read_examples(shapes)), None, None), {}
 
 
-def is_function(path: Path) -> bool:
-    """Return whether a FILE argument is ``MODULE:FUNCTION``."""
-    module, colon, function = str(path).partition(":")
-    return (
-        bool(colon) and function.isidentifier() and all(map(str.isidentifier, module.split("."))) and not path.exists()
-    )
-
-
 def program_name(path: Path) -> str:
     """Return the name of a program: that of its file without the suffix, or of its function."""
     return path.stem.rpartition(":")[2]
@@ -77,7 +70,7 @@ def export_function(location: str) -> ExportedProgram:
     try:
         function = getattr(import_module(module_name), name)
     except (ImportError, AttributeError, SyntaxError) as error:
-        raise SettingsError(location, f"it cannot be imported: {error}") from None
+        raise SettingsError(location, f"it cannot be imported: {error}") from error
     finally:
         del sys.path[0]
     found = function()
@@ -87,7 +80,7 @@ def export_function(location: str) -> ExportedProgram:
         return source.program()
 
 
-def program_in(path: Path, shapes: Sequence[str]) -> ExportedProgram:
+def load_program(path: Path, shapes: Sequence[str]) -> ExportedProgram:
     """Load the program in a file.
 
     Raises:
@@ -98,7 +91,7 @@ def program_in(path: Path, shapes: Sequence[str]) -> ExportedProgram:
         raise SettingsError(
             "FILE", f"{path.name} is an ONNX file: its plan is already a single file (trtcache build -o)"
         )
-    program = _of_its_sizes(path, shapes)
+    program = _open_without_shapes(path, shapes)
     if isinstance(program, Path):
         with ProgramFile(program) as file:
             return file.program()
@@ -113,7 +106,7 @@ def lower_file(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredP
         PassError: a pass broke its contract.
         BackendUnavailableError: the backend is unknown or cannot run here.
     """
-    return looking.lower(_of_its_sizes(path, shapes), backend=backend, name=path.stem, trace=True)
+    return inspect.lower(_open_without_shapes(path, shapes), backend=backend, name=path.stem, trace=True)
 
 
 def outline_file(path: Path, backend: str, settings: Mapping[str, object], shapes: Sequence[str]) -> Outline:
@@ -125,10 +118,11 @@ def outline_file(path: Path, backend: str, settings: Mapping[str, object], shape
         PartitionError: the settings require a single engine, and a part would stay in torch.
         SettingsError: a setting is unknown, or the arguments do not match the shapes.
     """
-    return looking.outline(_of_its_sizes(path, shapes), backend=backend, settings=settings, name=path.stem)
+    return inspect.outline(_open_without_shapes(path, shapes), backend=backend, settings=settings, name=path.stem)
 
 
-def _of_its_sizes(path: Path, shapes: Sequence[str]) -> ExportedProgram | Path:
+def _open_without_shapes(path: Path, shapes: Sequence[str]) -> ExportedProgram | Path:
+    """Return the argument for the API of a program whose sizes are in it."""
     program, inputs = open_program(path, shapes)
     if inputs:
         raise SettingsError("--shape", f"{path.name} already has sizes; this option is for TorchScript files here")
@@ -151,7 +145,7 @@ def find_key(
     try:
         program, inputs = open_program(path, shapes)
         name = program_name(path)
-        key, graph = looking.key_and_graph(program, backend=backend, target=target, inputs=inputs, name=name)
+        key, graph = inspect.key_and_graph(program, backend=backend, target=target, inputs=inputs, name=name)
     except CanonicalizationError as error:
         return None, None, str(error)
     return key, graph, ""

@@ -15,11 +15,10 @@ from trtcache_cli.keys import SHORT_DIGITS, KeyType
 from trtcache_cli.output import note, print_json, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import shape_option
+from trtcache_cli.subjects import is_function, is_program
 
 if TYPE_CHECKING:
     from trtcache.store.layers import Layers
-
-_FILES = frozenset({".onnx", ".pt2"})
 
 
 _EXAMPLES = (
@@ -52,9 +51,10 @@ def why(
         _explain_direct(session, subject)
         return
     layers = session.layers()
-    path = Path(subject)
-    is_file = path.suffix in _FILES or path.is_file() or _is_function(subject)
-    document = _of_file(layers, path, backend, target, shapes) if is_file else _of_entry(layers, subject)
+    if is_program(subject):
+        document = _of_file(layers, Path(subject), backend, target, shapes)
+    else:
+        document = _of_entry(layers, subject)
     found = document.pop("found")
     if session.as_json:
         print_json({**document, **_as_json(found)})
@@ -62,11 +62,6 @@ def why(
     note(_headline(document, found))
     if found is not None:
         print_differences(found.differences)
-
-
-def _is_function(subject: str) -> bool:
-    """Return whether a subject is ``MODULE:FUNCTION``; ``b3:`` begins a key."""
-    return ":" in subject and not subject.startswith("b3:")
 
 
 def _explain_direct(session: Session, name: str) -> None:
@@ -94,7 +89,7 @@ def _of_entry(layers: Layers, key: str) -> dict[str, Any]:
 
 
 def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shapes: tuple[str, ...]) -> dict[str, Any]:
-    if not (path.is_file() or ":" in path.name):
+    if not (path.is_file() or is_function(path)):
         raise ModelFileError(str(path), "the file does not exist")  # before torch is imported
     from trtcache_cli.programs import find_key, program_name  # imports torch
 

@@ -362,7 +362,7 @@ def lower_program(
             name=source.name,
             trace=trace,
         )
-    lowered.seconds.update(export=export_s)  # type: ignore[attr-defined]  # a dict that is still ours
+    lowered.seconds["export"] = export_s
     return lowered
 
 

@@ -57,7 +57,8 @@ class LoweredProgram:
         symbols: the symbolic sizes, numbered.
         constraints: their ranges, by torch's names.
         pipeline: the spec strings of its passes, as in the key.
-        runs: the runs of the passes.
+        runs: for each pass its time, whether it changed the graph, and the changes if they were traced.
+        seconds: seconds by stage; later stages add theirs.
     """
 
     name: str
@@ -75,7 +76,7 @@ class LoweredProgram:
     constraints: Mapping[Any, Any]
     pipeline: tuple[str, ...]
     runs: tuple[PassRun, ...] = ()
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def text(self) -> str:

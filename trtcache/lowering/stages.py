@@ -99,7 +99,7 @@ def lower(
     specs = (*first.spec, *last.spec, *(f"keep@1{{{operator}}}" for operator in sorted(keep)))
     program = finish(exported, marked, name=name or label, pipeline=specs, runs=runs, guards=guards)
     seconds["lower"] = time.perf_counter() - start
-    program.seconds.update(seconds)  # type: ignore[attr-defined]  # a dict, not shared yet
+    program.seconds.update(seconds)
     return program
 
 

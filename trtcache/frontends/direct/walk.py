@@ -15,6 +15,7 @@ import gc
 import sys
 import weakref
 from contextlib import contextmanager
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
     import logging
     import types
     from collections.abc import Collection, Iterable, Iterator, Mapping
-    from types import FunctionType, ModuleType
+    from types import ModuleType
 
     from trtcache.digests import Json
 
@@ -217,7 +218,7 @@ class Walk:
             return plain
         if (number := self._memo.get(id(value))) is not None:
             return ["same", number]
-        writer = WRITERS.get(kind) or find_writer(kind)
+        writer = WRITERS.get(kind) or find_writer(kind, Walk.instance)
         before = self._mark() if self.is_tolerant else ()
         if kind not in WITHOUT_IDENTITY:
             self._memo[id(value)] = len(self._alive)
@@ -590,6 +591,11 @@ class Walk:
             marks,
             self._weights[id(tensor)],
         ]
+
+
+WRITERS[type] = Walk.describe_class
+WRITERS[FunctionType] = Walk.function
+WRITERS.update(dict.fromkeys(TENSORS, Walk.tensor))
 
 
 _FLAGS = (

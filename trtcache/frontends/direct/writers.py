@@ -33,7 +33,6 @@ from trtcache.frontends.direct.classes import (
     NOTHING,
     NUMBERS_AND_TEXT,
     SET_TYPES,
-    TENSORS,
     UNORDERED_SETS,
     WRAPPERS,
     class_module,
@@ -309,10 +308,6 @@ def _ufunc(_: Walk, value: Any) -> Json:
     return ["ufunc", name]
 
 
-def _instance(walk: Walk, value: Any) -> Json:
-    return walk.instance(value)
-
-
 def _refuse(_: Walk, value: Any) -> Json:
     kind = type(value)
     raise UnstableError(f"type {kind.__module__}.{kind.__qualname__}")
@@ -364,8 +359,6 @@ WRITERS: dict[type, Writer] = {
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _dict),
     **dict.fromkeys((set, frozenset), _set),
     object: lambda *_: ["object"],
-    type: lambda walk, value: walk.describe_class(value),
-    FunctionType: lambda walk, value: walk.function(value),
     **dict.fromkeys((*C_FUNCTIONS, types.MethodWrapperType), _builtin),
     types.CodeType: lambda _, value: [  # two are equal only if they have the same line numbers
         *("code", code_digest(value), value.co_firstlineno, hash_bytes(value.co_linetable).hex()[:32]),
@@ -388,7 +381,6 @@ WRITERS: dict[type, Writer] = {
     contextvars.ContextVar: _context,
     weakref.ref: _weak,
     re.Pattern: lambda walk, value: ["pattern", walk.value(value.pattern), value.flags],
-    **dict.fromkeys(TENSORS, lambda walk, value: walk.tensor(value)),
     **dict.fromkeys(_SHOWN_TYPES, _show),
     **dict.fromkeys((types.GenericAlias, types.UnionType), _typing),
     **dict.fromkeys(_TORCH, lambda _, value: ["torch", type(value).__name__, str(value)]),
@@ -399,7 +391,10 @@ WRITERS: dict[type, Writer] = {
     ),
     type(pathlib.Path()): lambda _, value: ["path", str(value)],
 }
-"""Writers of the descriptions of exact types; those of other types are found by their bases."""
+"""Writers of the descriptions of exact types; those of other types are found by their bases.
+
+Those of classes, functions and tensors are methods of the walk, which adds them.
+"""
 
 WITHOUT_IDENTITY = {
     float,
@@ -416,8 +411,8 @@ WITHOUT_IDENTITY = {
 WITHOUT_IDENTITY |= {types.GenericAlias, types.UnionType, *C_FUNCTIONS, *DESCRIPTORS, types.MethodType, ModuleType}
 
 
-def find_writer(kind: type) -> Writer:
-    """Return the writer for a type that is not in the table, and add it."""
+def find_writer(kind: type, instance: Writer) -> Writer:
+    """Return the writer for a type that is not in the table, and add it; ``instance`` is that of Python classes."""
     bases: dict[type, Writer] = {
         torch.nn.Module: _submodule,
         type: WRITERS[type],
@@ -435,7 +430,7 @@ def find_writer(kind: type) -> Writer:
     if writer is None and (module, kind.__name__) == ("pydantic_core._pydantic_core", "PydanticUndefinedType"):
         writer = _show  # the only object of its type
     if writer is None:
-        writer = _instance if layout(kind) is not None else _refuse
+        writer = instance if layout(kind) is not None else _refuse
     WRITERS[kind] = writer
     return writer
 

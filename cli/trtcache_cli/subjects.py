@@ -1,0 +1,24 @@
+"""What a command's argument names: a file, ``MODULE:FUNCTION``, or else a key. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_SUFFIXES = frozenset({".onnx", ".pt2"})
+
+
+def is_function(subject: str | Path) -> bool:
+    """Return whether an argument is ``MODULE:FUNCTION``: Python names and dots, a colon and a name, and no file."""
+    module, colon, function = str(subject).partition(":")
+    names = (*module.split("."), function)
+    return bool(colon) and all(map(str.isidentifier, names)) and not Path(subject).exists()
+
+
+def is_program(subject: str | Path) -> bool:
+    """Return whether an argument names a program and not a key: a file, one of a known suffix, or a function.
+
+    ``b3:`` begins a key.
+    """
+    path = Path(subject)
+    is_key = str(subject).startswith("b3:")
+    return path.suffix in _SUFFIXES or path.is_file() or (is_function(subject) and not is_key)
