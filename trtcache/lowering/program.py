@@ -215,7 +215,7 @@ def _constants(graph_module: fx.GraphModule, order: list[fx.Node]) -> tuple[dict
         if not isinstance(tensor, torch.Tensor):
             raise ExportError(
                 "the program",
-                f"it has an operator that takes functions ({node.target}), which no engine supports; "
+                f"it has control flow with a body ({node.target}), which no engine supports; "
                 "run that part outside of the compiled module",
             )
         content = node.meta.get("content") or Content.of(tensor)
