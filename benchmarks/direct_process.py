@@ -11,7 +11,8 @@ from transformers import BertConfig, BertModel
 
 from benchmarks import timing
 from trtcache.config import paused_collector
-from trtcache.frontends.direct.manifest import Globals, check, digest_of, make_manifest
+from trtcache.frontends.direct.globals import Globals, digest_of
+from trtcache.frontends.direct.manifest import check, make_manifest
 from trtcache.frontends.direct.mode import Examples, describe
 from trtcache.frontends.direct.recording import record_export
 from trtcache_cli.demo_embedder import load_embedder, tokenize

@@ -19,7 +19,8 @@ import torch
 import trtcache
 from tests.direct.package import X
 from trtcache.frontends.direct.code import _normalize
-from trtcache.frontends.direct.manifest import FORMAT, Globals, read
+from trtcache.frontends.direct.globals import Globals
+from trtcache.frontends.direct.manifest import FORMAT, read
 from trtcache.frontends.direct.mode import describe
 from trtcache.frontends.direct.ownership import is_impure_in_torch
 from trtcache.frontends.direct.recording import record_export

@@ -22,15 +22,14 @@ from trtcache.frontends.direct.explain import (
     format_key_differences,
     store_reason,
 )
+from trtcache.frontends.direct.globals import Globals, digest_of
 from trtcache.frontends.direct.manifest import (
     DETAILS,
     KIND,
     MEMBER,
     DifferenceError,
-    Globals,
     Manifest,
     check,
-    digest_of,
     make_manifest,
 )
 from trtcache.frontends.direct.ownership import is_versioned_module

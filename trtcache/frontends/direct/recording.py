@@ -13,37 +13,30 @@ import sys
 import threading
 from collections.abc import MutableMapping
 from contextlib import contextmanager
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct import ownership
-from trtcache.frontends.direct.classes import CONTAINERS, EXEMPT_NAMES, HEAP, UNORDERED_SETS
+from trtcache.frontends.direct.classes import HEAP
 from trtcache.frontends.direct.code import (
     ALL,
-    CODE_OF,
-    LOOK_UPS,
-    OF_LOGGERS,
-    STATE_OF_LOGGERS,
-    UNSEEN,
     absolute_name,
     is_text_or_number,
     uses,
 )
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
-from trtcache.frontends.direct.patches import TORCH_OPERATORS
-from trtcache.frontends.direct.surroundings import is_described_getter
+from trtcache.frontends.direct.refusals import ALLOWED_OF_LOGGERS, Refusals
 from trtcache.frontends.direct.writers import OUTPUTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import CodeType, FrameType
 
-    from trtcache.frontends.direct.code import Uses
-    from trtcache.frontends.direct.manifest import Globals
+    from trtcache.frontends.direct.globals import Globals
 
 log = logging.getLogger(__name__)
 
@@ -56,18 +49,6 @@ _IMPORTS = frozenset({"_find_and_load", "_handle_fromlist"})
 _C_OF_PYTHON = frozenset({None, "builtins"})
 _AROUND = ("/_compile.py", "/_dynamo/eval_frame.py", "/utils/_contextlib.py")
 """Files of torch with wrappers of other functions: ``torch.seed`` is called through two of them."""
-
-_READS_ALL = frozenset(
-    {"__dict__", "vars", "__getstate__", "__reduce__", "to_dict", "to_diff_dict", "asdict", "__repr__"}
-)
-_METHODS_READING_ALL = frozenset({"__eq__", "__iter__", "__repr__", "to_dict", "to_diff_dict", "to_json_string"})
-"""Methods of configurations of transformers and diffusers that read all attributes."""
-
-_STATE_OF_SYS = frozenset(dir(sys)) - {
-    *("byteorder", "exc_info", "float_info", "hexversion", "implementation", "intern", "maxsize", "maxunicode"),
-    *("platform", "version", "version_info", "is_finalizing", "__name__", "__doc__", "flags"),
-}
-_TAKES_DOTTED_NAMES = frozenset({"attrgetter", "methodcaller"})
 _REFUSED_ARGUMENTS = {
     "catch_warnings.__init__": ("record", "it records warnings, which depend on filters"),
     "deepcopy": ("memo", "it passes a memo to deepcopy, which has addresses"),
@@ -75,38 +56,6 @@ _REFUSED_ARGUMENTS = {
 """Functions of Python's library with an argument that is refused, and why."""
 
 _OUTPUTS = frozenset(one.__name__ for one in OUTPUTS)
-_ALLOWED_OF_LOGGERS = frozenset(
-    ("debug", "info", "warning", "error", "critical", "exception", "log", "warn", "getLogger", "()")
-)
-_ALLOWED_OF_LOGGERS |= {
-    "debug_once",
-    "info_once",
-    "warning_once",
-    "warning_advice",
-    "NOTSET",
-    "DEBUG",
-    "INFO",
-    "WARNING",
-    "ERROR",
-}
-_WITH_STATE = frozenset(
-    (
-        *("numpy.random", "random", "locale", "gettext", "calendar", "tracemalloc", "faulthandler", "time", "gc"),
-        *("resource", "signal", "multiprocessing", "socket", "platform", "site", "sysconfig", "tempfile", "secrets"),
-    )
-)
-"""Modules that depend on the state of the process or the machine, also in attributes that are not functions."""
-
-_DATES = frozenset(("datetime64", "M8", "is_busday", "busday_count", "busday_offset"))
-"""NumPy's type of dates, for which the text ``now`` is the time."""
-
-_MAY_CREATE_SETS = frozenset(
-    {("transformers.utils.output_capturing", "capture_outputs.<locals>.wrapped_fn.<locals>.wrapper")}
-)
-"""Library code that creates a set of layer numbers for look-ups only (transformers 5.17)."""
-
-_MAY_READ_SETS = frozenset({("diffusers.models.modeling_utils", "get_parameter_dtype")})
-"""Library code that only asks whether any member of such a set is in a name (diffusers 0.42)."""
 
 _BY_TORCH = (
     *("__call__", "__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__len__"),
@@ -131,6 +80,7 @@ class Recording:
         imported: modules that the model's code imports, in order; not those of torch, NumPy and Python.
         has_output: whether the model prints, warns or logs, so that other code handles the text.
         loggers: names of the loggers that it calls.
+        refusals: the rules for the code that ran.
         why_not: the reason that the record is incomplete; empty if it is complete.
     """
 
@@ -143,7 +93,7 @@ class Recording:
         self.has_output = False
         self.loggers: dict[str, None] = {}
         self.why_not: str = ""
-        self._first: dict[str, str] = {}  # what code does that matters with some objects -> the first that does it
+        self.refusals = Refusals()
         self._taken: set[tuple[str, str]] = set()
         self._kinds: dict[int, tuple[CodeType, str]] = {}
         self._quiet: set[int] = set()  # code of torch, which _kinds keeps alive
@@ -165,31 +115,6 @@ class Recording:
     def set_why_not(self, why: str) -> None:
         """Set the reason that this export is refused, unless there is one."""
         self.why_not = self.why_not or why
-
-    def refuse_combinations(self) -> None:
-        """Refuse code that matters only together with an object that the walk visited.
-
-        Such as code that changes sets, with a set; or that reads all attributes, with an attribute that is left out.
-
-        Raises:
-            ValueError: there is such code.
-        """
-        walk, first, kept = self.globals.walk, self._first, "a function that is kept"
-        if "merges" in first and walk.has_set:
-            raise ValueError(f"{first['merges']} could create a set of strings")
-        if "where" in first and "numpy" in walk.visited_modules:
-            raise ValueError(f"{first['where']} could read memory that NumPy has not set (where)")
-        if "changes" in first and walk.has_mutable_set:
-            raise ValueError(f"{first['changes']} could change a set")
-        view = first.get("views") or (kept if walk.has_view else "")
-        if view and ("subtracts" in first or walk.has_set_operator):
-            raise ValueError(f"{view} keeps keys() or items() of a dictionary, of which a set could be created")
-        looks = first.get("looks") or (kept if walk.has_look_up else "")
-        if looks and walk.has_unordered:
-            raise ValueError(f"{looks} could read a set of strings")
-        reads = first.get("exempt") or (kept if walk.has_look_up else "")
-        if reads and walk.has_exempt:
-            raise ValueError(f"{reads} could read an attribute that is not compared")
 
     def refuse_missing_imports(self) -> None:
         """Refuse ``from package import name`` of a name that does not exist: a file of that name could be added.
@@ -221,7 +146,9 @@ class Recording:
         known = {**space, **free} if use.compares else {}
         if any(is_text_or_number(chain, known) for chain in use.compares):
             raise UnstableError("it compares strings or numbers by identity").below(code.co_qualname)
-        self._refuse_use(code, use, space)
+        self.refusals.check(code, use, space, self.globals.walk)
+        if use.names & _OUTPUTS:
+            self.has_output = True
         for name, level, taken in use.imports:
             full = absolute_name(name, level, space)
             if not ownership.is_versioned_module(full):
@@ -236,51 +163,6 @@ class Recording:
         more = [ALL] if use.composes and not ownership.file_is_installed(code.co_filename) else []
         with torch._C.DisableTorchFunction():
             self.globals.note(None if home is None else home.__name__, names, {*use.names, *use.texts, *more})
-
-    def _refuse_use(  # noqa: C901  # one case for each kind of use
-        self, code: CodeType, use: Uses, space: dict[str, Any]
-    ) -> None:
-        def refuse(why: str) -> None:
-            raise UnstableError(why).below(code.co_qualname)
-
-        words = use.names | use.texts
-        if unseen := use.names & UNSEEN or (words & UNSEEN if use.names & LOOK_UPS else None):
-            refuse(f"it reads {min(unseen)}")
-        is_user_code = not ownership.file_is_installed(code.co_filename)
-        if is_user_code and (read := words & CODE_OF):
-            refuse(f"it reads {min(read)}")
-        if is_user_code and use.composes and use.names & _TAKES_DOTTED_NAMES:
-            refuse(f"it looks up a path of names ({min(use.names & _TAKES_DOTTED_NAMES)})")
-        if use.order and (str(space.get("__name__")), code.co_qualname) not in _MAY_CREATE_SETS:
-            refuse(f"it could iterate over a set of strings ({use.order})")
-        if (sets := words & UNORDERED_SETS) and (str(space.get("__name__")), code.co_qualname) not in _MAY_READ_SETS:
-            refuse(f"it reads {min(sets)}, a set of strings")
-        if "sys" in use.names and use.names & _STATE_OF_SYS:
-            refuse("it reads the loaded modules or a limit of the interpreter from sys")
-        if use.names & _OUTPUTS:
-            self.has_output = True
-        if words & _DATES:
-            refuse(f"it could read the clock ({min(words & _DATES)})")
-        if levels := words & OF_LOGGERS:
-            refuse(f"it reads a logger's state ({min(levels)})")
-        if is_user_code and use.address:
-            refuse(f"it could read the address of an object ({use.address})")
-        if is_user_code and use.names & STATE_OF_LOGGERS and self.globals.walk.loggers:
-            refuse("it could read a logger's state")
-        for chain in use.chains:
-            if _is_unset_memory(chain, space):
-                refuse(f"it could read memory that NumPy has not set ({'.'.join(chain)})")
-            _refuse_chain(chain, space, is_user_code=is_user_code)
-        is_library = str(space.get("__name__")).startswith(("transformers.", "diffusers."))
-        if words & EXEMPT_NAMES or (
-            code.co_name in _METHODS_READING_ALL if is_library else use.composes or use.names & _READS_ALL
-        ):
-            self._first.setdefault("exempt", code.co_qualname)
-        does = {"merges": use.merges, "changes": use.changes, "views": use.has_view, "subtracts": use.subtracts}
-        does |= {"looks": bool(use.names & _READS_ALL), "where": "where" in use.texts}
-        for what, is_done in does.items() if is_user_code else ():
-            if is_done:
-                self._first.setdefault(what, code.co_qualname)
 
     def on(self) -> None:
         """Install the profiler."""
@@ -348,7 +230,7 @@ class Recording:
                 self.set_why_not(f"{code.co_qualname} of {frame.f_globals.get('__name__')} ran, which is not covered")
             if (
                 code.co_filename == logging.__file__
-                and code.co_name in _ALLOWED_OF_LOGGERS
+                and code.co_name in ALLOWED_OF_LOGGERS
                 and self._is_for_model(frame.f_back)
             ):
                 self._note_logging(frame)
@@ -617,47 +499,3 @@ def _by_model(frame: FrameType | None) -> bool:
             return kind == ownership.MODEL
         frame = frame.f_back
     return False
-
-
-def _is_unset_memory(chain: tuple[str, ...], space: dict[str, Any]) -> bool:
-    """Return whether a chain of names leads to a function of NumPy that returns memory as it was."""
-    value = space.get(chain[0])
-    if value is sys.modules.get("numpy") is not None and len(chain) > 1:
-        value = getattr(value, chain[1], None)
-    name = getattr(value, "__name__", "") if getattr(value, "__module__", None) == "numpy" else ""
-    return name in {"empty", "empty_like"} or (name == "ndarray" and chain[-1] == "()")
-
-
-def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any], *, is_user_code: bool) -> None:
-    """Refuse impure functions that are passed on, and operators whose kernels can be Python code.
-
-    In the user's own files (``is_own``), also functions in ``torch._C``, unless their results are compared.
-
-    Raises:
-        UnstableError: a chain of names leads to one.
-    """
-    value: Any = space.get(chain[0])
-    for name in chain[1:]:
-        if type(value) is ModuleType and value.__name__ in _WITH_STATE:
-            raise UnstableError(f"module {value.__name__}, which has a state").below(".".join(chain))
-        if type(value) in {torch._ops._Ops, torch._ops._OpNamespace} and name not in {
-            *TORCH_OPERATORS,
-            "loaded_libraries",
-        }:
-            if type(value) is torch._ops._Ops:
-                raise UnstableError("an operator that is not torch's own").below(".".join(chain))
-            return
-        if (isinstance(value, logging.Logger) or value is logging) and name not in _ALLOWED_OF_LOGGERS:
-            raise UnstableError("a logger's state").below(".".join(chain))
-        is_of_torch = is_user_code and value is torch._C and not is_described_getter(f"_C.{name}")
-        if is_of_torch and type(vars(value).get(name)) is BuiltinFunctionType:
-            raise UnstableError("a private function of torch").below(".".join(chain))
-        is_private = name[:1] == "_" and type(value) is ModuleType and ownership.is_versioned_module(value.__name__)
-        value = vars(value).get(name) if issubclass(type(value), ModuleType) else None
-        if is_private and type(value) in CONTAINERS:
-            raise UnstableError("a private table of torch or Python").below(".".join(chain))
-    if chain[-1] != "()" and type(value) is BuiltinFunctionType and is_impure(value):
-        raise UnstableError(f"{value.__qualname__}, a function that depends on the process or the machine")
-    home = value.__name__ if type(value) is ModuleType else getattr(value, "__module__", None)
-    if type(home) is str and home in _WITH_STATE and not isinstance(value, type):
-        raise UnstableError(f"module {home}, which has a state").below(".".join(chain))

@@ -1,0 +1,279 @@
+"""Globals that code reads: their descriptions, by module and name, and the attributes of modules."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import marshal
+import sys
+from contextlib import suppress
+from types import BuiltinFunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from trtcache.digests import hash_bytes
+from trtcache.frontends.direct.classes import PLAIN
+from trtcache.frontends.direct.code import ALL, STATE_OF_LOGGERS, identifiers
+from trtcache.frontends.direct.errors import UnstableError
+from trtcache.frontends.direct.ownership import is_impure, is_installed, is_user_module, is_versioned_module
+from trtcache.frontends.direct.patches import (
+    TORCH_OPERATORS,
+    cache_items,
+    replaced_operators,
+)
+from trtcache.frontends.direct.surroundings import CONFIGURATION
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Container, Iterable, Iterator, Mapping
+
+    from trtcache.digests import Json
+    from trtcache.frontends.direct.walk import Walk
+
+MODULE_ATTRIBUTES = frozenset({"__builtins__", "__file__", "__spec__", "__loader__", "__path__", "__cached__"})
+CHANGING_IN_SYS = frozenset({"modules", "path", "path_importer_cache", "meta_path", "stdout", "stderr", "stdin"})
+_REGISTRIES = frozenset({("transformers.utils.generic", "_registered_model_output_types")})
+"""Sets of the classes that a library has registered as pytree nodes; the registrations themselves are described."""
+
+_GIVES_ORDER = frozenset({"vars", "__dict__", "globals", "locals"})
+"""Names that give access to the attributes of a module in order."""
+
+
+def digest_of(part: Json) -> str:
+    """Return the digest of a description; ``marshal`` version 2 has no references, so equal ones have equal bytes."""
+    try:
+        return hash_bytes(marshal.dumps(part, 2)).hex()
+    except ValueError:  # a text of a class that is derived from str
+        return hash_bytes(json.dumps(part).encode()).hex()
+
+
+def _with_parents(logger: logging.Logger | None) -> Iterator[logging.Logger]:
+    while logger is not None:
+        yield logger
+        logger = logger.parent
+
+
+def _logger_state(logger: logging.Logger) -> Json:
+    state = [(name, one) for name, one in vars(logger).items() if type(one) in PLAIN]
+    return [*map(list, sorted(state)), *(type(one).__qualname__ for one in logger.handlers)]
+
+
+class Globals:
+    """The globals that code reads, described in order by a walk that has described the model before.
+
+    Attributes:
+        walk: the walk.
+        reads: modules and names that were described.
+        names: names that code looks up.
+        written: descriptions by module and name.
+        versioned: names that code of torch, NumPy and Python looks up in its modules, by module.
+        read_by_model: modules of torch, NumPy and Python that the model's code reads.
+        before: identities of the keys of each ``lru_cache`` function, and its misses, when it was first described.
+    """
+
+    def __init__(self, walk: Walk) -> None:
+        """Continue a walk that has described the model."""
+        self.walk = walk
+        self.reads: dict[tuple[str, str], None] = {}
+        self.names: set[str] = set()
+        self.written: dict[str, dict[str, Json]] = {}
+        self.versioned: dict[str, set[str]] = {}
+        self.read_by_model: dict[str, None] = {}
+        self.before: dict[int, tuple[set[int], int]] = {}
+        self._note_caches()
+
+    def read(self, module: str, name: str, *, is_tolerant: bool = False) -> None:
+        """Describe a global.
+
+        Args:
+            module: the name of its module.
+            name: its name there.
+            is_tolerant: whether an object without a description is written by its type alone.
+
+        Raises:
+            UnstableError: it cannot be described.
+        """
+        if (module, name) in self.reads or (module, name) in _REGISTRIES:
+            return
+        space = vars(sys.modules[module])
+        value = space.get(name)
+        if name not in space:  # torch.export replaces some builtins meanwhile; other replacements are in the key
+            value, known = ["absent", name], vars(builtins).get(name)
+            if type(known) is BuiltinFunctionType and is_impure(known):
+                raise UnstableError(f"{name}, a function that depends on the process or the machine").below(
+                    f"global {name}"
+                )
+        if is_versioned_module(module):  # attributes that others set there are described separately
+            if isinstance(value, ModuleType):
+                label = str(vars(value).get("__name__"))
+                if sys.modules.get(label) is value:
+                    self.walk.visited_modules.setdefault(label, value)
+                else:  # as torch.ops.aten: a check does not read it, so it takes no number of this walk
+                    self._visit_modules(value)
+            return
+        self.reads[module, name] = None
+        unstable = dict(self.walk.unstable)
+        try:
+            with self.walk.tolerant(is_tolerant=is_tolerant):
+                self.written.setdefault(module, {})[name] = self.walk.value(value)
+        except UnstableError as error:
+            raise error.below(f"global {name} of {module}") from None
+        if is_tolerant and is_installed(module):
+            self.walk.unstable = unstable  # composed names are looked up in modules of own files
+
+    def _visit_modules(self, value: Any) -> None:
+        """Visit the modules that an object leads to, without the object itself."""
+        with self.walk.isolate():
+            self.walk.value(value)
+            found = {**self.walk.visited_modules}
+        self.walk.visited_modules.update(found)
+
+    def note(self, module: str | None, own: Iterable[str], names: set[str]) -> None:
+        """Describe the values that code is about to read: globals by instruction, attributes of modules by name."""
+        if module is not None:
+            for name in sorted(own):
+                self.read(module, name)
+        self.names |= names
+        self._look_in_modules(names, is_last=False)
+        self._note_caches()
+
+    def finish(self, imports: Iterable[str]) -> None:  # noqa: C901  # one case for each place of a value
+        """Describe attributes of modules under all names in code, and tolerantly under all names in strings."""
+        for label in imports:
+            if label in sys.modules:
+                self.walk.value(sys.modules[label])
+        if self.walk.has_look_up:
+            self.names.add(ALL)
+        self._note_caches()
+        for cached in list(self.walk.caches):  # a function that imports lazily keeps a module in its cache
+            for key, result in cache_items(cached):
+                if id(key) in self.before[id(cached)][0]:
+                    with suppress(UnstableError):  # ``caches`` raises it
+                        self._visit_modules(result)
+        self._look_in_modules(self.names | identifiers(self.walk.texts), is_last=True)
+        if ALL in self.names or self.names & STATE_OF_LOGGERS:
+            found = {one.name: one for logger in self.walk.loggers.values() for one in _with_parents(logger)}
+            self.written["loggers"] = {name: _logger_state(one) for name, one in sorted(found.items())}
+        if operators := replaced_operators(self.names | (self.walk.texts & TORCH_OPERATORS)):
+            self.written["operators"] = {name: self.walk.value(one) for name, one in operators}
+        for label, module in list(self.walk.visited_modules.items()):
+            if (kind := type(module)) is not ModuleType and not is_versioned_module(kind.__module__):
+                self.written.setdefault(label, {})["class of the module"] = self.walk.value(kind)
+        for label, module in list(self.walk.visited_modules.items()):  # hasattr tells whether a submodule is loaded
+            if is_user_module(label):
+                named = self.names & vars(module).keys()
+                loaded = [name for name in named if vars(module)[name] is sys.modules.get(f"{label}.{name}")]
+                self.written.setdefault(label, {})["submodules"] = [*sorted(loaded)]
+        if self.names & _GIVES_ORDER:
+            for label, module in list(self.walk.visited_modules.items()):
+                if is_user_module(label):
+                    self.written.setdefault(label, {})["order of attributes"] = list(vars(module))
+        self._note_caches()
+
+    def _look_in_modules(self, names: set[str], *, is_last: bool) -> None:
+        """Describe attributes of the visited modules, in the order of the modules' names.
+
+        A recording and a check visit the same modules in another order: a recording meets a submodule when code that
+        names it runs, a check when it looks for all names. Where two modules have one object, the first has its
+        description.
+        """
+        found: dict[str, list[str]] = {}
+        done: set[str] = set()
+        while True:
+            while new := [label for label in self.walk.visited_modules if label not in found]:
+                for label in new:
+                    found[label] = self._find_attributes(label, names, is_last=is_last)
+            if not (pending := sorted(found.keys() - done)):
+                return
+            done.update(pending)
+            for label in pending:
+                for name in found[label]:
+                    self.read(label, name, is_tolerant=name not in self.names)
+
+    def _find_attributes(self, label: str, names: set[str], *, is_last: bool) -> list[str]:
+        """Return the attributes of a module that have one of some names, and visit its submodules among them."""
+        space, is_versioned = attributes_of(self.walk.visited_modules[label]), is_versioned_module(label)
+        if is_versioned:
+            self.read_by_model[label] = None
+        if is_last and is_versioned:
+            return []
+        found: list[str] = []
+        is_all = is_last and ALL in self.names  # names can be composed at run time: then all attributes count
+        for name in list(space) if is_all else sorted(names & space.keys()):
+            if name in MODULE_ATTRIBUTES or (label == "sys" and name in CHANGING_IN_SYS):
+                continue
+            if isinstance(space[name], ModuleType) and sys.modules.get(f"{label}.{name}") is space[name]:
+                self.walk.visited_modules.setdefault(f"{label}.{name}", space[name])  # the import system put it there
+            else:
+                found.append(name)
+        return found
+
+    @property
+    def digest(self) -> str:
+        """The digest of all descriptions."""
+        return digest_of(
+            {module: [*map(list, sorted(found.items()))] for module, found in sorted(self.written.items())}
+        )
+
+    def _note_caches(self) -> None:
+        for cached in self.walk.caches:
+            if id(cached) not in self.before:
+                self.before[id(cached)] = {id(key) for key, _ in cache_items(cached)}, cached.cache_info().misses
+
+    def _has_all(self, cached: Any, ran: Container[int]) -> bool:
+        """Return whether a cache has all keys still that were looked up since it was described first.
+
+        Others were left out as it is full, or removed after the export, with fake tensors as their results.
+        """
+        keys, misses = self.before[id(cached)]
+        info, left = cached.cache_info(), {id(key) for key, _ in cache_items(cached)}
+        added = info.misses - misses
+        code = getattr(cached.__wrapped__, "__code__", None)
+        is_counted = added > 0 or (code is not None and id(code) not in ran)  # removing all sets the counts to 0
+        return is_counted and keys <= left and added == info.currsize - len(keys)
+
+    def _digest_isolated(self, value: Any) -> str:
+        with self.walk.isolate():
+            return digest_of(self.walk.value(value))
+
+    def caches(self, ran: Container[int] = ()) -> list[list[Any]]:
+        """Describe the contents of the ``lru_cache`` functions that were described.
+
+        Args:
+            ran: code that ran, by identity.
+
+        Raises:
+            UnstableError: a key or a result cannot be described.
+        """
+        written: list[list[Any]] = []
+        for cached in self.walk.caches:
+            before, _ = self.before[id(cached)]
+            found: dict[str, list[Any]] = {}
+            for key, result in cache_items(cached):
+                try:
+                    described = self._digest_isolated(key), self._digest_isolated(result)
+                except UnstableError as error:
+                    raise error.below(f"cache of {cached.__qualname__}") from None
+                found[described[0]] = [described[1], id(key) in before]
+            written.append([found, self._has_all(cached, ran)])
+        return written
+
+
+def attributes_of(module: ModuleType) -> Mapping[str, Any]:
+    """Return the attributes of a module.
+
+    Those of torch's ``PropModule`` are in the module that it wraps. The defaults of a configuration's options are in a
+    table; the direct key has the options that are set.
+
+    Raises:
+        UnstableError: it is versioned, and other code has set its class, which can answer for its attributes.
+    """
+    space, kind = vars(module), type(module)
+    if kind is ModuleType:
+        return space
+    if is_versioned_module(space.get("__name__")) and not is_versioned_module(kind.__module__):
+        raise UnstableError(f"module {space['__name__']} of another class ({kind.__qualname__})")
+    if isinstance(wrapped := space.get("m"), ModuleType):
+        return {**vars(wrapped), **space}
+    if type(module).__name__ == CONFIGURATION:
+        return {**space, **{name: option.default for name, option in space["_config"].items()}}
+    return space
