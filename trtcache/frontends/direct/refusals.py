@@ -178,7 +178,7 @@ def _is_unset_memory(chain: tuple[str, ...], space: dict[str, Any]) -> bool:
 def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any], *, is_user_code: bool) -> None:
     """Refuse impure functions that are passed on, and operators whose kernels can be Python code.
 
-    In the user's own files (``is_own``), also functions in ``torch._C``, unless their results are compared.
+    In the user's own files (``is_user_code``), also functions in ``torch._C``, unless their results are compared.
 
     Raises:
         UnstableError: a chain of names leads to one.
