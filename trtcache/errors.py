@@ -211,7 +211,13 @@ class BuildForbiddenError(BackendError):
     def __str__(self) -> str:
         what = f"{self.kind} key {self.key[:16]}" if self.key else f"a {self.kind} program"
         why = "; ".join(filter(None, (*self.remotes, self.why)))
-        remedy = "build it first ('trtcache build' or 'trtcache warm'), or unset TRTCACHE_FORBID_BUILD"
+        remedy = "build it first, in a process without TRTCACHE_FORBID_BUILD (a model: 'trtcache build')"
+        if "requires" in self.lack:
+            remedy = "unset one of the two"
+        elif "trusted" in self.lack:
+            remedy = "see 'trtcache trust'"
+        elif not self.key:
+            remedy = "unset TRTCACHE_FORBID_BUILD"
         found = f"{self.lack} {what} in {self.root}{f' ({why})' if why else ''}"
         return f"TRTCACHE_FORBID_BUILD=1 and {found}; {remedy}"
 
@@ -584,6 +590,15 @@ class ReadOnlyError(StoreError):
     action: str
     why: str = "is read-only (because of TRTCACHE_READONLY=1 or its permissions)"
     message = "cannot {action}: {root} {why}"
+
+
+class UnusableEntryError(StoreError):
+    """A stored entry is damaged, not trusted, or of another format."""
+
+    key: str
+    why: str
+    exit_code: ClassVar[int] = 4
+    message = "entry {key:.16} cannot be used: {why}"
 
 
 class IndexUnavailableError(StoreError):

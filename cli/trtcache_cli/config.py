@@ -208,11 +208,13 @@ def _document(setting: Setting) -> dict[str, object]:
 
 def _print_change(session: Session, variable: str, what: str, fields: Mapping[str, object]) -> None:
     """Print what was written, and which value is in effect."""
-    path, setting = settings_path(os.environ), _effective(session, variable)
+    path = settings_path(os.environ)
+    if not session.as_json:
+        note(f"{what} {path}")  # before the rest of the file is read, which may be wrong
+    setting = _effective(session, variable)
     if session.as_json:
         print_json({**_document(setting), "path": str(path), **fields})
         return
-    note(f"{what} {path}")
     if setting.origin != "trtcache.toml":
         which = {"environment": f"{variable} of the environment", "default": "the default"}.get(
             setting.origin, setting.origin

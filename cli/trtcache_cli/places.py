@@ -36,7 +36,7 @@ class UrlType(click.ParamType[RemoteUrl]):
         try:
             return RemoteUrl.parse(str(value), "URL")
         except SettingsError as error:
-            self.fail(error.why, param, ctx)
+            self.fail(error.why if error.name == "URL" else str(error), param, ctx)
 
     def shell_complete(
         self,

@@ -80,7 +80,7 @@ def _rebuild(session: Session, store: DiskStore, cache: Cache, record: Record) -
     return {
         **document,
         "outcome": report.outcome,
-        "build_s": sum(one.build_s for one in report.partitions if one.outcome == "built"),
+        "build_s": sum((one.build_s for one in report.partitions if one.outcome == "built"), 0.0),
         "engines": [one.key.digest for one in report.partitions if one.key],
     }
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trtcache.errors import SettingsError
 from trtcache_cli.keys import KeyType
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -79,6 +80,8 @@ def _entry(session: Session, subject: str, weights: Path, output: Path | None) -
     from trtcache.cache import Cache
     from trtcache.compiler.refit import check_entry, refit_artifact, write_artifact
 
+    if session.config().disable:
+        raise SettingsError("TRTCACHE_DISABLE", "the names of weights are in the cache, which it disables; unset it")
     store = session.store()
     key = store.header(store.resolve(subject)).key
     cache, entry = Cache(config=session.config()), session.entry(key)

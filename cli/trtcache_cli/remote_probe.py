@@ -57,7 +57,7 @@ def _look_up(config: Config, url: RemoteUrl) -> Check:
     except RemoteError as error:
         return Check(name, "bad", f"{error.reason}: {error.why}", REMEDIES.get(error.reason, _LATER))
     except CorruptBlobError as error:
-        return Check(name, "bad", str(error), "run 'trtcache init URL' again")
+        return Check(name, "bad", str(error), "delete that object, then run 'trtcache init URL'")
     except (SettingsError, StoreError) as error:
         return Check(name, "bad", str(error), "upgrade trtcache, or use another prefix")
     return Check(name, "ok", f"a miss takes {took_ms:.0f} ms")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from trtcache.config.environment import Config
-from trtcache.errors import IncompatibleEngineError, NotAStoreError, ReadOnlyError
+from trtcache.errors import NotAStoreError, ReadOnlyError, UnusableEntryError
 from trtcache.store.root import is_store
 
 if TYPE_CHECKING:
@@ -78,13 +78,13 @@ class Session:
         """Return the entry of a key in the cache directory or a layer below it.
 
         Raises:
-            IncompatibleEngineError: it cannot be used; the message says why.
+            UnusableEntryError: it cannot be used; the message says why.
         """
         from trtcache.store.contract import Miss
 
         found = self.layers().get(key)
         if isinstance(found, Miss):
-            raise IncompatibleEngineError(key.digest, f"the entry cannot be used ({found.reason})")
+            raise UnusableEntryError(key.digest, found.reason)
         return found
 
     def _open(self, config: Config, *, readonly: bool) -> DiskStore:

@@ -8,10 +8,13 @@ _SUFFIXES = frozenset({".onnx", ".pt2"})
 
 
 def is_function(subject: str | Path) -> bool:
-    """Return whether an argument is ``MODULE:FUNCTION``: Python names and dots, a colon and a name, and no file."""
+    """Return whether an argument is ``MODULE:FUNCTION``: Python names and dots, a colon and a name, and no file.
+
+    ``folder/module.py:function`` is one as well; importing it says how to write it.
+    """
     module, colon, function = str(subject).partition(":")
-    names = (*module.split("."), function)
-    return bool(colon) and all(map(str.isidentifier, names)) and not Path(subject).exists()
+    is_module = all(map(str.isidentifier, module.split("."))) or module.endswith(".py")
+    return bool(colon) and is_module and function.isidentifier() and not Path(subject).exists()
 
 
 def is_program(subject: str | Path) -> bool:

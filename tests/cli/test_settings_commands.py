@@ -135,6 +135,38 @@ def test_a_remote_is_printed_as_it_was_set(run: Callable[..., Result], file: Pat
     assert run("config", "get", "remotes").out == printed
 
 
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("dir", ['/srv/a"b']),
+        ("dir", ["/srv/a]b\\\\c"]),
+        ("remotes", ["s3://b?insecure=1&endpoint=http://[::1]:9000", "s3://c/d?lifetime=1.5s"]),
+    ],
+)
+def test_what_was_set_can_be_changed_and_removed(
+    run: Callable[..., Result], file: Path, monkeypatch: pytest.MonkeyPatch, key: str, values: list[str]
+) -> None:
+    """Brackets, quotes and backslashes included; the line is the only one that changes."""
+    monkeypatch.delenv("TRTCACHE_DIR")
+    file.parent.mkdir()
+    file.write_text("readonly = true\n")
+    for given in (values, values, values[:1]):
+        assert run("config", "set", key, *given).code == 0
+        assert run("config", "get", key).out.split() == given
+    assert run("config", "unset", key).code == 0
+    assert file.read_text() == "readonly = true\n"
+
+
+def test_a_written_setting_is_named_although_the_file_is_wrong(run: Callable[..., Result], file: Path) -> None:
+    """The error is that of another setting."""
+    file.parent.mkdir()
+    file.write_text('direct = "x"\n')
+    done = run("config", "set", "max-size", "5GB")
+    assert done.code == 2
+    assert "wrote max-size" in done.err
+    assert "TRTCACHE_DIRECT" in done.err
+
+
 def test_the_path_of_the_file_can_be_read_only(run: Callable[..., Result], file: Path) -> None:
     """It cannot be in the file itself."""
     assert run("config", "set", "readonly", "1").code == 0

@@ -119,7 +119,7 @@ def test_a_damaged_program_is_reported(tmp_path: Path, interpreter: str, capsys:
     path.write_bytes(content)
     code, found = command(capsys, "rebuild", "--cache-dir", root)
     assert code == 1
-    assert "the entry cannot be used (corrupt:" in found["programs"][0]["why"]
+    assert "cannot be used: corrupt:" in found["programs"][0]["why"]
     with pytest.raises(SystemExit):
         main(["rebuild", "--filter", "name=other", "--cache-dir", str(root)])
     assert "no kept program matches the filter" in capsys.readouterr().err

@@ -277,7 +277,7 @@ def read_settings(path: Path, variables: Collection[str]) -> dict[str, str]:
     text = _read(path)
     if text is None:
         return {}
-    names = {setting_name(variable): variable for variable in variables}
+    names = {setting_name(variable): variable for variable in variables if variable != "TRTCACHE_CONFIG"}
     settings = {}
     for name, value in _parse(text, path).items():
         if name not in names:
@@ -392,7 +392,7 @@ def environment(environ: Mapping[str, str], variables: Collection[str]) -> dict[
     path = settings_path(environ)
     if environ.get("TRTCACHE_CONFIG") and not path.exists():
         raise SettingsError("TRTCACHE_CONFIG", f"{path} does not exist")
-    settings = read_settings(path, [variable for variable in variables if variable != "TRTCACHE_CONFIG"])
+    settings = read_settings(path, variables)
     return {**settings, **environ}
 
 

@@ -118,13 +118,13 @@ class RemoteUrl:
             "mode": "write" if self.writable else "",
             "claims": "1" if self.claims else "",
             "insecure": "1" if self.is_plain_http else "",
-            "lifetime": "" if self.lifetime_s == LIFETIME_S else f"{self.lifetime_s:.0f}s",
+            "lifetime": "" if self.lifetime_s == LIFETIME_S else _seconds(self.lifetime_s),
             "endpoint": self.endpoint,
             "region": self.region,
             "account": self.account,
         }
         known = PARAMETERS[self.scheme]
-        parameters = urlencode({name: text for name, text in given.items() if text and name in known}, safe=":/")
+        parameters = urlencode({name: text for name, text in given.items() if text and name in known}, safe=":/[]")
         return f"{self.text}?{parameters}" if parameters else self.text
 
     @property
@@ -246,3 +246,7 @@ def _check_transport(web: str, options: Mapping[str, str], where: str) -> None:
     if parts.scheme == "http" and not _LOOPBACK.fullmatch(host) and options.get("insecure") != "1":
         why = "anyone on the way can read entries and credentials"
         raise SettingsError(where, f"http://{host} is not encrypted: {why}; use https://, or add insecure=1")
+
+
+def _seconds(duration_s: float) -> str:
+    return f"{duration_s:.0f}s" if duration_s.is_integer() else f"{duration_s!r}s"

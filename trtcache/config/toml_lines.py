@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 Value: TypeAlias = "str | int | float | bool | list[str]"
 
-_VALUE = r"(\[[^\]]*\]|\"[^\"\n]*\"|'[^'\n]*'|[A-Za-z0-9+.:_-]+)"
+_STRING = r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'"
+_VALUE = rf"(\[(?:{_STRING}|[^\]\"'])*\]|{_STRING}|[A-Za-z0-9+.:_-]+)"
 
 
 def format_toml(value: Value) -> str:

@@ -74,7 +74,7 @@ _REMEDIES = {
     "list assignment index": "dynamic_shapes has a dimension that its input does not have",
     "nference tensor": "compile under torch.inference_mode, or clone tensors that were created under it",
     " not in range [": "the size of an example input is outside of the range of its Dim",
-    "data-dependent expression": "the model branches on values of tensors: use torch.where or torch.cond",
+    "data-dependent expression": "it branches on values of tensors: use torch.where, or run that part outside of it",
 }
 """What torch's message contains -> what to do."""
 _TORCH, _OURS = Path(torch.__file__).parent, Path(__file__).parents[1]

@@ -124,6 +124,7 @@ class RemoteEntries:
 
         Raises:
             FormatVersionError: the remote has another layout.
+            CorruptBlobError: it has another file of this name; delete that.
             RemoteError: the request failed.
         """
         content = memoryview(json.dumps({"format": FORMAT}).encode())

@@ -84,7 +84,7 @@ class BackgroundModule(CompiledModule):
                 raise
         if isinstance(in_torch, CompiledModule):
             return getattr(in_torch, name)
-        raise self._not_ready(name.lstrip("_"))
+        raise self._not_ready(f"engine, which has {name.lstrip('_')!r}")
 
     def _not_ready(self, what: str) -> NotReadyError:
         name, state = self.report.name, self.report.background

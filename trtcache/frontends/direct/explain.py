@@ -22,6 +22,7 @@ NO_MANIFEST = "no matching manifest"
 REASON_MEMBER, REASON_KIND = "reason", "direct-why"
 
 _SHOWN = 60  # characters of a value
+_BEFORE = 20  # characters before a difference
 _MOST = 3  # differences
 
 
@@ -40,7 +41,7 @@ def format_key_differences(before: Mapping[str, Any], after: Mapping[str, Any]) 
 def format_differences(label: str, before: Any, after: Any) -> str:
     """Return the first differences of two descriptions of one object."""
     differences = _differences(before, after)
-    return _join([f"{label}{path.strip('.')}: {_format(old)} -> {_format(new)}" for path, old, new in differences])
+    return _join([f"{label}{path.strip('.')}: {_format_change(old, new)}" for path, old, new in differences])
 
 
 def _join(found: list[str]) -> str:
@@ -53,7 +54,7 @@ def _label_parts(name: str, before: Any, after: Any) -> list[str]:
     for path, old, new in _differences(before, after):
         place = path.strip(".")
         label = f"attribute {place.replace('..', '.')}" if name == "model" else f"{name} {place}"
-        lines.append(f"{label}: {_format(old)} -> {_format(new)}")
+        lines.append(f"{label}: {_format_change(old, new)}")
     return lines
 
 
@@ -94,13 +95,21 @@ def _by_name(items: list[Any]) -> dict[str, Any] | None:
     return named if len(named) == len(items) else None
 
 
+def _format_change(old: Any, new: Any) -> str:
+    """Format two values, of long ones the part from which on they differ."""
+    texts = [_format(old), _format(new)]
+    if max(map(len, texts)) > _SHOWN:
+        same = next((place for place, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
+        texts = [f"...{text[same - _BEFORE :]}" for text in texts] if same > _BEFORE else texts
+    return " -> ".join(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..." for text in texts)
+
+
 def _format(value: Any) -> str:
     if isinstance(value, dict) and set(value) == {"float"}:
         return repr(float.fromhex(value["float"]))
     if isinstance(value, list) and value[:1] == ["function"]:
         return f"function {value[2]}" if len(value) > 2 else "a function"
-    text = "nothing" if value is None else str(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return "nothing" if value is None else str(value)
 
 
 def differences_to_newest(cache: Cache, name: str, parts: Mapping[str, Any]) -> str:

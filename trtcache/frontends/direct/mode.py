@@ -258,7 +258,7 @@ class DirectLookup:
             log.debug("%s gets no manifest", self._name, exc_info=True)
             self.outcome = f"off: {error}"
         self._recording, self._attributes = None, []
-        outcome = self.outcome or f"miss: {NO_MANIFEST}"
+        outcome = self.outcome or (self.explain() if self.key is not None else f"miss: {NO_MANIFEST}")
         self.outcome = outcome.encode(errors="backslashreplace").decode()  # names may have lone surrogates
         log.info("%s: direct mode: %s", self._name, self.outcome)
         store_reason(self._cache, self._name, self.outcome)

@@ -508,7 +508,7 @@ class Walk:
         try:
             written[path] = self._attributes(module)
         except UnstableError as error:
-            raise error.below(path) from None if path else error
+            raise (error.below(path) if path else error) from None
         for name, inner in module._modules.items():
             if inner is not None:
                 self._module(inner, f"{path}.{name}" if path else name, written)
