@@ -211,15 +211,10 @@ class BuildForbiddenError(BackendError):
     def __str__(self) -> str:
         what = f"{self.kind} key {self.key[:16]}" if self.key else f"a {self.kind} program"
         why = "; ".join(filter(None, (*self.remotes, self.why)))
-        remedy = "build it first, in a process without TRTCACHE_FORBID_BUILD (a model: 'trtcache build')"
-        if "requires" in self.lack:
-            remedy = "unset one of the two"
-        elif "trusted" in self.lack:
-            remedy = "see 'trtcache trust'"
-        elif not self.key:
-            remedy = "unset TRTCACHE_FORBID_BUILD"
-        found = f"{self.lack} {what} in {self.root}{f' ({why})' if why else ''}"
-        return f"TRTCACHE_FORBID_BUILD=1 and {found}; {remedy}"
+        found = f"TRTCACHE_FORBID_BUILD=1 and {self.lack} {what} in {self.root}{f' ({why})' if why else ''}"
+        if not self.key or self.lack != "no entry for":
+            return found
+        return f"{found}; build it first, in a process without TRTCACHE_FORBID_BUILD (a model: 'trtcache build')"
 
 
 class TorchForbiddenError(BackendError):
