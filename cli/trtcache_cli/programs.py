@@ -64,11 +64,9 @@ def export_function(location: str) -> ExportedProgram:
 
     module_name, _, name = location.partition(":")
     if module_name.endswith(".py"):  # importing a.py as a module named py in a package a runs it
-        module = Path(module_name).with_suffix("").as_posix().removeprefix("./").replace("/", ".")
+        module = Path(module_name).with_suffix("").as_posix().replace("/", ".").lstrip(".")
         what = "is a file" if Path(module_name).is_file() else "would be a file"
-        raise SettingsError(
-            location, f"{module_name} {what}, and a module is needed: write {module.lstrip('.')}:{name}"
-        )
+        raise SettingsError(location, f"{module_name} {what}, and a module is needed: write {module}:{name}")
     sys.path.insert(0, str(Path.cwd()))
     try:
         function = getattr(import_module(module_name), name)

@@ -48,19 +48,24 @@ def _look_up(config: Config, url: RemoteUrl) -> Check:
         took_ms = (time.monotonic() - began_s) * 1e3
         breaker.note_success()
     except RemoteError as error:
-        advice = REMEDIES.get(error.reason, _LATER)
-        return Check(name, "bad", f"{error.reason}: {error.why}", advice)
+        return _failure(name, error)
     if not config.trust.keys and config.trust.required is not False:
         return Check(name, "bad", f"a miss takes {took_ms:.0f} ms, but no key is trusted", REMEDIES["no-trusted-key"])
     try:
         open_remote(config, url).check_format()
     except RemoteError as error:
-        return Check(name, "bad", f"{error.reason}: {error.why}", REMEDIES.get(error.reason, _LATER))
+        return _failure(name, error)
     except CorruptBlobError as error:
         return Check(name, "bad", str(error), "delete that object, then run 'trtcache init URL'")
     except (SettingsError, StoreError) as error:
         return Check(name, "bad", str(error), "upgrade trtcache, or use another prefix")
     return Check(name, "ok", f"a miss takes {took_ms:.0f} ms")
+
+
+def _failure(name: str, error: RemoteError) -> Check:
+    from trtcache.remote.connection import REMEDIES
+
+    return Check(name, "bad", f"{error.reason}: {error.why}", REMEDIES.get(error.reason, _LATER))
 
 
 def _writing(config: Config, url: RemoteUrl) -> Check:

@@ -42,7 +42,7 @@ from trtcache.frontends.direct.ownership import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from trtcache.digests import Json
     from trtcache.frontends.direct.walk import Walk
@@ -114,8 +114,7 @@ def _cells(function: FunctionType, walk: Walk) -> Iterator[Json]:
     for cell in () if is_ours else function.__closure__ or ():
         value: Any = next(iter(gc.get_referents(cell)), None)  # an empty cell raises an exception when it is read
         if type(value) is FunctionType:
-            is_others = file_owner(value.__code__.co_filename) == MODEL
-            yield walk.value(value) if is_others else [value.__code__.co_qualname, *_other_globals(value)]
+            yield walk.value(value) if is_unversioned(value) else [value.__code__.co_qualname, *_other_globals(value)]
         elif type(value) in C_FUNCTIONS or type(value) in C_DESCRIPTORS:
             yield value.__qualname__
 
@@ -159,7 +158,7 @@ def describe_changes(  # noqa: C901  # one case for each kind
     pairs = list(space.items())  # another thread may import more of torch meanwhile
     if len(pairs) > _MANY:  # the module torch has 1,000 functions in C, under their own names
         homes = {value.__module__ for _, value in pairs if type(value) is types.BuiltinFunctionType}
-        homes = {home for home in homes if home in _BUILTIN or owners[str(home)] != MODEL}
+        homes = {home for home in homes if home in C_OF_PYTHON or owners[str(home)] != MODEL}
         pairs = [
             pair
             for pair in pairs
@@ -173,7 +172,7 @@ def describe_changes(  # noqa: C901  # one case for each kind
             parts = (value,) if kind is FunctionType else filter(None, _functions(value))
             written += [[name, said] for part in parts if (said := _function(part, walk, name, owner)) is not None]
         elif kind in C_DESCRIPTORS:
-            if getattr(value, "__module__", None) not in _BUILTIN and owners[str(_home(value))] == MODEL:
+            if getattr(value, "__module__", None) not in C_OF_PYTHON and owners[str(_home(value))] == MODEL:
                 written.append([name, walk.value(value)])
             elif value.__name__ != name:
                 written.append([name, value.__qualname__])
@@ -241,12 +240,11 @@ def patched_methods(cls: type, walk: Walk) -> Iterator[Json]:
     if FUNCTION_TYPES.isdisjoint(map(type, space.values())):  # most classes in C
         return
     code = [pair for pair in space.items() if type(pair[1]) in FUNCTION_TYPES]
-    files = set(map(_FILE_OF, [value for _, value in code if type(value) is FunctionType]))
-    if all(file_owner(file) != MODEL for file in files):
+    if _are_versioned([value for _, value in code if type(value) is FunctionType]):
         code = [pair for pair in code if type(pair[1]) is not FunctionType]
     for name, value in code:
         for part in _functions(value):
-            if type(part) is FunctionType and file_owner(part.__code__.co_filename) == MODEL:
+            if type(part) is FunctionType and is_unversioned(part):
                 yield [name, walk.value(part)]
 
 
@@ -255,6 +253,11 @@ def is_unversioned(value: Any) -> bool:
     if type(value) is FunctionType:
         return file_owner(value.__code__.co_filename) == MODEL
     return _is_code(type(value)) and not is_versioned_module(value.__module__)
+
+
+def _are_versioned(functions: Iterable[FunctionType]) -> bool:
+    """Return whether all functions are versioned; many are of a few files."""
+    return all(file_owner(file) != MODEL for file in set(map(_FILE_OF, functions)))
 
 
 def _is_loaded(module: ModuleType) -> bool:
@@ -275,15 +278,15 @@ def _is_code(kind: type) -> bool:
 def _own_among(values: Collection[Any]) -> list[Any]:
     """Return the functions and classes among values that are not versioned."""
     kinds = {kind for kind in set(map(type, values)) if _is_code(kind)}
-    if FunctionType in kinds:  # tables of decompositions have thousands, of a few files
-        functions = [one for one in values if type(one) is FunctionType]
-        if all(file_owner(file) != MODEL for file in set(map(_FILE_OF, functions))):
-            kinds.discard(FunctionType)
+    if FunctionType in kinds and _are_versioned([one for one in values if type(one) is FunctionType]):
+        kinds.discard(FunctionType)  # tables of decompositions have thousands
     return [one for one in values if type(one) in kinds and is_unversioned(one)] if kinds else []
 
 
 _FILE_OF = operator.attrgetter("__code__.co_filename")
-_BUILTIN = frozenset({None, "builtins"})
+C_OF_PYTHON = frozenset({None, "builtins"})
+"""Modules that functions in C of Python's types and builtins say they are of."""
+
 _PARTIALS = frozenset({functools.partial, functools.partialmethod})
 
 

@@ -29,6 +29,7 @@ from trtcache.frontends.direct.code import (
 )
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
+from trtcache.frontends.direct.patches import C_OF_PYTHON
 from trtcache.frontends.direct.refusals import ALLOWED_OF_LOGGERS, Refusals
 from trtcache.frontends.direct.writers import OUTPUTS
 
@@ -46,7 +47,6 @@ _FIND_AND_LOAD: CodeType = sys.modules["_frozen_importlib"]._find_and_load.__cod
 """CPython runs this for modules that are not imported yet, and only for those."""
 
 _IMPORTS = frozenset({"_find_and_load", "_handle_fromlist"})
-_C_OF_PYTHON = frozenset({None, "builtins"})
 _AROUND = ("/_compile.py", "/_dynamo/eval_frame.py", "/utils/_contextlib.py")
 """Files of torch with wrappers of other functions: ``torch.seed`` is called through two of them."""
 _REFUSED_ARGUMENTS = {
@@ -312,7 +312,7 @@ class Recording:
     def _c_call(self, frame: FrameType, kind: str, function: Any) -> None:
         if kind == ownership.MODEL:
             owner = getattr(function, "__module__", None)
-            if owner not in _C_OF_PYTHON and not ownership.is_versioned_module(owner):
+            if owner not in C_OF_PYTHON and not ownership.is_versioned_module(owner):
                 self.set_why_not(f"a function of the C extension {owner} ran ({function.__qualname__})")
             elif owner is None and not _is_known(function):
                 self.set_why_not(f"a function of a C extension ran ({function.__qualname__})")

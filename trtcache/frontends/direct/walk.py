@@ -599,7 +599,6 @@ WRITERS.update(dict.fromkeys(TENSORS, Walk.tensor))
 
 
 _FLAGS = (
-    "is_tolerant",
     "has_unordered",
     "has_exempt",
     "has_look_up",
