@@ -978,6 +978,20 @@ def h(e, a):
     if e == 'object.__setattr__' and a[1] == '__name__': app.S[0] = 3.0
 sys.addaudithook(h)
 """)
+_AUDITED = _model("array.array('i', [1])\nreturn x * S[0]", top="import array\nS = [2.0]")
+_AUDITS = "import sys\ndef h(e, a):\n    if e == 'array.__new__': app.S[0] = 3.0\nsys.addaudithook(h)\n"
+_LIBRARY_AUDITS = """
+import os, sys
+space = {}
+exec(compile('def hook(e, a): pass', os.path.dirname(torch.__file__) + '/../filelock/_api.py', 'exec'), space)
+sys.addaudithook(space['hook'])
+"""
+_add("harmless: a library's audit hook", _model("x * 2"), _LIBRARY_AUDITS, harmless=True)
+_add("audit hook after a library's", _AUDITED, _LIBRARY_AUDITS + _AUDITS)
+_add("audit hook before a library's", _AUDITED, _AUDITS + _LIBRARY_AUDITS)
+_add("audit hook that is an object", _AUDITED, "import sys\nclass H:\n    def __call__(self, e, a):\n        if e == 'array.__new__': app.S[0] = 3.0\nsys.addaudithook(H())")
+_add("audit hook that raises for events of trtcache", _AUDITED, _AUDITS.replace("    if e", "    if e.startswith('trtcache'): raise RuntimeError\n    if e"))
+_add("audit hook that forbids others", _AUDITED, _AUDITS.replace("    if e", "    if e == 'sys.addaudithook': raise RuntimeError\n    if e"))
 _add("np.finfo's cached object is edited", _model("x * float(np.finfo(np.float32).bits)", top="import numpy as np"), "import numpy as np; np.finfo(np.float32).bits = 7")
 _add("array interface alignment", _model("x * (2 if self.a.flags.aligned else 3)", "self.a = np.ones(3)", "import numpy as np"), "import numpy as np; model.a = np.frombuffer(b'x' * 25, dtype='u1')[1:].view('f8')")
 _add("cached_property attrname edited", _model("x * self.c.k", "self.c = C()\nself.c.j = 3.0", "import functools\nclass C:\n    @functools.cached_property\n    def k(self): return 2.0"), "app.C.__dict__['k'].attrname = 'j'")

@@ -3469,6 +3469,7 @@ for _doc, _forward, _top in (
 
 
 from tests.direct import (  # noqa: E402  # they add theirs
+    field_addresses,  # noqa: F401
     field_corners,  # noqa: F401
     field_edits,  # noqa: F401
     field_kinds,  # noqa: F401

@@ -18,7 +18,7 @@ import torch
 
 import trtcache
 from tests.direct.package import X
-from trtcache.frontends.direct.code import _normalize
+from trtcache.frontends.direct.bytecode import _normalize
 from trtcache.frontends.direct.globals import Globals
 from trtcache.frontends.direct.manifest import FORMAT, read
 from trtcache.frontends.direct.mode import describe

@@ -14,9 +14,9 @@ from tests import direct
 from tests.direct import counting
 from tests.direct.package import X
 from trtcache.cache import Cache
-from trtcache.frontends.direct.code import uses
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.mode import DirectLookup, describe
+from trtcache.frontends.direct.uses import uses
 from trtcache.frontends.direct.walk import Walk
 
 if TYPE_CHECKING:

@@ -154,6 +154,15 @@ def layout(cls: type) -> Layout | None:
     return base, read_dict, tuple(slots)
 
 
+def instance_dict(value: object) -> dict[str, Any]:
+    """Return the dictionary of an instance of a Python class; empty for any other object.
+
+    Unlike ``value.__dict__``, this gives no object of a C type a dictionary that it did not have.
+    """
+    form = layout(type(value))  # type: ignore[arg-type]  # classes are hashed by identity
+    return {} if form is None or form[1] is None else form[1](value)
+
+
 def read_slot(descriptor: Any, value: Any) -> Any:
     """Return the value of a slot, and ``NOTHING`` for one without a value."""
     try:

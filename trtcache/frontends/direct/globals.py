@@ -120,6 +120,10 @@ class Globals:
         if is_tolerant and is_installed(module):
             self.walk.unstable = unstable  # composed names are looked up in modules of own files
 
+    def values(self) -> list[object]:
+        """Return the values of the globals that were described."""
+        return [vars(sys.modules[module]).get(name) for module, name in self.reads if module in sys.modules]
+
     def _visit_modules(self, value: Any) -> None:
         """Visit the modules that an object leads to, without the object itself."""
         with self.walk.isolate():

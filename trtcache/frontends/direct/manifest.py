@@ -182,7 +182,7 @@ def make_manifest(program: ExportedProgram, digest: Digest, export_s: float, see
     seen.note_methods()
     reads, imports = [[module, name] for module, name in recorded.reads], [*seen.imported]
     recorded.finish(imports)
-    seen.refusals.check_combinations(walk)
+    seen.refusals.check_combinations(recorded)
     seen.refuse_missing_imports()
     if walk.has_look_up:
         texts = identifiers(walk.texts)

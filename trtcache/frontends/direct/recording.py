@@ -21,16 +21,12 @@ from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct import ownership
 from trtcache.frontends.direct.classes import HEAP
-from trtcache.frontends.direct.code import (
-    ALL,
-    absolute_name,
-    is_text_or_number,
-    uses,
-)
+from trtcache.frontends.direct.code import ALL
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
 from trtcache.frontends.direct.patches import C_OF_PYTHON
 from trtcache.frontends.direct.refusals import ALLOWED_OF_LOGGERS, Refusals
+from trtcache.frontends.direct.uses import absolute_name, is_text_or_number, uses
 from trtcache.frontends.direct.writers import OUTPUTS
 
 if TYPE_CHECKING:

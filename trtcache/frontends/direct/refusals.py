@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.frontends.direct import ownership
+from trtcache.frontends.direct.addresses import (
+    METHODS_BY_IDENTITY,
+    find_addresses,
+    find_shown,
+    is_text_or_number,
+    made_functions,
+    possible_methods,
+)
 from trtcache.frontends.direct.classes import CONTAINERS, EXEMPT_NAMES, UNORDERED_SETS
 from trtcache.frontends.direct.code import (
     CODE_OF,
@@ -26,7 +34,8 @@ from trtcache.frontends.direct.surroundings import is_described_getter
 if TYPE_CHECKING:
     from types import CodeType
 
-    from trtcache.frontends.direct.code import Uses
+    from trtcache.frontends.direct.globals import Globals
+    from trtcache.frontends.direct.uses import Uses
     from trtcache.frontends.direct.walk import Walk
 
 _READS_ALL = frozenset(
@@ -79,11 +88,13 @@ class Refusals:
 
     Attributes:
         first: what code does that matters only with some objects -> the first function that does it.
+        formatted: attributes in formatted strings -> the first function that has one.
     """
 
     def __init__(self) -> None:
         """Start without code."""
         self.first: dict[str, str] = {}
+        self.formatted: dict[str, str] = {}
 
     def check(  # noqa: C901  # one case for each kind of use
         self, code: CodeType, use: Uses, space: dict[str, Any], walk: Walk
@@ -125,7 +136,15 @@ class Refusals:
             refuse(f"it could read the address of an object ({use.address})")
         if is_user_code and use.names & STATE_OF_LOGGERS and walk.loggers:
             refuse("it could read a logger's state")
+        if is_user_code and (methods := possible_methods(use.methods, space, walk)):
+            if by_identity := methods & METHODS_BY_IDENTITY:
+                refuse(f"it could compare methods of strings or numbers by identity ({min(by_identity)})")
+            self.first.setdefault("creates", f"a method {min(methods)}")
+        if is_user_code and (made := next(made_functions(code), "")):
+            self.first.setdefault("creates", made)
         for chain in use.chains:
+            if is_user_code and (shown := find_shown(chain, space)):
+                self.first.setdefault("creates", shown)
             if _is_unset_memory(chain, space):
                 refuse(f"it could read memory that NumPy has not set ({'.'.join(chain)})")
             _refuse_chain(chain, space, is_user_code=is_user_code)
@@ -135,20 +154,30 @@ class Refusals:
         ):
             self.first.setdefault("exempt", code.co_qualname)
         does = {"merges": use.merges, "changes": use.changes, "views": use.has_view, "subtracts": use.subtracts}
-        does |= {"looks": bool(use.names & _READS_ALL), "where": "where" in use.texts}
+        does |= {"looks": bool(use.names & _READS_ALL), "where": "where" in use.texts, "formats": bool(use.formats)}
+        if is_user_code:
+            self.formatted = {**dict.fromkeys(use.formatted, code.co_qualname), **self.formatted}
         for what, is_done in does.items() if is_user_code else ():
             if is_done:
                 self.first.setdefault(what, code.co_qualname)
 
-    def check_combinations(self, walk: Walk) -> None:
-        """Refuse code that matters only together with an object that the walk visited.
+    def check_combinations(self, found: Globals) -> None:
+        """Refuse code that matters only together with an object that it can reach.
 
-        Such as code that changes sets, with a set; or that reads all attributes, with an attribute that is left out.
+        Such as code that changes sets, with a set; or that formats values, with an object whose text has its address.
+
+        Args:
+            found: the globals that the code reads, with the walk that has described them and the model.
 
         Raises:
             ValueError: there is such code.
         """
-        first, kept = self.first, "a function that is kept"
+        walk, first, kept = found.walk, self.first, "a function that is kept"
+        shown, text_type = find_addresses([*walk.all_visited(), *found.values()])
+        shown = first.get("creates") or shown
+        formatted = (who for name, who in self.formatted.items() if not is_text_or_number(walk, name))
+        if shown and (formats := first.get("formats") or text_type or next(formatted, "")):
+            raise ValueError(f"{formats} could format {shown}, whose text has its address")
         if "merges" in first and walk.has_set:
             raise ValueError(f"{first['merges']} could create a set of strings")
         if "where" in first and "numpy" in walk.visited_modules:

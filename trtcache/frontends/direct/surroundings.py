@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
     from trtcache.frontends.direct.walk import Walk
 
+log = logging.getLogger(__name__)
+
 _FLAGS = (
     *("backends.cuda.matmul.allow_tf32", "backends.opt_einsum.enabled", "backends.opt_einsum.strategy"),
     *("backends.quantized.engine", "utils.deterministic.fill_uninitialized_memory"),
@@ -67,6 +69,7 @@ _SCANNED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init",
 
 def surroundings(walk: Walk) -> dict[str, Json]:
     """Describe the state of the process that an export depends on."""
+    _refuse_audit_hooks()
     _refuse_modes()
     _refuse_other_patterns()
     _settle_attention_order()
@@ -216,6 +219,52 @@ def _patched_classes(walk: Walk) -> Iterator[Json]:
     for cls in sorted(seen, key=lambda cls: (cls.__module__, cls.__qualname__)):
         if cls is not torch.Tensor and (patched := list(patched_methods(cls, walk))):
             yield [cls.__module__, cls.__qualname__, patched]
+
+
+def _refuse_audit_hooks() -> None:
+    """Refuse the user's own functions that Python calls at audited events, such as an import.
+
+    Python does not show them. But where there is none, ``sys.audit`` returns before it looks at its arguments.
+
+    Raises:
+        UnstableError: there is one, or they cannot be found.
+    """
+    try:
+        sys.audit(None)  # type: ignore[arg-type]
+    except TypeError:
+        hooks = _find_audit_hooks()
+        if hooks is None:
+            raise UnstableError("the functions for audited events cannot be found").below("the process") from None
+        if own := [hook for hook in hooks if is_user_code(hook)]:
+            name = getattr(own[0], "__qualname__", type(own[0]).__qualname__)
+            why = f"a function of one's own for audited events ({name})"
+            raise UnstableError(why).below("the process") from None
+
+
+@functools.cache
+def _find_audit_hooks() -> list[Any] | None:
+    """Return the interpreter's list of audit hooks; None if a hook prevents it.
+
+    While a hook runs, the iterator over the list is among the newest objects of the garbage collector. So a hook that
+    is added for a moment finds the list, and is removed from it.
+    """
+    event = "trtcache.audit_hooks"
+    found: list[list[Any]] = []
+
+    def find(name: str, _: object) -> None:
+        newest = gc.get_objects(generation=0) if name == event else ()
+        lists: list[Any] = [one.__reduce__()[1][0] for one in newest if type(one) is type(iter([]))]
+        found.extend(one for one in lists if any(hook is find for hook in one))
+
+    try:
+        sys.addaudithook(find)
+        sys.audit(event)
+    except Exception:  # another hook can raise anything
+        log.debug("a hook for audited events prevents another", exc_info=True)
+    if not found:
+        return None
+    del found[0][[hook is find for hook in found[0]].index(True)]
+    return found[0]
 
 
 def _refuse_modes() -> None:

@@ -39,6 +39,7 @@ from trtcache.frontends.direct.classes import (
     class_qualname,
     exempt_attributes,
     full_name,
+    instance_dict,
     is_c_type,
     is_unordered_set,
     layout,
@@ -132,6 +133,7 @@ class Walk:
 
     def __init__(self, model: torch.nn.Module) -> None:
         """Record the paths of a model's modules and weights."""
+        self._root = model
         self._memo: dict[int, int] = {}
         self.unpatched: set[type] = set()
         self.owners = Owners()
@@ -201,6 +203,19 @@ class Walk:
         if len(sys.modules) != self._loaded:  # they register classes
             other._registries, other._loaded = {}, len(sys.modules)
         return other
+
+    def all_visited(self) -> list[object]:
+        """Return the objects that were visited, and the model's modules."""
+        return [*self._alive, *self._root.modules()]
+
+    def attributes(self, name: str) -> Iterator[Any]:
+        """Yield the values under the name of an attribute in all objects and classes that were visited."""
+        spaces = [*map(class_dict, self.classes), *map(instance_dict, self.all_visited())]
+        for module in self._root.modules():
+            spaces += [module._modules, module._parameters, module._buffers]
+        for space in spaces:
+            if name in space:
+                yield space[name]
 
     # Any object.
 

@@ -1,0 +1,69 @@
+"""Texts with the address of an object, and methods compared by identity. They are added to ``field_scenarios``."""
+
+# fmt: off
+from __future__ import annotations
+
+from tests.direct.field_scenarios import _add, _model
+
+_O = "class O: pass\n"
+_OTHER = "keep = [app.O() for _ in range(7)]; model.o = keep[3]"
+_TAG = "def tag(o): return f'{o}'\ndef num(t): return sum(map(ord, t)) % 1000\n"
+_SAME = "model.lin.weight.data.add_(1)"
+
+
+def _text(doc: str, forward: str, init: str = "", top: str = "", change: str = _OTHER) -> None:
+    _add(f"text of {doc}", _model(forward, init or "self.o = O()", _O + top + _TAG), change)
+
+
+_text("an object, made in a helper", "x * num(tag(self.o))")
+_text("an object by str, made in a helper", "x * (sum(show(self.o).encode()) % 1000)", "", "def show(o): return str(o)\n")
+_text("an object, compared with a stored text", "x * (2 if tag(self.o) == self.t else 3)", "self.o = O(); self.t = tag(self.o)")
+_text("an object as a key", "x * self.d.get(str(self.o), 3)", "self.o = O(); self.d = {str(self.o): 2}")
+_text("an object as a key of a memo", "x * self.d.setdefault(tag(self.o), 3)", "self.o = O(); self.d = {tag(self.o): 2}")
+_text("an object that is iterated over", "for c in tag(self.o):\n    if c == 'f': x = x * 2\nreturn x")
+_text("a method's object", "x * num(self.p.t())", "self.o = self.p = P()", "class P:\n    def t(self): return 'P' + str(self)\n", "keep = [app.P() for _ in range(7)]; model.p = keep[3]")
+_text("an object in a tuple", "x * num(tag(self.o[0]))", "self.o = (O(),)", "", "keep = [app.O() for _ in range(7)]; model.o = (keep[3],)")
+_text("a function in a tuple", "x * num(tag(self.f[0]))", "self.f = (f,)", "def f(): pass\ndef g(): pass\n", "model.f = (app.g,)")
+_text("an object that forward creates", "x * num(tag(O()))", "", "", "keep = [app.O() for _ in range(7)]")
+_text("a lambda that forward creates", "x * num(tag(lambda: 1))", "", "", "keep = [lambda: 1 for _ in range(7)]")
+_text("a generator", "x * num(tag(i for i in ()))", "", "", "keep = [(i for i in ()) for _ in range(7)]")
+_text("a field's type", "x * num([f.type(self.o) for f in dataclasses.fields(self.c)][0])", "self.o = O(); self.c = C()", "import dataclasses\n@dataclasses.dataclass\nclass C:\n    a: str = 'a'\n")
+_text("a partial of str", "x * num(self.p(self.o))", "self.o = O(); self.p = functools.partial(str)", "import functools\n")
+_text("a table of types", "x * num([t(self.o) for t in KINDS][0])", "", "KINDS = (str,)\n")
+_text("a global object", "x * num(tag(G))", "", "G = O()\n", "keep = [app.O() for _ in range(7)]; app.G = keep[3]")
+_text("a bound method", "x * num(tag(self.p.f))", "self.p = P()", "class P:\n    def f(self): pass\n", "keep = [app.P() for _ in range(7)]; model.p = keep[3]")
+_text("a bound method of a list", "x * num(tag(self.l.append))", "self.l = []", "", "keep = [[] for _ in range(7)]; model.l = keep[3]")
+_text("an object whose repr shows another", "x * num(tag(self.p))", "self.p = P(O())", "class P:\n    def __init__(self, o): self.o = o\n    def __repr__(self): return f'P({self.o})'\n", "keep = [app.P(app.O()) for _ in range(7)]; model.p = keep[3]")
+_text("a dataclass with a function", "x * num(tag(self.p))", "self.p = D(f)", "import dataclasses\ndef f(): pass\ndef g(): pass\n@dataclasses.dataclass\nclass D:\n    f: object\n", "model.p = app.D(app.g)")
+_text("an object with slots", "x * num(tag(self.p))", "self.p = P()", "class P:\n    __slots__ = ('a',)\n", "keep = [app.P() for _ in range(7)]; model.p = keep[3]")
+_text("a weak reference", "x * num(tag(self.r))", "self.o = O(); self.r = weakref.ref(self.o)", "import weakref\n", "model.o = app.O(); import weakref; model.r = weakref.ref(model.o)")
+_text("a lock", "x * num(tag(self.r))", "self.r = threading.Lock()", "import threading\n", "import threading; keep = [threading.Lock() for _ in range(7)]; model.r = keep[3]")
+_text("a NumPy function", "x * num(tag(np.sum))", "", "import numpy as np\n", "")
+_text("a default argument", "x * h()", "", "def h(o=O()): return num(tag(o))\n", "app.h.__defaults__ = (app.O(),)")
+_text("an attribute that is a text elsewhere", "x * self.d.get(f'{self.o.name}', 3)", "self.o = O(); self.o.name = O(); self.name = 'a'; self.d = {f'{self.o.name}': 2}", "", "model.o.name = app.O()")
+
+
+def _harmless(doc: str, forward: str, init: str, top: str = "") -> None:
+    _add(f"harmless: {doc}", _model(forward, init, top), _SAME, harmless=True)
+
+
+_BLOCKS = "self.blocks = nn.ModuleDict({f'b{i}': nn.Linear(4, 4) for i in range(2)})"
+_LOOP = "for i in range({}):\n    x = {}(self.blocks[f'b{{i}}'](x))\nreturn x"
+_harmless("a number in an f-string, with an activation function", _LOOP.format(2, "self.act"), "self.act = F.relu; " + _BLOCKS)
+_harmless("a number in an f-string, with an object for its settings", _LOOP.format("self.c.n", ""), "self.c = C(); " + _BLOCKS, "class C:\n    def __init__(self): self.n = 2")
+_harmless("a number with a format, with an activation function", "for i, k in enumerate(self.ks):\n    x = self.act(getattr(self, f'b{i:d}')(x)) * k\nreturn x", "self.act = F.relu; self.ks = [1, 2]; self.b0, self.b1 = nn.Linear(4, 4), nn.Linear(4, 4)")
+_harmless("a prefix in an f-string, with an activation function", "self.act(self.blocks[f'{self.prefix}0'](x))", "self.act = F.relu; self.prefix = 'b'; " + _BLOCKS)
+_harmless("a class's name in an f-string, with an activation function", "self.act(x) * self.d[f'a{type(self).__name__}']", "self.act = F.relu; self.d = {'aModel': 2}")
+_harmless("the message of an error, with an object for its settings", "if x.shape[0] != self.c.k:\n    raise ValueError(f'{self.c} {x.shape}')\nreturn x", "self.c = C()", "class C:\n    def __init__(self): self.k = 3")
+_harmless("the message of an assertion, with an object for its settings", "assert x.shape[0] == self.c.k, f'{self.c} {x.shape}'\nreturn x", "self.c = C()", "class C:\n    def __init__(self): self.k = 3")
+_harmless("a buffer has the name of a method of tuples", "f(x, self.index)", "self.register_buffer('index', torch.ones(4))", "def f(a, b): return a + b")
+_harmless("attributes have names of methods of strings", "x * self.count if self.title else x", "self.count = 2; self.title = 'a'")
+_harmless("attributes have names of methods of decimals", "x.clamp(self.min, self.max)", "self.min, self.max = 0.0, 1.0")
+_harmless("a tensor's method has its arguments from a tuple", "torch.cat(x.split(*self.a), 1)", "self.a = ([2, 2], 1)")
+_harmless("a property has the name of a method of strings", "x * (2 if self.c.format == 'a' else 3)", "self.c = C()", "class C:\n    @property\n    def format(self): return 'a'")
+_add("methods of two equal tuples compared", _model("x * 2 if self.a.index == self.b.index else x", "self.a = (1, 2); self.b = self.a"), "model.b = tuple([1, 2])")
+_add("methods of a string as keys", _model("x * {self.a.upper: 2}.get(self.b.upper, 3)", "self.a = 'some text'; self.b = self.a"), "model.b = ''.join(['some ', 'text'])")
+_add("a method of a string passed on", _model("x * same(self.a.upper, self.b.upper)", "self.a = 'some text'; self.b = self.a", "def same(f, g): return 2 if f == g else 3"), "model.b = ''.join(['some ', 'text'])")
+_harmless("functions of modules with names of methods of numbers are passed on", "functools.reduce(operator.add, [x, x], torch.max(x)) + functools.reduce(torch.add, [x, x])", "pass", "import functools, operator")
+_harmless("a method of a class with the name of a method of strings is passed on", "f(x, self.c.index) + f(x, C.count)", "self.c = C()", "class C:\n    def index(self): return 2\n    def count(self=None): return 3\ndef f(x, g): return x * g()")
+_add("a method of a global string compared", _model("x * 2 if K.upper == self.b.upper else x", "self.b = K", "K = 'some text'"), "model.b = ''.join(['some ', 'text'])")

@@ -1,0 +1,87 @@
+"""Instructions of code objects, in the form that Python 3.11 gives them."""
+
+from __future__ import annotations
+
+import bisect
+import dis
+import functools
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import CodeType
+
+GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+NAMED = GLOBAL | ATTRIBUTE
+_NO_EFFECT = frozenset(
+    {"CACHE", "PRECALL", "PUSH_NULL", "EXTENDED_ARG", "NOP", "RESUME", "COPY_FREE_VARS", "NOT_TAKEN"}
+)
+
+
+def is_raised(steps: list[dis.Instruction], step: dis.Instruction) -> bool:
+    """Return whether an instruction is followed only by raising an exception."""
+    for after in steps[bisect.bisect_right(steps, step.offset, key=lambda other: other.offset) :]:
+        if after.opname == "RAISE_VARARGS":
+            return True
+        if after.opname.startswith(("STORE", "RETURN", "POP_", "YIELD")) or "JUMP" in after.opname:
+            return False
+    return False
+
+
+def instructions(code: CodeType) -> list[dis.Instruction]:
+    """Return the instructions of a code object, without those that have no effect."""
+    return [step for step in _normalize(dis.get_instructions(code)) if step.opname not in _NO_EFFECT]
+
+
+@functools.cache
+def _is_new_form(opname: str) -> bool:
+    return any(part in opname for part in ("_BORROW", "_CHECK", "_FAST_"))
+
+
+def _normalize(steps: Iterable[dis.Instruction]) -> Iterator[dis.Instruction]:
+    """Yield instructions in the form of Python 3.11: an instruction of 3.13 for two variables becomes two."""
+    for step in steps:
+        if not _is_new_form(step.opname):
+            yield step
+            continue
+        first, is_double, second = step.opname.replace("_BORROW", "").partition("_FAST_")
+        if is_double and isinstance(step.argval, tuple):
+            for opname, name in zip((f"{first}_FAST", second), step.argval, strict=True):
+                yield step._replace(opname=opname, argval=name)
+        else:
+            yield step._replace(opname=step.opname.replace("_BORROW", "").replace("_CHECK", ""))
+
+
+def operates(steps: list[dis.Instruction], signs: str) -> bool:
+    """Return whether an instruction is a binary operation with one of some signs."""
+    return any(step.opname == "BINARY_OP" and step.argrepr[:1] in signs for step in steps)
+
+
+def find_consumer(steps: list[dis.Instruction], start: int) -> int:
+    """Return the index of the instruction that takes the value on top of the stack, if no jump is before it."""
+    depth = 1
+    for at in range(start, len(steps)):
+        step = steps[at]
+        if "JUMP" in step.opname:
+            break
+        effect = dis.stack_effect(step.opcode, step.arg if step.opcode >= dis.HAVE_ARGUMENT else None, jump=False)
+        if 1 - effect >= depth:  # it takes so many values, and returns one
+            return at
+        depth += effect
+    return len(steps)
+
+
+def after_call(steps: list[dis.Instruction], place: int) -> int:
+    """Return the index after the call of the function that an instruction loads, found by the stack's depth."""
+    depth = 1
+    for at in range(place + 1, len(steps)):
+        step = steps[at]
+        if step.opname.startswith("CALL"):
+            depth -= step.arg or 0
+            if depth <= 1:
+                return at + 1
+        elif "JUMP" not in step.opname:
+            effect = dis.stack_effect(step.opcode, step.arg if step.opcode >= dis.HAVE_ARGUMENT else None, jump=False)
+            depth += effect - ("NULL" in step.argrepr or step.opname == "LOAD_METHOD")
+    return len(steps)
