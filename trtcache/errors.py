@@ -626,6 +626,8 @@ class UnknownKeyError(StoreError):
 
     def __str__(self) -> str:
         lists = "'trtcache ls --all' lists them"
+        if not self.prefix.lower().removeprefix("b3:"):
+            return f"the key is empty; {lists}"
         if set(self.prefix.lower().removeprefix("b3:")) <= set("0123456789abcdef"):
             return f"no entry has a key that starts with {self.prefix!r}; {lists}"
         return f"{self.prefix!r} is not a key, which has digits 0-9 and a-f; {lists}"

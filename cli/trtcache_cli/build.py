@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.config.units import format_duration
-from trtcache.errors import ModelFileError
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import console, note, print_json, print_pairs, shows_progress, working
 from trtcache_cli.require_remote import open_required, report_failures
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import shape_option
+from trtcache_cli.subjects import require_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -84,8 +84,7 @@ def build(
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     if output is not None and output.exists() and file.exists() and output.samefile(file):
         raise click.BadParameter("it is the program, which has the weights; choose another file", param_hint="--output")
-    if not (file.exists() or ":" in file.name):
-        raise ModelFileError(str(file), "the file does not exist")  # before torch is imported
+    require_file(file)
     from trtcache.cache import Cache
     from trtcache.compiler import build as building  # imports torch
     from trtcache_cli.programs import open_program, program_name

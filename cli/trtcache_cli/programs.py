@@ -53,6 +53,11 @@ def program_name(path: Path) -> str:
     return path.stem.rpartition(":")[2]
 
 
+def _describe(error: Exception) -> str:
+    is_plain = isinstance(error, (ImportError, AttributeError, SyntaxError))  # whose texts say what they are
+    return str(error) if is_plain else f"{type(error).__name__}: {error}"
+
+
 def export_function(location: str) -> ExportedProgram:
     """Import and call ``MODULE:FUNCTION``, and export the model that it returns. The current folder is searched first.
 
@@ -70,11 +75,14 @@ def export_function(location: str) -> ExportedProgram:
     sys.path.insert(0, str(Path.cwd()))
     try:
         function = getattr(import_module(module_name), name)
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise SettingsError(location, f"it cannot be imported: {error}") from error
+    except Exception as error:  # code of the user's own
+        raise SettingsError(location, f"it cannot be imported: {_describe(error)}") from error
     finally:
         del sys.path[0]
-    found = function()
+    try:
+        found = function()
+    except Exception as error:
+        raise SettingsError(location, f"it raised {_describe(error)}") from error
     if not (isinstance(found, tuple) and 2 <= len(found) <= 3 and isinstance(found[0], torch.nn.Module)):
         raise SettingsError(location, "it has to return (model, args) or (model, args, kwargs)")
     with resolve(*found, name=name) as source:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trtcache.errors import ModelFileError
+
 _SUFFIXES = frozenset({".onnx", ".pt2"})
 
 
@@ -15,6 +17,18 @@ def is_function(subject: str | Path) -> bool:
     module, colon, function = str(subject).partition(":")
     is_module = all(map(str.isidentifier, module.split("."))) or module.endswith(".py")
     return bool(colon) and is_module and function.isidentifier() and not Path(subject).exists()
+
+
+def require_file(path: Path) -> None:
+    """Refuse what is neither a file nor ``MODULE:FUNCTION``, before torch is imported.
+
+    Raises:
+        ModelFileError: there is no file.
+    """
+    if path.is_dir():
+        raise ModelFileError(str(path), "it is a directory; give a .pt2 or .onnx file, or MODULE:FUNCTION")
+    if not (path.exists() or is_function(path)):
+        raise ModelFileError(str(path), "the file does not exist")
 
 
 def is_program(subject: str | Path) -> bool:

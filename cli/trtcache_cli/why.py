@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtcache.errors import ModelFileError
 from trtcache.keys.nearest import Nearest, nearest, stored_graph
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.differences import print_differences
@@ -15,7 +14,7 @@ from trtcache_cli.keys import SHORT_DIGITS, KeyType
 from trtcache_cli.output import note, print_json, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import shape_option
-from trtcache_cli.subjects import is_function, is_program
+from trtcache_cli.subjects import is_program, require_file
 
 if TYPE_CHECKING:
     from trtcache.store.layers import Layers
@@ -89,8 +88,7 @@ def _of_entry(layers: Layers, key: str) -> dict[str, Any]:
 
 
 def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shapes: tuple[str, ...]) -> dict[str, Any]:
-    if not (path.is_file() or is_function(path)):
-        raise ModelFileError(str(path), "the file does not exist")  # before torch is imported
+    require_file(path)
     from trtcache_cli.programs import find_key, program_name  # imports torch
 
     key, graph, reason = find_key(path, backend, target, shapes)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         (("why", "nofile"), 5, "'nofile' is not a key, which has digits 0-9 and a-f"),
         (("refit", "nofile", "--weights", "x"), 5, "'nofile' is not a key"),
         (("ls", "--sort", "sze"), 2, "'sze' is not one of"),
+        (("build", ""), 1, "it is a directory; give a .pt2 or .onnx file, or MODULE:FUNCTION"),
+        (("why", "b3:"), 5, "the key is empty"),
         (("why", "6f9c"), 5, "no entry has a key that starts with '6f9c'"),
     ],
 )

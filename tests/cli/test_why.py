@@ -118,6 +118,21 @@ def test_a_function_is_looked_up_as_a_cell_of_a_matrix(
     gone = run("why", "why_zoo:gone")
     assert (gone.code, "it cannot be imported" in gone.err) == (2, True)
     assert run("why", f"b3:{digest[:8]}").err.startswith(f"entry {digest[:16]}")
+    (tmp_path / "why_zoo.pt2").mkdir()
+    assert "why_zoo.pt2: it is a directory" in run("why", "why_zoo.pt2").err
+
+
+def test_what_a_function_raises_is_an_error_of_the_function(
+    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no unexpected error of trtcache."""
+    (tmp_path / "why_raises.py").write_text("def model():\n    raise RuntimeError('there are no weights')\n")
+    (tmp_path / "why_fails.py").write_text("raise OSError('there is no disk')\n")
+    monkeypatch.chdir(tmp_path)
+    raised, failed = run("build", "why_raises:model"), run("why", "why_fails:model")
+    assert (raised.code, failed.code) == (2, 2)
+    assert "why_raises:model: it raised RuntimeError: there are no weights" in raised.err
+    assert "why_fails:model: it cannot be imported: OSError: there is no disk" in failed.err
 
 
 def test_an_entry_that_is_not_trusted_is_no_hit(

@@ -214,11 +214,11 @@ class DirectLookup:
     def record(self) -> Iterator[None]:
         """Record the export in the body, unless a manifest cannot be stored."""
         store = self._cache.store
+        if self.manifest is not None and not self.is_verifying:
+            self.outcome = "miss: no cached key for this program with these settings"
         if self._walk is None or self.key is None or store is None or not store.can_store_builds:
             yield
             return
-        if self.manifest is not None and not self.is_verifying:
-            self.outcome = "miss: no cached key for this program with these settings"
         from trtcache.frontends.direct.recording import record_export
         from trtcache.lowering import TORCH_LOCK
 
