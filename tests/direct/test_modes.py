@@ -294,6 +294,9 @@ def test_where_nothing_can_be_stored_nothing_is_recorded(
     monkeypatch.setenv("TRTCACHE_READONLY", "1")
     assert [compiled(Affine(), (X,)).report.direct for _ in range(2)] == ["miss: no matching manifest"] * 2
     assert tmp_path.exists()
+    settings = {"operator_versions": {"mylib::one": "1"}}
+    missed = compiled(nn.Linear(4, 4), (X,), settings=settings).report.direct
+    assert missed == "miss: no cached key for this program with these settings"
 
 
 def test_a_hit_needs_its_entry_and_its_key_alias(compiled: Compile, tmp_path: Path) -> None:
