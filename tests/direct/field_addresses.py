@@ -67,3 +67,41 @@ _add("a method of a string passed on", _model("x * same(self.a.upper, self.b.upp
 _harmless("functions of modules with names of methods of numbers are passed on", "functools.reduce(operator.add, [x, x], torch.max(x)) + functools.reduce(torch.add, [x, x])", "pass", "import functools, operator")
 _harmless("a method of a class with the name of a method of strings is passed on", "f(x, self.c.index) + f(x, C.count)", "self.c = C()", "class C:\n    def index(self): return 2\n    def count(self=None): return 3\ndef f(x, g): return x * g()")
 _add("a method of a global string compared", _model("x * 2 if K.upper == self.b.upper else x", "self.b = K", "K = 'some text'"), "model.b = ''.join(['some ', 'text'])")
+
+# Texts of two objects, made in other ways than by an f-string: the order of their addresses decides.
+_PAIR = "import app\nmodel = app.Model().eval()\nmodel.a, model.b = sorted([app.Tag(), app.Tag()], key=id)"
+_SWAP = "model.b, model.a = sorted([app.Tag(), app.Tag()], key=id)"
+
+
+def _compared(doc: str, text: str, top: str = "") -> None:
+    forward = f"return x * (2.0 if {text.format('self.a')} < {text.format('self.b')} else 3.0)"
+    _add(f"texts compared: {doc}", _model(forward, "pass", "class Tag:\n    pass\n" + top), _SWAP, make=_PAIR)
+
+
+_compared("operator.mod", "operator.mod('%s', {})", "import operator")
+_compared("a bound method of a format", "'%s'.__mod__({})")
+_compared("bytes", "b'%a'.__mod__(({},))")
+_compared("an alias of str", "text({})", "text = str")
+_compared("str by a composed name", "getattr({}, '__' + 'str__')()")
+_compared("a class derived from str", "S({})", "class S(str): pass")
+_compared("UserString", "US({}).data", "from collections import UserString as US")
+_compared("NumPy's str_", "np.str_({})", "import numpy as np")
+_compared("print to a StringIO", "text({})", "import io\ndef text(t):\n    s = io.StringIO()\n    print(t, file=s)\n    return s.getvalue()")
+_compared("print to redirected output", "text({})", "import contextlib, io\ndef text(t):\n    s = io.StringIO()\n    with contextlib.redirect_stdout(s): print(t)\n    return s.getvalue()")
+_compared("the error of an enum", "text({})", "import enum\nclass E(enum.Enum):\n    A = 1\ndef text(t):\n    try:\n        E(t)\n    except ValueError as e:\n        return e.args[0]")
+_compared("object.__repr__", "object.__repr__({})")
+_compared("a method in C", "str({}.__init__)")
+_compared("a context manager of torch that forward creates", "digest({})", "def digest(t): return len(f'{t}') + sum(map(ord, f'{torch.no_grad()}'))")
+_add("texts compared: order in a WeakSet", _model("return x * (2.0 if list(W([self.a, self.b]))[0] == self.a else 3.0)", "pass", "class Tag:\n    pass\nfrom weakref import WeakSet as W"), _SWAP, make=_PAIR)
+_harmless("an attribute of an object for its settings in an f-string", "x * self.d[f'{self.c.name}_{x.shape[-1]}']", "self.c = C(); self.d = {'a_4': 2}", "class C:\n    def __init__(self): self.name = 'a'")
+_harmless("a table of functions by type", "BY[type(self.act)](x)", "self.act = nn.ReLU()", "BY = {nn.ReLU: F.relu, nn.GELU: F.gelu}")
+_harmless("a dataclass with a name and an activation function", "self.c.act(x) * self.d[f'a{self.c.name}']", "self.c = C(); self.d = {'ab': 2}", "import dataclasses\n@dataclasses.dataclass\nclass C:\n    name: str = 'b'\n    act: object = F.gelu")
+_harmless("an enum of texts in a key", "x * self.d[self.k.value]", "self.k = K.A; self.d = {'a': 2}", "import enum\nclass K(str, enum.Enum):\n    A = 'a'")
+_DIGEST = "def digest(s):\n    n = 0\n    for c in s:\n        n = (n * 31 + ord(c)) % 9973\n    return 1.0 + n\n"
+_add("text of an iterator", _model("x * digest(f'{iter([1])}')", "pass", _DIGEST), "")
+_add("text of a lock that forward creates", _model("x * digest(f'{threading.Lock()}')", "pass", "import threading\n" + _DIGEST), "")
+_add("text of a function in an error", _model("x * digest(tell(torch.relu))", "pass", "import enum\nclass K(enum.Enum):\n    A = 'a'\ndef tell(f):\n    try: return K(f)\n    except ValueError as e: return e.args[0]\n" + _DIGEST), "")
+_add("methods of tuples under a global name", _model("x * (2.0 if getattr(self.a, N) == getattr(self.b, N) else 3.0)", "self.a = tuple([1, 2]); self.b = self.a", "N = 'index'"), "model.b = tuple([1, 2])")
+_add("methods of strings by attrgetter", _model("x * (2.0 if GET(self.a) == GET(self.b) else 3.0)", "self.a = 'ab'.upper(); self.b = self.a", "import operator\nGET = operator.attrgetter('strip')"), "model.b = 'ab'.upper()")
+_add("methods of sizes", _model("x * (2.0 if self.a.numel == self.b.numel else 3.0)", "self.a = torch.Size([2, 3]); self.b = self.a"), "model.b = torch.Size([2, 3])")
+_add("hash of a path by a global function", _model("x * digest(str(H(PurePath('/a'))))", "pass", "from pathlib import PurePath\nH = PurePath.__hash__\n" + _DIGEST), "")

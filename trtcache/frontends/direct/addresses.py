@@ -6,28 +6,30 @@ import dataclasses
 import gc
 import inspect
 import threading
-from datetime import datetime, timedelta
-from decimal import Decimal
-from types import CellType, CodeType, FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
+from collections import UserString
+from enum import Enum
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.frontends.direct.bytecode import ATTRIBUTE, GLOBAL, NAMED, after_call, find_consumer, is_raised
-from trtcache.frontends.direct.classes import HEAP, NUMBERS_AND_TEXT, WRAPPERS, instance_dict
-from trtcache.frontends.direct.ownership import is_user_module
+from trtcache.frontends.direct.classes import HEAP, IMMUTABLE, NUMBERS_AND_TEXT, WRAPPERS, class_dict, instance_dict
+from trtcache.frontends.direct.code import METHODS_BY_IDENTITY, methods_in_c
+from trtcache.frontends.direct.ownership import is_versioned_module
 
 if TYPE_CHECKING:
     import dis
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from trtcache.frontends.direct.walk import Walk
 
-SHOWS = frozenset({"repr", "ascii", "__repr__", "__str__", "__format__", "pformat", "hash", "__hash__"})
+_HASHES = frozenset({"hash", "__hash__", "__repr__", "__str__", "__format__"})
+SHOWS = frozenset({"repr", "ascii", "pformat", "formatwarning"})
 FORMATS = frozenset({"str", "format", "join", "dumps", "format_map", "str_", "bytes_", "UserString"})
-FORMATS |= {"substitute", "safe_substitute"}
+FORMATS |= {"substitute", "safe_substitute", "mod", "imod", "__mod__", "redirect_stdout", "redirect_stderr"}
 _PARSES = frozenset({"int", "float", "ord", "sorted", "len", "index", "find", "sum", "min", "max", "encode", "fromhex"})
-_OF_TEXTS = SHOWS | FORMATS | _PARSES
+_OF_TEXTS = _HASHES | SHOWS | FORMATS | _PARSES
 
 
 def find_formats(code: CodeType, steps: list[dis.Instruction]) -> tuple[str, str, frozenset[str]]:
@@ -41,19 +43,23 @@ def find_formats(code: CodeType, steps: list[dis.Instruction]) -> tuple[str, str
     """
     known = [step for step in steps if step.opname in NAMED and step.argval in _OF_TEXTS]
     names = {str(step.argval) for step in known if not is_raised(steps, step)}
-    if shows := names & SHOWS:
-        return min(shows), min(shows), frozenset()
+    if hashes := names & _HASHES:
+        return min(hashes), min(hashes), frozenset()
     places = [place for place, step in enumerate(steps) if step.opname in _FORMATTED and not is_raised(steps, step)]
-    if any((steps[place].arg or 0) & 3 for place in places if steps[place].opname in _CONVERTED):
-        return "!r", "!r", frozenset()
     has_percent = any(step.opname == "BINARY_OP" and step.argrepr[:1] == "%" for step in steps)
     has_percent = has_percent and any("%" in str(value) for value in code.co_consts if type(value) in {str, bytes})
     counters = _counters(code, steps)
     unknown = [steps[place - 1] for place in places if not _is_number(steps, place, counters)]
-    address = "a formatted text" if (names & FORMATS or unknown or has_percent) and names & _PARSES else ""
+    address = "a formatted text" if (names & (FORMATS | SHOWS) or unknown or has_percent) and names & _PARSES else ""
     attributes = frozenset(str(step.argval) for step in unknown if step.opname in ATTRIBUTE)
-    called = {step.argval for step in known if step.opname != "LOAD_ATTR" or "NULL" in step.argrepr}
-    if names & called & FORMATS - {"join"} or has_percent or any(step.opname not in ATTRIBUTE for step in unknown):
+    called = {step.argval for place, step in enumerate(steps) if step in known and _may_be_called(steps, place)}
+    has_file = "print" in code.co_names and any("file" in value for value in code.co_consts if type(value) is tuple)
+    if (
+        names & called & (FORMATS | SHOWS) - {"join"}
+        or has_percent
+        or has_file
+        or any(step.opname not in ATTRIBUTE for step in unknown)
+    ):
         return "a formatted text", address, attributes
     calls_type = any(_calls_type(steps, place) for place in range(len(steps)))
     return "a type of an object" if calls_type else "", address, attributes
@@ -84,6 +90,8 @@ def _is_number(steps: list[dis.Instruction], place: int, counters: set[str]) -> 
         return True  # object.__format__ accepts an empty format only
     if before.opname == "LOAD_FAST":
         return before.argval in counters
+    if before.opname == "BINARY_SUBSCR" and steps[place - 2].opname == "LOAD_CONST":
+        return steps[place - 3].opname in ATTRIBUTE and steps[place - 3].argval == "shape"
     is_call = before.opname.startswith("CALL")
     return is_call and any(
         step.opname in GLOBAL and step.argval in {"len", "int", "float"} and after_call(steps, at) == place
@@ -91,9 +99,16 @@ def _is_number(steps: list[dis.Instruction], place: int, counters: set[str]) -> 
     )
 
 
-_CONVERTED = frozenset({"FORMAT_VALUE", "CONVERT_VALUE"})
-_FORMATTED = _CONVERTED | {"FORMAT_SIMPLE", "FORMAT_WITH_SPEC"}  # Python 3.13
-_TYPE_ONLY = frozenset({"IS_OP", "COMPARE_OP", "CONTAINS_OP", "POP_TOP"})
+def _may_be_called(steps: list[dis.Instruction], place: int) -> bool:
+    """Return whether the value that an instruction loads is called, or an argument of a call."""
+    if steps[place].opname != "LOAD_ATTR" or "NULL" in steps[place].argrepr:
+        return True
+    user = find_consumer(steps, place + 1)
+    return user >= len(steps) or steps[user].opname.startswith("CALL")
+
+
+_FORMATTED = frozenset({"FORMAT_VALUE", "CONVERT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC"})  # Python 3.13
+_TYPE_ONLY = frozenset({"IS_OP", "COMPARE_OP", "CONTAINS_OP", "BINARY_SUBSCR", "POP_TOP"})
 
 
 def _calls_type(steps: list[dis.Instruction], place: int) -> bool:
@@ -111,18 +126,7 @@ def _calls_type(steps: list[dis.Instruction], place: int) -> bool:
     return user >= len(steps) or steps[user].opname not in _TYPE_ONLY
 
 
-_IN_C = (MethodDescriptorType, WrapperDescriptorType)
-_WITHOUT_IDENTITY = (str, bytes, int, float, complex, tuple, frozenset, slice, range, Decimal, datetime, timedelta)
-
-
-def _methods_in_c(*kinds: type) -> frozenset[str]:
-    return frozenset(name for kind in kinds for name in dir(kind) if type(getattr(kind, name)) in _IN_C)
-
-
-METHODS_BY_IDENTITY = _methods_in_c(*_WITHOUT_IDENTITY)
-"""Methods of values that can be equal and not identical: methods are equal only if their objects are identical."""
-
-_METHODS = METHODS_BY_IDENTITY | _methods_in_c(list, dict, set, bytearray)
+_METHODS = METHODS_BY_IDENTITY | methods_in_c(list, dict, set, bytearray)
 
 
 def find_methods(steps: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
@@ -130,7 +134,10 @@ def find_methods(steps: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
 
     Each has the names before it that lead to its object from a global, if they do.
     """
+    looks_up = any(step.opname in NAMED and step.argval in {"getattr", "attrgetter"} for step in steps)
     for place, step in enumerate(steps):
+        if looks_up and step.opname == "LOAD_CONST" and type(step.argval) is str and step.argval in METHODS_BY_IDENTITY:
+            yield (step.argval,)
         if step.opname == "LOAD_ATTR" and step.argval in _METHODS and "NULL" not in step.argrepr:
             user = find_consumer(steps, place + 1)
             if user >= len(steps) or steps[user].opname != "CALL_FUNCTION_EX":  # x.split(*sizes)
@@ -154,7 +161,16 @@ _NOT_SEARCHED = (FunctionType, ModuleType, type, torch.Tensor, CellType, datacla
 def shows_address(kind: type) -> bool:
     """Return whether instances of a class are formatted with their address, as it has no ``__repr__`` of its own."""
     show: Any = kind.__repr__
-    return show is object.__repr__ and (bool(kind.__flags__ & HEAP) or kind is object)
+    return show is object.__repr__ and (kind is object or kind.__flags__ & (HEAP | IMMUTABLE) == HEAP)
+
+
+def _is_unwatched(value: object) -> bool:
+    """Return whether an object's text has its address, and a recording does not notice that code formats it."""
+    kind = type(value)
+    if kind in _LOCKS:
+        return True
+    is_versioned = is_versioned_module(kind.__module__) and value is not dataclasses.MISSING
+    return is_versioned and shows_address(kind) and not isinstance(value, _NOT_SEARCHED)
 
 
 def is_function(value: object) -> bool:
@@ -162,7 +178,7 @@ def is_function(value: object) -> bool:
     return callable(value) and not isinstance(value, (type, torch.nn.Module))
 
 
-def find_addresses(visited: Iterable[object]) -> tuple[str, str]:
+def find_addresses(visited: Collection[object]) -> tuple[str, str]:
     """Find objects whose text has their address, and types or functions that format any object.
 
     Args:
@@ -172,18 +188,32 @@ def find_addresses(visited: Iterable[object]) -> tuple[str, str]:
         What the text of the first object shows, and what the first type or function is; empty if there is none.
     """
     shown = formats = ""
+    notes = {id(value.__annotations__) for value in visited if type(value) is FunctionType}
+    notes |= {id(class_dict(value).get("__annotations__")) for value in visited if isinstance(value, type)}
     for value in visited:
+        if id(value) in notes:
+            continue
         kind = type(value)
-        if (shows_address(kind) and value is not dataclasses.MISSING) or kind in _LOCKS:
+        if _is_unwatched(value):
             shown = shown or f"a {kind.__qualname__}"
         for held in _referents(value):
             if is_function(held):
                 shown = shown or str(getattr(held, "__qualname__", type(held).__qualname__))
                 if getattr(held, "__name__", "") in FORMATS | SHOWS:
                     formats = formats or f"{held.__name__}, which is kept,"
-            elif isinstance(held, type) and issubclass(held, (str, bytes)) and held is not kind:
+            elif isinstance(held, type) and held is not kind and _is_text_type(held):
                 formats = formats or f"{held.__qualname__}, which is kept,"
     return shown, formats
+
+
+def _is_text_type(kind: type) -> bool:
+    """Return whether a class makes texts of any objects; an enum looks them up."""
+    return issubclass(kind, (str, bytes, UserString)) and not issubclass(kind, Enum)
+
+
+def find_text_type(kinds: Iterable[object]) -> str:
+    """Return the name of a class among objects that makes texts of any objects; empty if there is none."""
+    return next((kind.__qualname__ for kind in kinds if isinstance(kind, type) and _is_text_type(kind)), "")
 
 
 def _referents(value: object) -> Iterator[Any]:
@@ -230,14 +260,15 @@ def possible_methods(uses: Iterable[tuple[str, ...]], space: dict[str, Any], wal
         walk: the walk that describes the model: a name that is an attribute of an object there does not count.
     """
     found = {use[-1] for use in uses if not isinstance(_value_of(use[:-1] or ("",), space), (ModuleType, type))}
-    return {name for name in found if not [*walk.attributes(name)]}
+    return {name for name in found if name[:2] == "__" or not [*walk.attributes(name)]}
 
 
-def find_shown(chain: tuple[str, ...], space: dict[str, Any]) -> str:
-    """Return what chained names lead to if that is a function that is passed on, or a class of such objects."""
-    is_called = chain[-1] == "()"
-    value = _value_of(chain[:-1] if is_called else chain, space)
-    if is_called:
-        is_shown = isinstance(value, type) and shows_address(value) and is_user_module(value.__module__)
-        return f"a {value.__qualname__}" if is_shown else ""
-    return ".".join(chain) if is_function(value) else ""
+def find_created(chain: tuple[str, ...], space: dict[str, Any]) -> type | None:
+    """Return the class that code calls by these names, if its instances are formatted with their address."""
+    value = _value_of(chain[:-1], space) if chain[-1] == "()" else None
+    return value if isinstance(value, type) and shows_address(value) else None
+
+
+def find_function(chain: tuple[str, ...], space: dict[str, Any]) -> str:
+    """Return the name of the function that chained names lead to, if it is passed on."""
+    return ".".join(chain) if chain[-1] != "()" and is_function(_value_of(chain, space)) else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import re
+import sys
 import types
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from trtcache.frontends.direct.ownership import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
 
 PLAIN = frozenset({bool, int, str, type(None)})
@@ -26,6 +28,7 @@ NUMBERS = PLAIN - {str}
 CONTAINERS = frozenset({dict, list, set})
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a static C type has no attributes that can be set
+IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: neither has a heap type in C
 NOTHING = object()  # in place of a value, where None could be one
 DERIVED = frozenset({"__dict__", "__weakref__", "__slotnames__", "__annotations__", "__firstlineno__"})
 """Class attributes that Python derives, and annotations; code that reads annotations is refused."""
@@ -126,6 +129,26 @@ def exempt_attributes(cls: type) -> frozenset[str]:
     if names & {"PreTrainedConfig", "PretrainedConfig"}:
         return _EXEMPT["configuration"]
     return _EXEMPT["model"] if "PreTrainedModel" in names else frozenset()
+
+
+class WatchedRepr:
+    """The ``__repr__`` that a recording gives to a class without one, to notice that code formats its instances.
+
+    Their text has their address, another in each process. Under the name of the attribute a class still has
+    ``object.__repr__``.
+    """
+
+    def __init__(self, note: Callable[[type, FrameType], None]) -> None:
+        """Have a function called with the class of a formatted object, and the frame of the code that formats it."""
+        self._note = note
+
+    def __get__(self, value: object, owner: type | None = None) -> Callable[[], str]:
+        """Return the method of an object."""
+        return object.__repr__ if value is None else types.MethodType(self._show, value)  # type: ignore[return-value]  # of an instance
+
+    def _show(self, value: object) -> str:
+        self._note(type(value), sys._getframe(1))
+        return object.__repr__(value)
 
 
 # Layouts of instances.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import marshal
 import re
-from types import CodeType, GetSetDescriptorType
+from datetime import datetime, timedelta
+from decimal import Decimal
+from types import CodeType, GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -50,6 +52,19 @@ CODE_OF = frozenset({"__code__", "gi_code", "cr_code", "ag_code"})
 An export is refused if code in the user's own files reads one. The code of libraries may: transformers reads the
 names of a function's variables there.
 """
+_IN_C = (MethodDescriptorType, WrapperDescriptorType)
+_WITHOUT_IDENTITY = (str, bytes, int, float, complex, tuple, frozenset, slice, range, Decimal, datetime, timedelta)
+_WITHOUT_IDENTITY += (torch.Size,)  # type: ignore[assignment]  # another type
+
+
+def methods_in_c(*kinds: type) -> frozenset[str]:
+    """Return the names of the methods that types have in C."""
+    return frozenset(name for kind in kinds for name in dir(kind) if type(getattr(kind, name)) in _IN_C)
+
+
+METHODS_BY_IDENTITY = methods_in_c(*_WITHOUT_IDENTITY)
+"""Methods of values that can be equal and not identical: methods are equal only if their objects are identical."""
+
 ALL = "*"  # any name, for code that can compose names at run time
 STATE_OF_LOGGERS = frozenset({"level", "disabled", "handlers", "parent", "propagate", "manager", "root"})
 """Names, in code or in its strings, that can lead to the state of a logger, which is compared then."""

@@ -177,6 +177,7 @@ _IMPURE_IN_LIBRARY = {
         *("getmembers", "getmembers_static"),
     ),
     "logging": ("getLogger", "hasHandlers", "getHandlerByName", "makeLogRecord", "makeRecord", "__init__"),
+    "_weakrefset": ("__iter__", "pop"),  # in an order by addresses
     "threading": ("current_thread", "active_count", "enumerate", "main_thread", "gettrace", "getprofile"),
 }
 _IMPURE_MODULES_OF_TORCH = (

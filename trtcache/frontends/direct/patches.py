@@ -25,6 +25,7 @@ from trtcache.frontends.direct.classes import (
     PLAIN,
     UNORDERED_SETS,
     WRAPPERS,
+    WatchedRepr,
     class_dict,
     full_name,
     text_digest,
@@ -168,6 +169,8 @@ def describe_changes(  # noqa: C901  # one case for each kind
         ]
     for name, value in pairs:
         kind = type(value)
+        if kind is WatchedRepr:
+            continue
         if kind is FunctionType or kind in WRAPPERS or kind is functools._lru_cache_wrapper:
             parts = (value,) if kind is FunctionType else filter(None, _functions(value))
             written += [[name, said] for part in parts if (said := _function(part, walk, name, owner)) is not None]

@@ -20,7 +20,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct import ownership
-from trtcache.frontends.direct.classes import HEAP
+from trtcache.frontends.direct.addresses import find_created, shows_address
+from trtcache.frontends.direct.classes import HEAP, WatchedRepr
 from trtcache.frontends.direct.code import ALL
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
@@ -97,6 +98,9 @@ class Recording:
         self._is_on = False
         self._importing: FrameType | None = None
         self._thread = threading.get_ident()
+        self._described: set[type] = set()
+        self._watched: list[type] = []
+        self._repr = WatchedRepr(self._note_text)
 
     @property
     def is_here(self) -> bool:
@@ -159,6 +163,40 @@ class Recording:
         more = [ALL] if use.composes and not ownership.file_is_installed(code.co_filename) else []
         with torch._C.DisableTorchFunction():
             self.globals.note(None if home is None else home.__name__, names, {*use.names, *use.texts, *more})
+        self._watch_classes()
+        for chain in use.chains:
+            if (created := find_created(chain, space)) is not None:
+                self._watch(created)
+
+    @contextmanager
+    def watch_texts(self) -> Iterator[None]:
+        """Notice in a ``with`` block that code formats an object whose text has its address."""
+        try:
+            self._watch_classes()
+            yield
+        finally:
+            for cls in self._watched:
+                if type(vars(cls).get("__repr__")) is WatchedRepr:
+                    type.__delattr__(cls, "__repr__")
+
+    def _watch_classes(self) -> None:
+        """Watch the classes that were described since the last time."""
+        classes = self.globals.walk.classes
+        for cls in classes if len(classes) != len(self._described) else ():
+            if cls not in self._described and shows_address(cls):
+                self._watch(cls)
+        self._described = {*classes}
+
+    def _watch(self, cls: type) -> None:
+        if cls is not object and type(vars(cls).get("__repr__")) is not WatchedRepr:
+            self._watched.append(cls)
+            type.__setattr__(cls, "__repr__", self._repr)
+
+    def _note_text(self, kind: type, frame: FrameType) -> None:
+        if self.is_profiling or (self.is_here and _by_model(frame)):
+            self.set_why_not(
+                f"{self._caller_in_model(frame)} formats a {kind.__qualname__}, whose text has its address"
+            )
 
     def on(self) -> None:
         """Install the profiler."""
@@ -362,7 +400,7 @@ def record_export(met: Globals) -> Iterator[Recording]:
         yield seen
         return
     drawn = _generator_states(seen)
-    with _around_modules(seen), _around_operators(seen), _environment(seen):
+    with _around_modules(seen), _around_operators(seen), _environment(seen), seen.watch_texts():
         yield seen
     if _generator_states(seen) != drawn:
         seen.set_why_not("random numbers were drawn")

@@ -11,9 +11,9 @@ import torch
 
 from trtcache.frontends.direct import ownership
 from trtcache.frontends.direct.addresses import (
-    METHODS_BY_IDENTITY,
     find_addresses,
-    find_shown,
+    find_function,
+    find_text_type,
     is_text_or_number,
     made_functions,
     possible_methods,
@@ -22,6 +22,7 @@ from trtcache.frontends.direct.classes import CONTAINERS, EXEMPT_NAMES, UNORDERE
 from trtcache.frontends.direct.code import (
     CODE_OF,
     LOOK_UPS,
+    METHODS_BY_IDENTITY,
     OF_LOGGERS,
     STATE_OF_LOGGERS,
     UNSEEN,
@@ -142,8 +143,10 @@ class Refusals:
             self.first.setdefault("creates", f"a method {min(methods)}")
         if is_user_code and (made := next(made_functions(code), "")):
             self.first.setdefault("creates", made)
+        if is_user_code and ("object", "()") in use.chains:
+            self.first.setdefault("creates", "an object")
         for chain in use.chains:
-            if is_user_code and (shown := find_shown(chain, space)):
+            if is_user_code and (shown := find_function(chain, space)):
                 self.first.setdefault("creates", shown)
             if _is_unset_memory(chain, space):
                 refuse(f"it could read memory that NumPy has not set ({'.'.join(chain)})")
@@ -174,6 +177,7 @@ class Refusals:
         """
         walk, first, kept = found.walk, self.first, "a function that is kept"
         shown, text_type = find_addresses([*walk.all_visited(), *found.values()])
+        text_type = text_type or find_text_type([*walk.classes, *found.values()])
         shown = first.get("creates") or shown
         formatted = (who for name, who in self.formatted.items() if not is_text_or_number(walk, name))
         if shown and (formats := first.get("formats") or text_type or next(formatted, "")):

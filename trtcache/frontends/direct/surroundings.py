@@ -235,7 +235,7 @@ def _refuse_audit_hooks() -> None:
         hooks = _find_audit_hooks()
         if hooks is None:
             raise UnstableError("the functions for audited events cannot be found").below("the process") from None
-        if own := [hook for hook in hooks if is_user_code(hook)]:
+        if own := [one for one in hooks if type(one) is not FunctionType or one.__closure__ or is_user_code(one)]:
             name = getattr(own[0], "__qualname__", type(own[0]).__qualname__)
             why = f"a function of one's own for audited events ({name})"
             raise UnstableError(why).below("the process") from None
@@ -261,7 +261,7 @@ def _find_audit_hooks() -> list[Any] | None:
         sys.audit(event)
     except Exception:  # another hook can raise anything
         log.debug("a hook for audited events prevents another", exc_info=True)
-    if not found:
+    if not found or (len(found[0]) == 1 and sys.version_info < (3, 14)):  # a hook in C, if there is no other
         return None
     del found[0][[hook is find for hook in found[0]].index(True)]
     return found[0]

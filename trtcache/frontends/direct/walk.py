@@ -33,6 +33,7 @@ from trtcache.frontends.direct.classes import (
     SET_TYPES,
     STATIC_TYPES,
     TENSORS,
+    WatchedRepr,
     class_dict,
     class_module,
     class_mro,
@@ -322,7 +323,7 @@ class Walk:
         is_pydantic = any(lookup("pydantic.main", "BaseModel") is base for base in class_mro(cls))
         attributes: dict[str, Json] = {}
         for name, value in list(space.items()):
-            if name in DERIVED or (is_pydantic and name in OF_PYDANTIC):
+            if name in DERIVED or (is_pydantic and name in OF_PYDANTIC) or type(value) is WatchedRepr:
                 continue
             before = self._mark()
             try:
@@ -332,7 +333,7 @@ class Walk:
                     attributes[name] = text_digest(value) if type(value) is str else self.value(value)
                 elif type(value) in SET_TYPES and is_unordered_set(cls, name):
                     attributes[name] = self._strings_of(value)
-                elif name[:2] == "__" and type(value) in DESCRIPTORS:  # an enum has its type's __format__
+                elif (name[:2] == "__" or name == "_value_repr_") and type(value) in DESCRIPTORS:  # of an enum
                     attributes[name] = describe_descriptor(self, value)
                 else:
                     attributes[name] = self.value(value)
@@ -396,6 +397,8 @@ class Walk:
             name, qualname = str(inner.__globals__.get("__name__")), inner.__code__.co_qualname
             if lookup(name, qualname) in (function, inner) and is_versioned_module(name) and is_in_its_module(inner):
                 refuse_unseen_state(inner)
+                if inner.__name__ == "__hash__":
+                    raise UnstableError(f"{qualname}, which depends on the process")
                 return ["function", name, qualname, *function_changes(inner, self)]
         self.codes |= codes_in(code)
         home = module_with(space)

@@ -42,6 +42,7 @@ from trtcache.frontends.direct.classes import (
 from trtcache.frontends.direct.code import (
     CODE_OF,
     LOOK_UPS,
+    METHODS_BY_IDENTITY,
     SET_METHODS,
     SET_OPERATORS,
     STATE_OF_LOGGERS,
@@ -168,7 +169,7 @@ def describe_descriptor(walk: Walk, value: Any) -> Json:
     return ["slot", walk.value(value.__objclass__), value.__name__]
 
 
-_NOT_BY_NAME = UNSEEN | CODE_OF | EXEMPT_NAMES | UNORDERED_SETS | STATE_OF_LOGGERS
+_NOT_BY_NAME = UNSEEN | CODE_OF | EXEMPT_NAMES | UNORDERED_SETS | STATE_OF_LOGGERS | METHODS_BY_IDENTITY
 """Names that are not compared, or only where they are in code: an object must not look them up."""
 
 
