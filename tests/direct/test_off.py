@@ -11,6 +11,7 @@ import random
 import socket
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -179,3 +180,25 @@ def test_a_program_with_regions_is_refused() -> None:
     branching = Calls(lambda _, x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)))
     with pytest.raises(ValueError, match="the operator cond"):
         refuse_regions(export(branching, (X,), {}, None))
+
+
+def test_an_audit_hook_in_c_turns_direct_mode_off() -> None:
+    """Only where no library has set one; Python shows neither."""
+    code = """
+        import ctypes
+        from trtcache.frontends.direct.surroundings import _refuse_audit_hooks
+        from trtcache.frontends.direct.errors import UnstableError
+        _refuse_audit_hooks()
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.py_object, ctypes.c_void_p)
+        hook = kind(lambda event, arguments, data: 0)
+        ctypes.pythonapi.PySys_AddAuditHook(hook, None)
+        try:
+            _refuse_audit_hooks()
+        except UnstableError as error:
+            print(error, flush=True)
+        import os
+        os._exit(0)  # the interpreter would call it when it is gone
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "the functions for audited events cannot be found" in done.stdout
