@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.frontends.direct.bytecode import ATTRIBUTE, GLOBAL, NAMED, after_call, find_consumer, is_raised
+from trtcache.frontends.direct.bytecode import (
+    ATTRIBUTE,
+    GLOBAL,
+    NAMED,
+    after_call,
+    chain_start,
+    find_consumer,
+    is_raised,
+)
 from trtcache.frontends.direct.classes import HEAP, IMMUTABLE, NUMBERS_AND_TEXT, WRAPPERS, class_dict, instance_dict
 from trtcache.frontends.direct.code import METHODS_BY_IDENTITY, methods_in_c
 from trtcache.frontends.direct.ownership import is_versioned_module
@@ -24,12 +32,12 @@ if TYPE_CHECKING:
 
     from trtcache.frontends.direct.walk import Walk
 
-_HASHES = frozenset({"hash", "__hash__", "__repr__", "__str__", "__format__"})
+_BY_ADDRESS = frozenset({"hash", "__hash__", "__repr__", "__str__", "__format__"})
 SHOWS = frozenset({"repr", "ascii", "pformat", "formatwarning"})
 FORMATS = frozenset({"str", "format", "join", "dumps", "format_map", "str_", "bytes_", "UserString"})
 FORMATS |= {"substitute", "safe_substitute", "mod", "imod", "__mod__", "redirect_stdout", "redirect_stderr"}
 _PARSES = frozenset({"int", "float", "ord", "sorted", "len", "index", "find", "sum", "min", "max", "encode", "fromhex"})
-_OF_TEXTS = _HASHES | SHOWS | FORMATS | _PARSES
+_OF_TEXTS = _BY_ADDRESS | SHOWS | FORMATS | _PARSES
 
 
 def find_formats(code: CodeType, steps: list[dis.Instruction]) -> tuple[str, str, frozenset[str]]:
@@ -41,10 +49,10 @@ def find_formats(code: CodeType, steps: list[dis.Instruction]) -> tuple[str, str
         An operation that could format an object, one that could use the address in such a text as a value, both empty
         if there is none, and the names of attributes in formatted strings.
     """
-    known = [step for step in steps if step.opname in NAMED and step.argval in _OF_TEXTS]
-    names = {str(step.argval) for step in known if not is_raised(steps, step)}
-    if hashes := names & _HASHES:
-        return min(hashes), min(hashes), frozenset()
+    known = [place for place, step in enumerate(steps) if step.opname in NAMED and step.argval in _OF_TEXTS]
+    names = {str(steps[place].argval) for place in known if not is_raised(steps, steps[place])}
+    if by_address := names & _BY_ADDRESS:
+        return min(by_address), min(by_address), frozenset()
     places = [place for place, step in enumerate(steps) if step.opname in _FORMATTED and not is_raised(steps, step)]
     has_percent = any(step.opname == "BINARY_OP" and step.argrepr[:1] == "%" for step in steps)
     has_percent = has_percent and any("%" in str(value) for value in code.co_consts if type(value) in {str, bytes})
@@ -52,7 +60,7 @@ def find_formats(code: CodeType, steps: list[dis.Instruction]) -> tuple[str, str
     unknown = [steps[place - 1] for place in places if not _is_number(steps, place, counters)]
     address = "a formatted text" if (names & (FORMATS | SHOWS) or unknown or has_percent) and names & _PARSES else ""
     attributes = frozenset(str(step.argval) for step in unknown if step.opname in ATTRIBUTE)
-    called = {step.argval for place, step in enumerate(steps) if step in known and _may_be_called(steps, place)}
+    called = {steps[place].argval for place in known if _may_be_called(steps, place)}
     has_file = "print" in code.co_names and any("file" in value for value in code.co_consts if type(value) is tuple)
     if (
         names & called & (FORMATS | SHOWS) - {"join"}
@@ -141,9 +149,7 @@ def find_methods(steps: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
         if step.opname == "LOAD_ATTR" and step.argval in _METHODS and "NULL" not in step.argrepr:
             user = find_consumer(steps, place + 1)
             if user >= len(steps) or steps[user].opname != "CALL_FUNCTION_EX":  # x.split(*sizes)
-                start = place
-                while start and steps[start].opname in ATTRIBUTE:
-                    start -= 1
+                start = chain_start(steps, place)
                 start = start if steps[start].opname in GLOBAL else place
                 yield tuple(str(one.argval) for one in steps[start : place + 1])
 
@@ -237,7 +243,7 @@ def made_functions(code: CodeType) -> Iterator[str]:
         yield code.co_qualname
 
 
-def is_text_or_number(walk: Walk, name: str) -> bool:
+def has_plain_values(walk: Walk, name: str) -> bool:
     """Return whether all attributes of a name are texts or numbers, or properties of tensors and functions."""
     values = [*walk.attributes(name)]
     return all(type(value) in NUMBERS_AND_TEXT for value in values) and (bool(values) or name in _OF_TENSORS)

@@ -58,6 +58,13 @@ def operates(steps: list[dis.Instruction], signs: str) -> bool:
     return any(step.opname == "BINARY_OP" and step.argrepr[:1] in signs for step in steps)
 
 
+def chain_start(steps: list[dis.Instruction], place: int) -> int:
+    """Return the index of the instruction that loads the object of a chain of attributes, which ends at an index."""
+    while place > 0 and steps[place].opname in ATTRIBUTE:
+        place -= 1
+    return place
+
+
 def find_consumer(steps: list[dis.Instruction], start: int) -> int:
     """Return the index of the instruction that takes the value on top of the stack, if no jump is before it."""
     depth = 1

@@ -14,7 +14,7 @@ from trtcache.frontends.direct.addresses import (
     find_addresses,
     find_function,
     find_text_type,
-    is_text_or_number,
+    has_plain_values,
     made_functions,
     possible_methods,
 )
@@ -179,7 +179,7 @@ class Refusals:
         shown, text_type = find_addresses([*walk.all_visited(), *found.values()])
         text_type = text_type or find_text_type([*walk.classes, *found.values()])
         shown = first.get("creates") or shown
-        formatted = (who for name, who in self.formatted.items() if not is_text_or_number(walk, name))
+        formatted = (who for name, who in self.formatted.items() if not has_plain_values(walk, name))
         if shown and (formats := first.get("formats") or text_type or next(formatted, "")):
             raise ValueError(f"{formats} could format {shown}, whose text has its address")
         if "merges" in first and walk.has_set:

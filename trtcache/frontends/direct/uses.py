@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.frontends.direct.addresses import find_formats, find_methods
-from trtcache.frontends.direct.bytecode import ATTRIBUTE, GLOBAL, NAMED, after_call, instructions, operates
+from trtcache.frontends.direct.bytecode import ATTRIBUTE, GLOBAL, NAMED, after_call, chain_start, instructions, operates
 from trtcache.frontends.direct.code import IDENTITY, LOOK_UPS, SET_OPERATORS, identifiers, once, texts_of
 from trtcache.frontends.direct.unordered import find_unordered_set, find_views
 
@@ -161,12 +161,9 @@ def _compares(steps: list[dis.Instruction], place: int) -> tuple[str, ...] | Non
     before = steps[place - 1]
     if before.opname == "LOAD_CONST":
         return None if any(before.argval is one for one in _SINGLETONS) else ()
-    chain: list[str] = []
-    at = place - 1
-    while at > 0 and steps[at].opname in ATTRIBUTE:
-        chain.insert(0, str(steps[at].argval))
-        at -= 1
-    return (steps[at].argval, *chain) if steps[at].opname in GLOBAL | {"LOAD_DEREF"} else ()
+    start = chain_start(steps, place - 1)
+    is_known = steps[start].opname in GLOBAL | {"LOAD_DEREF"}
+    return tuple(str(step.argval) for step in steps[start:place]) if is_known else ()
 
 
 def is_text_or_number(chain: tuple[str, ...], space: Mapping[str, Any]) -> bool:
