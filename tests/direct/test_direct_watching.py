@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dis
 import functools
 import logging
@@ -9,8 +10,9 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Sized
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ import torch
 import trtcache
 from tests.direct.package import X
 from trtcache.frontends.direct.bytecode import _normalize
+from trtcache.frontends.direct.classes import changed_answers
 from trtcache.frontends.direct.globals import Globals
 from trtcache.frontends.direct.manifest import FORMAT, read
 from trtcache.frontends.direct.mode import describe
@@ -245,6 +248,56 @@ def test_others_are_described_as_ever_while_an_export_is_watched() -> None:
         reader.start()
         reader.join()
     assert (seen.environment, seen.why_not) == ({}, "")
+
+
+class Asked(metaclass=abc.ABCMeta):  # noqa: B024  # only asked about subclasses
+    """An abstract base class that answers otherwise when it is asked again."""
+
+    answers: ClassVar[list[bool]] = [False, True]
+
+    @classmethod
+    def __subclasshook__(cls, kind: type) -> bool:
+        return cls.answers.pop()
+
+
+class Derived(metaclass=abc.ABCMeta):  # noqa: B024  # only asked about subclasses
+    """An abstract base class with registered classes only."""
+
+
+def _asks(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if isinstance("a text", Asked) and not isinstance(x, (Sized, Derived)) else x
+
+
+def test_answers_that_abstract_base_classes_keep_stay() -> None:
+    """A description asks nothing again, so that the program is the same with and without direct mode."""
+    assert isinstance("a text", Asked)
+    Walk(Does(_asks)).value(_asks)
+    assert isinstance("a text", Asked)
+    assert Asked.answers == [False]
+
+
+def test_an_answer_that_would_be_another_now_is_described() -> None:
+    """Unless a registration has made Python forget it."""
+    kind = type("Kind", (), {})
+    assert not issubclass(kind, Sized)
+    assert list(changed_answers(Sized)) == []
+    kind.__len__ = lambda self: 1  # type: ignore[attr-defined]
+    assert list(changed_answers(Sized)) == [(False, kind)]
+    Derived.register(kind)
+    assert issubclass(kind, Derived)
+    assert list(changed_answers(Derived)) == []
+    assert list(changed_answers(Sized)) == []  # since another class was registered, Python asks again
+
+
+def test_answers_of_a_hook_of_ones_own_are_described() -> None:
+    """So are those of a metaclass: neither is called to find out."""
+    hooked = abc.ABCMeta("Hooked", (), {"__subclasshook__": classmethod(lambda cls, kind: True)})
+    assert issubclass(int, hooked)
+    assert list(changed_answers(hooked)) == [(True, int)]
+    meta = type("Meta", (type,), {"__subclasscheck__": lambda cls, kind: kind is float})
+    Derived.register(meta("Odd", (), {}))
+    assert issubclass(float, Derived)
+    assert (True, float) in list(changed_answers(Derived))
 
 
 def test_an_infinite_number_is_damage() -> None:

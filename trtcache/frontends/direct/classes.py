@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _abc  # type: ignore[import-not-found]  # CPython's implementation of abc
+import abc
 import collections
 import functools
 import re
@@ -13,12 +15,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.digests import hash_bytes
-from trtcache.frontends.direct.ownership import (
-    lookup,
-)
+from trtcache.frontends.direct.ownership import file_is_versioned, lookup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
 
@@ -129,6 +129,62 @@ def exempt_attributes(cls: type) -> frozenset[str]:
     if names & {"PreTrainedConfig", "PretrainedConfig"}:
         return _EXEMPT["configuration"]
     return _EXEMPT["model"] if "PreTrainedModel" in names else frozenset()
+
+
+# Abstract base classes. They keep what isinstance and issubclass have found, and do not look again.
+
+
+def registered_classes(cls: type) -> list[type]:
+    """Return the classes that are registered with an abstract base class."""
+    return [kind for reference in _abc._get_dump(cls)[0] if (kind := reference()) is not None]
+
+
+def changed_answers(cls: type) -> Iterator[tuple[bool, type]]:
+    """Yield the answers that an abstract base class keeps, and would not give if it were asked again.
+
+    Those that another ``__subclasshook__`` than torch's or Python's could have given count, too: it is not called.
+
+    Yields:
+        Whether the class is a subclass, and the class.
+    """
+    _, subclasses, others, version = _abc._get_dump(cls)
+    if version != abc.get_cache_token():
+        others = ()  # forgotten when the class is asked next
+    for answer, references in ((True, subclasses), (False, others)):
+        for kind in filter(None, (reference() for reference in references)):
+            if _is_subclass(kind, cls) is not answer:
+                yield answer, kind
+
+
+def _is_subclass(kind: type, cls: type) -> bool | None:
+    """Return what ``issubclass`` would return without kept answers; None if code of others decides.
+
+    See ``_abc__abc_subclasscheck_impl`` of CPython.
+    """
+    if _definition(type(cls), "__subclasscheck__") is None:
+        return None
+    if "_abc_impl" not in class_dict(cls):
+        return cls in class_mro(kind)
+    if (hook := _definition(cls, "__subclasshook__")) is None:
+        return None
+    try:
+        found = hook.__get__(None, cls)(kind)
+    except TypeError:  # a protocol that issubclass does not accept, unless another class asks
+        found = NotImplemented
+    if found is not NotImplemented:
+        return bool(found)
+    if cls in class_mro(kind):
+        return True
+    answers = [_is_subclass(kind, one) for one in (*registered_classes(cls), *type.__subclasses__(cls))]
+    return True if True in answers else None if None in answers else False
+
+
+def _definition(cls: type, name: str) -> Any:
+    """Return a method of a class as it is defined; None if it is not torch's or Python's."""
+    method = next(space[name] for base in class_mro(cls) if name in (space := class_dict(base)))
+    function = getattr(method, "__func__", method)
+    is_own = type(function) is FunctionType and not file_is_versioned(function.__code__.co_filename)
+    return None if is_own or type(function) not in {FunctionType, *C_DESCRIPTORS} else method
 
 
 class WatchedRepr:

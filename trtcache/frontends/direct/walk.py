@@ -9,7 +9,6 @@ table of :mod:`trtcache.frontends.direct.writers` has no description.
 
 from __future__ import annotations
 
-import _abc  # type: ignore[import-not-found]  # CPython's implementation of abc
 import collections
 import gc
 import sys
@@ -34,6 +33,7 @@ from trtcache.frontends.direct.classes import (
     STATIC_TYPES,
     TENSORS,
     WatchedRepr,
+    changed_answers,
     class_dict,
     class_module,
     class_mro,
@@ -45,6 +45,7 @@ from trtcache.frontends.direct.classes import (
     is_unordered_set,
     layout,
     read_slot,
+    registered_classes,
     text_digest,
 )
 from trtcache.frontends.direct.code import ALL, code_digest, codes_in, within
@@ -358,12 +359,11 @@ class Walk:
         """
         if (known := self._registries.get(cls)) is not None:
             return known
-        _abc._reset_caches(cls)  # isinstance keeps what a __subclasshook__ has returned, and would not call it again
         written = [*self._entries_of(cls)]
         has_names_only = all(type(entry) is str for entry in written)
         derived: list[type] = type.__subclasses__(cls)  # of abc.ABC a thousand
-        below, dump, hook = type.__subclasses__, _abc._get_dump, "__subclasshook__"
-        derived = [kind for kind in derived if dump(kind)[0] or below(kind) or hook in class_dict(kind)]
+        below, hook = type.__subclasses__, "__subclasshook__"
+        derived = [kind for kind in derived if registered_classes(kind) or below(kind) or hook in class_dict(kind)]
         for kind in sorted(derived, key=full_name):
             module = str(class_module(kind))
             if hook in class_dict(kind) and is_user_module(module):
@@ -377,15 +377,16 @@ class Walk:
         return written
 
     def _entries_of(self, cls: type) -> Iterator[Json]:
-        registered = [entry for reference in _abc._get_dump(cls)[0] if (entry := reference()) is not None]
         is_versioned = is_versioned_module(class_module(cls))
-        for kind in sorted(registered, key=full_name):
+        for kind in sorted(registered_classes(cls), key=full_name):
             module = class_module(kind)
             has_file = hasattr(sys.modules.get(module), "__file__")  # Cython shares types in a module without one
             if is_user_module(module) and not (is_c_type(kind) and not has_file and is_versioned):
                 yield self.value(kind)
             elif not is_versioned or (is_versioned_module(module) and not full_name(kind).startswith(REGISTERED_LATE)):
                 yield full_name(kind)
+        for answer, kind in sorted(changed_answers(cls), key=lambda one: full_name(one[1])):
+            yield [answer, self.value(kind) if is_user_module(class_module(kind)) else full_name(kind)]
 
     def function(self, function: FunctionType) -> Json:
         """Describe a function: its code, closure, defaults and attributes."""
