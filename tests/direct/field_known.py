@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 WRONG = (
-    "text of an iterator",  # as of any object in C that is made while the model runs
-    "text of a lock that forward creates",
-    "text of a function in an error",  # an object of a Python class is noticed there
-    "methods of tuples under a global name",  # the name is no constant in the code
     "audit hook in C beside a library's",  # alone it is noticed
 )
 """Scenarios in which it hits and answers as the old program."""

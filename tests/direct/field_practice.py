@@ -408,7 +408,7 @@ for _n, _read, _set in [
   ("multithreading autograd", "torch._C._is_multithreading_enabled()", "torch.autograd.set_multithreading_enabled(False)"),
   ("default device", "torch.get_default_device().type == 'cpu'", "torch.set_default_device('meta')"),
   ("sparse invariants", "torch.sparse.check_sparse_tensor_invariants.is_enabled()", "torch.sparse.check_sparse_tensor_invariants.enable()"),
-  ("preferred linalg", "str(torch.backends.cuda.preferred_linalg_library()).endswith('Default')", "torch.backends.cuda.preferred_linalg_library('magma')"),
+  ("preferred linalg", "str(torch.backends.cuda.preferred_linalg_library()).endswith('Default')", "if torch.version.cuda: torch.backends.cuda.preferred_linalg_library('magma')"),
   ("fill uninitialized", "torch.utils.deterministic.fill_uninitialized_memory", "torch.utils.deterministic.fill_uninitialized_memory = False"),
   ("fp32 precision backends", "torch.backends.fp32_precision == 'none'", "torch.backends.fp32_precision = 'tf32'"),
   ("mkldnn matmul fp32 precision", "torch.backends.mkldnn.matmul.fp32_precision == 'none'", "torch.backends.mkldnn.matmul.fp32_precision = 'bf16'"),

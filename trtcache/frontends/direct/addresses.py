@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import inspect
-import threading
+import re
 from collections import UserString
 from enum import Enum
 from types import CellType, CodeType, FunctionType, ModuleType
@@ -20,11 +20,12 @@ from trtcache.frontends.direct.bytecode import (
     after_call,
     chain_start,
     find_consumer,
+    is_called,
     is_raised,
+    value_start,
 )
 from trtcache.frontends.direct.classes import HEAP, IMMUTABLE, NUMBERS_AND_TEXT, WRAPPERS, class_dict, instance_dict
-from trtcache.frontends.direct.code import METHODS_BY_IDENTITY, methods_in_c
-from trtcache.frontends.direct.ownership import is_versioned_module
+from trtcache.frontends.direct.code import ALL, METHODS_BY_IDENTITY
 
 if TYPE_CHECKING:
     import dis
@@ -33,49 +34,113 @@ if TYPE_CHECKING:
     from trtcache.frontends.direct.walk import Walk
 
 _BY_ADDRESS = frozenset({"hash", "__hash__", "__repr__", "__str__", "__format__"})
-SHOWS = frozenset({"repr", "ascii", "pformat", "formatwarning"})
-FORMATS = frozenset({"str", "format", "join", "dumps", "format_map", "str_", "bytes_", "UserString"})
-FORMATS |= {"substitute", "safe_substitute", "mod", "imod", "__mod__", "redirect_stdout", "redirect_stderr"}
-_PARSES = frozenset({"int", "float", "ord", "sorted", "len", "index", "find", "sum", "min", "max", "encode", "fromhex"})
-_OF_TEXTS = _BY_ADDRESS | SHOWS | FORMATS | _PARSES
+_SHOWS = frozenset({"repr", "ascii", "pformat", "formatwarning"})
+_FORMATS = frozenset({"str", "format", "dumps", "format_map", "str_", "bytes_", "UserString"})
+_FORMATS |= {"substitute", "safe_substitute", "mod", "imod", "__mod__", "redirect_stdout", "redirect_stderr"} | _SHOWS
+_FORMATTED = frozenset({"FORMAT_VALUE", "CONVERT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC"})  # Python 3.13
+_COMPARED = frozenset({"IS_OP", "COMPARE_OP", "CONTAINS_OP"})
+_GIVES_NUMBER = frozenset({"len", "int", "float", "round", "str"})
+_NUMBERS_ONLY = re.compile(r"([^%]|%%|%[-+ 0#]*\d*(\.\d+)?[dioxXeEfFgG])*")
 
 
-def find_formats(code: CodeType, steps: list[dis.Instruction]) -> tuple[str, str, frozenset[str]]:
-    """Return how code formats values.
+def find_formats(code: CodeType, steps: list[dis.Instruction], iterates: str = "") -> tuple[str, frozenset[str]]:
+    """Return how code formats values that may be other objects than numbers and texts.
 
     Messages of exceptions that are raised do not count.
 
+    Args:
+        code: the code.
+        steps: its instructions.
+        iterates: ``range`` or ``enumerate`` if it is a comprehension that iterates over such an object first.
+
     Returns:
-        An operation that could format an object, one that could use the address in such a text as a value, both empty
-        if there is none, and the names of attributes in formatted strings.
+        Such an operation, empty if there is none, and the names of attributes whose values are formatted.
     """
-    known = [place for place, step in enumerate(steps) if step.opname in NAMED and step.argval in _OF_TEXTS]
-    names = {str(steps[place].argval) for place in known if not is_raised(steps, steps[place])}
-    if by_address := names & _BY_ADDRESS:
-        return min(by_address), min(by_address), frozenset()
-    places = [place for place, step in enumerate(steps) if step.opname in _FORMATTED and not is_raised(steps, step)]
-    has_percent = any(step.opname == "BINARY_OP" and step.argrepr[:1] == "%" for step in steps)
-    has_percent = has_percent and any("%" in str(value) for value in code.co_consts if type(value) in {str, bytes})
-    counters = _counters(code, steps)
-    unknown = [steps[place - 1] for place in places if not _is_number(steps, place, counters)]
-    address = "a formatted text" if (names & (FORMATS | SHOWS) or unknown or has_percent) and names & _PARSES else ""
-    attributes = frozenset(str(step.argval) for step in unknown if step.opname in ATTRIBUTE)
-    called = {steps[place].argval for place in known if _may_be_called(steps, place)}
+    known = [
+        place for place, step in enumerate(steps) if step.opname in NAMED and step.argval in _BY_ADDRESS | _FORMATS
+    ]
+    known = [place for place in known if not is_raised(steps, steps[place])]
+    if by_address := {str(steps[place].argval) for place in known} & _BY_ADDRESS:
+        return min(by_address), frozenset()
+    counters = _counters(code, steps, iterates)
+    unknown = [end for end in _formatted_values(code, steps) if not _is_plain(steps, end, counters)]
+    attributes = [str(steps[end - 1].argval) for end in unknown if _is_attribute(steps, end)]
+    if len(attributes) < len(unknown):
+        return "a formatted text", frozenset()
+    used = [place for place in known if not _is_known_call(steps, place) and _may_be_called(steps, place)]
     has_file = "print" in code.co_names and any("file" in value for value in code.co_consts if type(value) is tuple)
-    if (
-        names & called & (FORMATS | SHOWS) - {"join"}
-        or has_percent
-        or has_file
-        or any(step.opname not in ATTRIBUTE for step in unknown)
-    ):
-        return "a formatted text", address, attributes
+    if used or has_file:
+        return str(steps[used[0]].argval) if used else "print to a file", frozenset()
     calls_type = any(_calls_type(steps, place) for place in range(len(steps)))
-    return "a type of an object" if calls_type else "", address, attributes
+    return "a type of an object" if calls_type else "", frozenset(attributes)
 
 
-def _counters(code: CodeType, steps: list[dis.Instruction]) -> set[str]:
+def find_counting(steps: list[dis.Instruction]) -> Iterator[tuple[CodeType, str]]:
+    """Yield comprehensions and generators that iterate over a ``range`` or ``enumerate`` first, with its name."""
+    for place, step in enumerate(steps):
+        if step.opname == "LOAD_CONST" and isinstance(step.argval, CodeType) and step.argval.co_varnames[:1] == (".0",):
+            start = place + 1
+            while steps[start].opname in {"MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"}:
+                start += 1
+            end = after_call(steps, start)
+            if steps[start].opname in GLOBAL and end < len(steps) and steps[end].opname == "GET_ITER":
+                yield step.argval, str(steps[start].argval)
+
+
+def _formatted_values(code: CodeType, steps: list[dis.Instruction]) -> Iterator[int]:
+    """Yield the index after each value that code formats and does not raise."""
+    for place, step in enumerate(steps):
+        if step.opname in _FORMATTED and not is_raised(steps, step):
+            converts, has_format = (step.arg or 0) & 3, (step.arg or 0) & 4
+            if not (has_format and step.opname == "FORMAT_VALUE") and step.opname != "FORMAT_WITH_SPEC":
+                yield place
+            elif converts or steps[place - 1].opname != "LOAD_CONST" or not steps[place - 1].argval:
+                yield max(value_start(steps, place), 0)  # object.__format__ accepts an empty format only
+        elif _is_known_call(steps, place) and not is_raised(steps, step):
+            yield from _operands(steps, after_call(steps, place) - 1, steps[after_call(steps, place) - 1].arg or 0)
+        elif step.opname == "BINARY_OP" and step.argrepr[:1] == "%" and not is_raised(steps, step):
+            start = value_start(steps, place)
+            left = steps[start - 1]
+            if left.opname == "LOAD_CONST" and start > 0:
+                may_format = isinstance(left.argval, (str, bytes)) and not _has_numbers_only(left.argval)
+            else:
+                consts = [value for value in code.co_consts if isinstance(value, (str, bytes))]
+                may_format = left.opname in GLOBAL or any("%" in str(value) for value in consts)
+            if may_format and steps[place - 1].opname == "BUILD_TUPLE":
+                yield from _operands(steps, place - 1, steps[place - 1].arg or 0)
+            elif may_format:
+                yield place
+
+
+def _has_numbers_only(text: str | bytes) -> bool:
+    """Return whether a format for ``%`` accepts nothing but numbers."""
+    return isinstance(text, str) and _NUMBERS_ONLY.fullmatch(text) is not None
+
+
+def _operands(steps: list[dis.Instruction], end: int, count: int) -> Iterator[int]:
+    """Yield the index after each of the topmost values on the stack before an index; 0 if it is not known."""
+    for _ in range(count):
+        yield max(end, 0)
+        end = value_start(steps, end) if end > 0 else 0
+
+
+def _is_known_call(steps: list[dis.Instruction], place: int) -> bool:
+    """Return whether an instruction loads ``str``, or the method ``format``, for a call whose arguments are known."""
+    name, end = steps[place].argval, after_call(steps, place)
+    is_str, is_method = (
+        name == "str" and steps[place].opname in GLOBAL,
+        name == "format" and steps[place].opname in ATTRIBUTE,
+    )
+    is_call = "NULL" in steps[place].argrepr or steps[place].opname == "LOAD_METHOD"
+    return (is_str or is_method) and is_call and end <= len(steps) and steps[end - 1].opname == "CALL"
+
+
+def _counters(code: CodeType, steps: list[dis.Instruction], iterates: str) -> set[str]:
     """Return the variables that nothing sets but loops over ``range`` and ``enumerate``: they are integers."""
-    ends = {after_call(steps, place): step.argval for place, step in enumerate(steps) if step.opname in GLOBAL}
+    counts = [
+        place for place, step in enumerate(steps) if step.opname in GLOBAL and step.argval in {"range", "enumerate"}
+    ]
+    ends = {after_call(steps, place): steps[place].argval for place in counts}
     counters: set[str] = set()
     variable = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
     given = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in variable)
@@ -84,39 +149,49 @@ def _counters(code: CodeType, steps: list[dis.Instruction]) -> set[str]:
         if step.opname == "STORE_FAST":
             unpacked = steps[place - 1].opname == "UNPACK_SEQUENCE"
             loop = place - 1 - unpacked
-            is_loop = loop > 0 and [one.opname for one in steps[loop - 1 : loop + 1]] == ["GET_ITER", "FOR_ITER"]
-            is_counter = is_loop and ends.get(loop - 1) == ("enumerate" if unpacked else "range")
+            is_loop = loop > 0 and steps[loop].opname == "FOR_ITER"
+            is_first = is_loop and steps[loop - 1].opname == "LOAD_FAST" and steps[loop - 1].argval == ".0"
+            iterated = iterates if is_first else ends.get(loop - 1)
+            is_counter = is_loop and iterated == ("enumerate" if unpacked else "range")
             (counters if is_counter else others).add(step.argval)
     return counters - others
 
 
-def _is_number(steps: list[dis.Instruction], place: int, counters: set[str]) -> bool:
-    """Return whether the value that an instruction formats is a number or a text, and no other object."""
-    before = steps[place - 1]
-    has_format = (steps[place].arg or 0) & 4 or steps[place].opname == "FORMAT_WITH_SPEC"
-    if has_format and before.opname == "LOAD_CONST" and before.argval:
-        return True  # object.__format__ accepts an empty format only
+def _is_attribute(steps: list[dis.Instruction], end: int) -> bool:
+    """Return whether the value on top of the stack before an index is an attribute's, whatever jumps there are."""
+    is_known = end > 0 and not steps[end].is_jump_target and value_start(steps, end) >= 0
+    return is_known and steps[end - 1].opname in ATTRIBUTE
+
+
+def _is_plain(steps: list[dis.Instruction], end: int, counters: set[str]) -> bool:
+    """Return whether the value on top of the stack before an index is a number or a text, and no other object."""
+    before, start = steps[end - 1], value_start(steps, end)
+    if start < 0 or end == 0 or steps[end].is_jump_target:
+        return False
     if before.opname == "LOAD_FAST":
         return before.argval in counters
-    if before.opname == "BINARY_SUBSCR" and steps[place - 2].opname == "LOAD_CONST":
-        return steps[place - 3].opname in ATTRIBUTE and steps[place - 3].argval == "shape"
-    is_call = before.opname.startswith("CALL")
-    return is_call and any(
-        step.opname in GLOBAL and step.argval in {"len", "int", "float"} and after_call(steps, at) == place
-        for at, step in enumerate(steps[:place])
-    )
+    if before.opname == "BINARY_SUBSCR" and steps[end - 2].opname == "LOAD_CONST":
+        return steps[end - 3].opname in ATTRIBUTE and steps[end - 3].argval == "shape"
+    if before.opname == "BINARY_OP":
+        return all(_is_plain(steps, one, counters) for one in _operands(steps, end - 1, 2))
+    if before.opname == "CALL":
+        return (
+            steps[start].opname in GLOBAL and steps[start].argval in _GIVES_NUMBER and after_call(steps, start) == end
+        )
+    return before.opname in {"LOAD_CONST", "BUILD_STRING"} | _FORMATTED
 
 
 def _may_be_called(steps: list[dis.Instruction], place: int) -> bool:
-    """Return whether the value that an instruction loads is called, or an argument of a call."""
-    if steps[place].opname != "LOAD_ATTR" or "NULL" in steps[place].argrepr:
+    """Return whether the value that an instruction loads is called, or passed on to what could call it."""
+    if "NULL" in steps[place].argrepr or steps[place].opname == "LOAD_METHOD":
         return True
     user = find_consumer(steps, place + 1)
-    return user >= len(steps) or steps[user].opname.startswith("CALL")
-
-
-_FORMATTED = frozenset({"FORMAT_VALUE", "CONVERT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC"})  # Python 3.13
-_TYPE_ONLY = frozenset({"IS_OP", "COMPARE_OP", "CONTAINS_OP", "BINARY_SUBSCR", "POP_TOP"})
+    while user < len(steps) and (steps[user].opname == "BUILD_TUPLE" or steps[user].argrepr[:1] == "|"):
+        user = find_consumer(steps, user + 1)
+    if user < len(steps) and steps[user].opname.startswith("CALL"):
+        callers = [at for at in range(place) if steps[at].opname in GLOBAL and after_call(steps, at) == user + 1]
+        return not callers or steps[callers[-1]].argval not in {"isinstance", "issubclass"}
+    return steps[place].opname in GLOBAL and (user >= len(steps) or steps[user].opname not in _COMPARED)
 
 
 def _calls_type(steps: list[dis.Instruction], place: int) -> bool:
@@ -131,22 +206,31 @@ def _calls_type(steps: list[dis.Instruction], place: int) -> bool:
     if end >= len(steps) or steps[end].opname in ATTRIBUTE:  # type(x).__name__
         return False
     user = find_consumer(steps, end)
-    return user >= len(steps) or steps[user].opname not in _TYPE_ONLY
-
-
-_METHODS = METHODS_BY_IDENTITY | methods_in_c(list, dict, set, bytearray)
+    return user >= len(steps) or steps[user].opname not in _COMPARED | {"BINARY_SUBSCR", "POP_TOP"}
 
 
 def find_methods(steps: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
     """Yield names of attributes that are not called at once, and can be methods of built-in types.
 
-    Each has the names before it that lead to its object from a global, if they do.
+    Each has the names before it that lead to its object from a global, if they do. It is ``*`` for ``getattr`` with a
+    name that is not in the code.
     """
     looks_up = any(step.opname in NAMED and step.argval in {"getattr", "attrgetter"} for step in steps)
     for place, step in enumerate(steps):
         if looks_up and step.opname == "LOAD_CONST" and type(step.argval) is str and step.argval in METHODS_BY_IDENTITY:
             yield (step.argval,)
-        if step.opname == "LOAD_ATTR" and step.argval in _METHODS and "NULL" not in step.argrepr:
+        if (
+            step.opname in GLOBAL
+            and step.argval == "getattr"
+            and steps[(end := after_call(steps, place)) - 1].opname == "CALL"
+        ):
+            ends = [*_operands(steps, end - 1, steps[end - 1].arg or 0)]
+            name = steps[ends[-2] - 1] if len(ends) > 1 else step
+            if name.opname != "LOAD_CONST" and not is_called(steps, end) and steps[end].opname not in ATTRIBUTE:
+                names = steps[place + 1 : ends[-1]]
+                is_chain = [one.opname in (ATTRIBUTE if at else GLOBAL) for at, one in enumerate(names)]
+                yield (*(str(one.argval) for one in names if all(is_chain)), ALL)
+        if step.opname == "LOAD_ATTR" and step.argval in METHODS_BY_IDENTITY and "NULL" not in step.argrepr:
             user = find_consumer(steps, place + 1)
             if user >= len(steps) or steps[user].opname != "CALL_FUNCTION_EX":  # x.split(*sizes)
                 start = chain_start(steps, place)
@@ -156,91 +240,53 @@ def find_methods(steps: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
 
 # Objects.
 
-_COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
-_GENERATES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _OF_TENSORS = frozenset({"shape", "ndim", "dtype", "device", "layout", "__name__", "__qualname__"})
-_LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _NOT_SEARCHED = (FunctionType, ModuleType, type, torch.Tensor, CellType, dataclasses.Field, *WRAPPERS)
-"""What refers to functions or types by definition; code that calls ``field.type`` is known by the name."""
+"""What refers to types by definition, as a function does in its annotations; ``field.type`` is known by the name."""
 
 
 def shows_address(kind: type) -> bool:
     """Return whether instances of a class are formatted with their address, as it has no ``__repr__`` of its own."""
     show: Any = kind.__repr__
-    return show is object.__repr__ and (kind is object or kind.__flags__ & (HEAP | IMMUTABLE) == HEAP)
+    return show is object.__repr__ and kind.__flags__ & (HEAP | IMMUTABLE) == HEAP
 
 
-def _is_unwatched(value: object) -> bool:
-    """Return whether an object's text has its address, and a recording does not notice that code formats it."""
-    kind = type(value)
-    if kind in _LOCKS:
-        return True
-    is_versioned = is_versioned_module(kind.__module__) and value is not dataclasses.MISSING
-    return is_versioned and shows_address(kind) and not isinstance(value, _NOT_SEARCHED)
-
-
-def is_function(value: object) -> bool:
-    """Return whether an object can be called and is no class and no module of a model: its text has its address."""
-    return callable(value) and not isinstance(value, (type, torch.nn.Module))
-
-
-def find_addresses(visited: Collection[object]) -> tuple[str, str]:
-    """Find objects whose text has their address, and types or functions that format any object.
+def find_text_type(visited: Collection[object], kinds: Iterable[object]) -> str:
+    """Return the name of a class or function that makes texts of any objects, and that code can reach as a value.
 
     Args:
-        visited: the objects to search, with what they refer to.
+        visited: the objects that were described.
+        kinds: the classes that were described, and the values of globals.
 
     Returns:
-        What the text of the first object shows, and what the first type or function is; empty if there is none.
+        The first one's name; empty if there is none.
     """
-    shown = formats = ""
     notes = {id(value.__annotations__) for value in visited if type(value) is FunctionType}
     notes |= {id(class_dict(value).get("__annotations__")) for value in visited if isinstance(value, type)}
-    for value in visited:
-        if id(value) in notes:
-            continue
-        kind = type(value)
-        if _is_unwatched(value):
-            shown = shown or f"a {kind.__qualname__}"
-        for held in _referents(value):
-            if is_function(held):
-                shown = shown or str(getattr(held, "__qualname__", type(held).__qualname__))
-                if getattr(held, "__name__", "") in FORMATS | SHOWS:
-                    formats = formats or f"{held.__name__}, which is kept,"
-            elif isinstance(held, type) and held is not kind and _is_text_type(held):
-                formats = formats or f"{held.__qualname__}, which is kept,"
-    return shown, formats
+    held = (one for value in visited if id(value) not in notes for one in _referents(value))
+    found = (one for one in (*held, *kinds) if _makes_texts(one))
+    return next((str(one.__name__) for one in found), "")
 
 
-def _is_text_type(kind: type) -> bool:
-    """Return whether a class makes texts of any objects; an enum looks them up."""
-    return issubclass(kind, (str, bytes, UserString)) and not issubclass(kind, Enum)
-
-
-def find_text_type(kinds: Iterable[object]) -> str:
-    """Return the name of a class among objects that makes texts of any objects; empty if there is none."""
-    return next((kind.__qualname__ for kind in kinds if isinstance(kind, type) and _is_text_type(kind)), "")
+def _makes_texts(value: Any) -> bool:
+    """Return whether an object is a class of texts, other than an enum, or a function that formats values."""
+    if isinstance(value, type):
+        return issubclass(value, (str, bytes, UserString)) and not issubclass(value, Enum)
+    is_function = callable(value) and not isinstance(value, torch.nn.Module)
+    return is_function and getattr(value, "__name__", "") in _FORMATS
 
 
 def _referents(value: object) -> Iterator[Any]:
-    """Yield what an object refers to, and the items of tuples in it."""
+    """Yield what an object refers to, and the items of tuples in it, but not its class."""
     if isinstance(value, _NOT_SEARCHED):
         return
     pending: list[Any] = [*gc.get_referents(value), *instance_dict(value).values()]
     while pending:
         held = pending.pop()
-        yield held
+        if held is not type(value):
+            yield held
         if type(held) in {tuple, frozenset}:
             pending += held
-
-
-def made_functions(code: CodeType) -> Iterator[str]:
-    """Yield the functions, generators and coroutines that code creates; comprehensions are none of these."""
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType) and (inner.co_name not in _COMPREHENSIONS or inner.co_flags & _GENERATES):
-            yield inner.co_qualname
-    if code.co_flags & _GENERATES:
-        yield code.co_qualname
 
 
 def has_plain_values(walk: Walk, name: str) -> bool:
@@ -266,15 +312,10 @@ def possible_methods(uses: Iterable[tuple[str, ...]], space: dict[str, Any], wal
         walk: the walk that describes the model: a name that is an attribute of an object there does not count.
     """
     found = {use[-1] for use in uses if not isinstance(_value_of(use[:-1] or ("",), space), (ModuleType, type))}
-    return {name for name in found if name[:2] == "__" or not [*walk.attributes(name)]}
+    return {name for name in found if name[:2] == "__" or name == ALL or not [*walk.attributes(name)]}
 
 
 def find_created(chain: tuple[str, ...], space: dict[str, Any]) -> type | None:
     """Return the class that code calls by these names, if its instances are formatted with their address."""
     value = _value_of(chain[:-1], space) if chain[-1] == "()" else None
     return value if isinstance(value, type) and shows_address(value) else None
-
-
-def find_function(chain: tuple[str, ...], space: dict[str, Any]) -> str:
-    """Return the name of the function that chained names lead to, if it is passed on."""
-    return ".".join(chain) if chain[-1] != "()" and is_function(_value_of(chain, space)) else ""

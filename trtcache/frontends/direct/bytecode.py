@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import dis
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,8 +30,19 @@ def is_raised(steps: list[dis.Instruction], step: dis.Instruction) -> bool:
 
 
 def instructions(code: CodeType) -> list[dis.Instruction]:
-    """Return the instructions of a code object, without those that have no effect."""
-    return [step for step in _normalize(dis.get_instructions(code)) if step.opname not in _NO_EFFECT]
+    """Return the instructions of a code object, without those that have no effect.
+
+    A jump to such a one leads to the next.
+    """
+    kept: list[dis.Instruction] = []
+    is_target = False
+    for step in _normalize(dis.get_instructions(code)):
+        is_target |= step.is_jump_target
+        if step.opname not in _NO_EFFECT:
+            field: dict[str, Any] = {"label": 0} if "label" in step._fields else {"is_jump_target": True}  # Python 3.13
+            kept.append(step._replace(**field) if is_target and not step.is_jump_target else step)
+            is_target = False
+    return kept
 
 
 @functools.cache
@@ -79,6 +90,46 @@ def find_consumer(steps: list[dis.Instruction], start: int) -> int:
     return len(steps)
 
 
+def value_start(steps: list[dis.Instruction], end: int) -> int:
+    """Return the index of the first instruction of the value that is on top of the stack before an index.
+
+    -1 if that depends on a jump.
+    """
+    missing = 1
+    for at in range(end - 1, -1, -1):
+        step = steps[at]
+        if (
+            steps[at + 1].is_jump_target
+            or "JUMP" in step.opname
+            or step.opname in {"CALL_FUNCTION_EX", "FOR_ITER", "SEND"}
+        ):
+            break
+        missing -= _effect(step)
+        if missing <= 0:
+            return -1 if missing else at
+    return -1
+
+
+def _effect(step: dis.Instruction) -> int:
+    """Return by how much an instruction changes the stack's depth; what ``PUSH_NULL`` adds does not count."""
+    if step.opname == "CALL":
+        return -(step.arg or 0)
+    effect = dis.stack_effect(step.opcode, step.arg if step.opcode >= dis.HAVE_ARGUMENT else None, jump=False)
+    return effect - ("NULL" in step.argrepr or step.opname == "LOAD_METHOD")
+
+
+def is_called(steps: list[dis.Instruction], end: int) -> bool:
+    """Return whether the value on top of the stack before an index is called, instead of passed on or kept."""
+    depth = 1
+    for step in steps[end:]:
+        if "JUMP" in step.opname or step.opname == "CALL_FUNCTION_EX":
+            return "JUMP" not in step.opname
+        depth += _effect(step)
+        if depth < 1 or (depth == 1 and step.opname == "CALL"):
+            return depth == 1
+    return False
+
+
 def after_call(steps: list[dis.Instruction], place: int) -> int:
     """Return the index after the call of the function that an instruction loads, found by the stack's depth."""
     depth = 1
@@ -89,6 +140,5 @@ def after_call(steps: list[dis.Instruction], place: int) -> int:
             if depth <= 1:
                 return at + 1
         elif "JUMP" not in step.opname:
-            effect = dis.stack_effect(step.opcode, step.arg if step.opcode >= dis.HAVE_ARGUMENT else None, jump=False)
-            depth += effect - ("NULL" in step.argrepr or step.opname == "LOAD_METHOD")
+            depth += _effect(step)
     return len(steps)

@@ -11,15 +11,15 @@ import torch
 
 from trtcache.frontends.direct import ownership
 from trtcache.frontends.direct.addresses import (
-    find_addresses,
-    find_function,
+    find_formats,
     find_text_type,
     has_plain_values,
-    made_functions,
     possible_methods,
 )
+from trtcache.frontends.direct.bytecode import instructions
 from trtcache.frontends.direct.classes import CONTAINERS, EXEMPT_NAMES, UNORDERED_SETS
 from trtcache.frontends.direct.code import (
+    ALL,
     CODE_OF,
     LOOK_UPS,
     METHODS_BY_IDENTITY,
@@ -64,6 +64,9 @@ ALLOWED_OF_LOGGERS |= {
     "WARNING",
     "ERROR",
 }
+_OF_ERRORS = frozenset({"args", "msg"})
+"""Attributes of exceptions with texts that Python or torch made, of any object."""
+
 _WITH_STATE = frozenset(
     (
         *("numpy.random", "random", "locale", "gettext", "calendar", "tracemalloc", "faulthandler", "time", "gc"),
@@ -89,13 +92,17 @@ class Refusals:
 
     Attributes:
         first: what code does that matters only with some objects -> the first function that does it.
-        formatted: attributes in formatted strings -> the first function that has one.
+        formatted: attributes whose values code formats -> the first function that does it.
+        counting: the number of a comprehension's code -> ``range`` or ``enumerate``, over which it iterates first.
+        of_errors: attributes that exceptions have, with texts -> a function that reads one.
     """
 
     def __init__(self) -> None:
         """Start without code."""
         self.first: dict[str, str] = {}
         self.formatted: dict[str, str] = {}
+        self.counting: dict[int, str] = {}
+        self.of_errors: dict[str, str] = {}
 
     def check(  # noqa: C901  # one case for each kind of use
         self, code: CodeType, use: Uses, space: dict[str, Any], walk: Walk
@@ -133,21 +140,21 @@ class Refusals:
             refuse(f"it could read the clock ({min(words & _DATES)})")
         if levels := words & OF_LOGGERS:
             refuse(f"it reads a logger's state ({min(levels)})")
-        if is_user_code and use.address:
-            refuse(f"it could read the address of an object ({use.address})")
+        self.counting |= {id(one): name for one, name in use.counting}
+        formats, formatted = use.formats, use.formatted
+        if formats and id(code) in self.counting:
+            formats, formatted = find_formats(code, instructions(code), self.counting[id(code)])
+        if is_user_code and formats:
+            refuse(f"it could read the address of an object ({formats})")
         if is_user_code and use.names & STATE_OF_LOGGERS and walk.loggers:
             refuse("it could read a logger's state")
         if is_user_code and (methods := possible_methods(use.methods, space, walk)):
-            if by_identity := methods & METHODS_BY_IDENTITY:
-                refuse(f"it could compare methods of strings or numbers by identity ({min(by_identity)})")
-            self.first.setdefault("creates", f"a method {min(methods)}")
-        if is_user_code and (made := next(made_functions(code), "")):
-            self.first.setdefault("creates", made)
-        if is_user_code and ("object", "()") in use.chains:
-            self.first.setdefault("creates", "an object")
+            if methods != {ALL}:
+                refuse(f"it could compare methods of strings or numbers by identity ({min(methods - {ALL})})")
+            self.first.setdefault("methods", code.co_qualname)
+        if is_user_code:
+            self.of_errors |= dict.fromkeys(_OF_ERRORS & (use.names - use.globals), code.co_qualname)
         for chain in use.chains:
-            if is_user_code and (shown := find_function(chain, space)):
-                self.first.setdefault("creates", shown)
             if _is_unset_memory(chain, space):
                 refuse(f"it could read memory that NumPy has not set ({'.'.join(chain)})")
             _refuse_chain(chain, space, is_user_code=is_user_code)
@@ -157,9 +164,9 @@ class Refusals:
         ):
             self.first.setdefault("exempt", code.co_qualname)
         does = {"merges": use.merges, "changes": use.changes, "views": use.has_view, "subtracts": use.subtracts}
-        does |= {"looks": bool(use.names & _READS_ALL), "where": "where" in use.texts, "formats": bool(use.formats)}
+        does |= {"looks": bool(use.names & _READS_ALL), "where": "where" in use.texts}
         if is_user_code:
-            self.formatted = {**dict.fromkeys(use.formatted, code.co_qualname), **self.formatted}
+            self.formatted = {**dict.fromkeys(formatted, code.co_qualname), **self.formatted}
         for what, is_done in does.items() if is_user_code else ():
             if is_done:
                 self.first.setdefault(what, code.co_qualname)
@@ -167,7 +174,7 @@ class Refusals:
     def check_combinations(self, found: Globals) -> None:
         """Refuse code that matters only together with an object that it can reach.
 
-        Such as code that changes sets, with a set; or that formats values, with an object whose text has its address.
+        Such as code that changes sets, with a set; or that formats an attribute, with an object under its name.
 
         Args:
             found: the globals that the code reads, with the walk that has described them and the model.
@@ -176,12 +183,7 @@ class Refusals:
             ValueError: there is such code.
         """
         walk, first, kept = found.walk, self.first, "a function that is kept"
-        shown, text_type = find_addresses([*walk.all_visited(), *found.values()])
-        text_type = text_type or find_text_type([*walk.classes, *found.values()])
-        shown = first.get("creates") or shown
-        formatted = (who for name, who in self.formatted.items() if not has_plain_values(walk, name))
-        if shown and (formats := first.get("formats") or text_type or next(formatted, "")):
-            raise ValueError(f"{formats} could format {shown}, whose text has its address")
+        self._check_texts(found)
         if "merges" in first and walk.has_set:
             raise ValueError(f"{first['merges']} could create a set of strings")
         if "where" in first and "numpy" in walk.visited_modules:
@@ -197,6 +199,25 @@ class Refusals:
         reads = first.get("exempt") or (kept if walk.has_look_up else "")
         if reads and walk.has_exempt:
             raise ValueError(f"{reads} could read an attribute that is not compared")
+
+    def _check_texts(self, found: Globals) -> None:
+        """Refuse code that could compare texts with addresses, or methods of equal objects.
+
+        Raises:
+            ValueError: there is such code.
+        """
+        walk, values = found.walk, found.values()
+        for name, who in self.formatted.items():
+            if not has_plain_values(walk, name):
+                raise ValueError(f"{who} could read the address of an object (a formatted text)")
+        for name, who in self.of_errors.items():
+            if not [*walk.attributes(name)]:
+                raise ValueError(f"{who} could read the text of an exception ({name})")
+        if kept := find_text_type([*walk.all_visited(), *values], [*walk.classes, *values]):
+            raise ValueError(f"{kept}, which is kept, could format an object, whose text has its address")
+        texts = [(name,) for name in walk.texts & METHODS_BY_IDENTITY if "methods" in self.first]
+        if methods := possible_methods(texts, {}, walk):
+            raise ValueError(f"{self.first['methods']} could compare methods of strings or numbers ({min(methods)})")
 
 
 def _is_unset_memory(chain: tuple[str, ...], space: dict[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.frontends.direct.addresses import find_formats, find_methods
+from trtcache.frontends.direct.addresses import find_counting, find_formats, find_methods
 from trtcache.frontends.direct.bytecode import ATTRIBUTE, GLOBAL, NAMED, after_call, chain_start, instructions, operates
 from trtcache.frontends.direct.code import IDENTITY, LOOK_UPS, SET_OPERATORS, identifiers, once, texts_of
 from trtcache.frontends.direct.unordered import find_unordered_set, find_views
@@ -31,9 +31,10 @@ class Uses:
         texts: identifiers in its strings.
         compares: names that lead to what it compares by ``is``; ``()`` is among them if one is unknown.
         order: how it creates a set of strings that it may iterate over; empty if it does not.
-        formats: an operation that may format an object with its address; empty if there is none.
-        address: an operation that may do so and compute with the text; empty if there is none.
-        formatted: names of attributes whose values formatted strings contain.
+        formats: an operation that reads the address of an object, or formats an object that could show it; empty if
+            there is none.
+        formatted: names of attributes whose values it formats.
+        counting: its comprehensions that iterate over a ``range`` or ``enumerate`` first, with the name of that.
         methods: names of attributes that it does not call, and that can be methods of built-in types; each after
             the names that lead to its object from a global.
         merges: whether it may create a new set from another.
@@ -51,8 +52,8 @@ class Uses:
     compares: frozenset[tuple[str, ...]]
     order: str
     formats: str
-    address: str
     formatted: frozenset[str]
+    counting: tuple[tuple[CodeType, str], ...]
     methods: frozenset[tuple[str, ...]]
     merges: bool
     changes: bool
@@ -72,7 +73,7 @@ def uses(code: CodeType) -> Uses:
         compares.add(())  # `in` compares a NaN by identity
     own = frozenset(step.argval for step in steps if step.opname in _OF_GLOBALS)
     views = frozenset(find_views(steps))
-    formats, address, formatted = find_formats(code, steps)
+    formats, formatted = find_formats(code, steps)
     imports = tuple(
         (str(step.argval), _level(steps, place), _imported_names(steps, place))
         for place, step in enumerate(steps)
@@ -86,8 +87,8 @@ def uses(code: CodeType) -> Uses:
         compares=frozenset(compares),
         order=find_unordered_set(code, steps, views),
         formats=formats,
-        address=address,
         formatted=formatted,
+        counting=tuple(find_counting(steps)),
         methods=frozenset(find_methods(steps)),
         merges=bool(names & _MERGES) or operates(steps, "|^"),
         changes=bool(names & _CHANGES) or operates(steps, "&|^-"),
