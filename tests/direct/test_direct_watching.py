@@ -289,6 +289,12 @@ def test_an_answer_that_would_be_another_now_is_described() -> None:
     assert list(changed_answers(Sized)) == []  # since another class was registered, Python asks again
 
 
+def test_answers_of_a_class_with_anothers_tables_are_not_described() -> None:
+    """Types that Cython derives from an abstract base class have its tables, and another metaclass."""
+    assert issubclass(dict, Sized)
+    assert list(changed_answers(type("Typed", (), {"_abc_impl": Sized.__dict__["_abc_impl"]}))) == []
+
+
 def test_answers_of_a_hook_of_ones_own_are_described() -> None:
     """So are those of a metaclass: neither is called to find out."""
     hooked = abc.ABCMeta("Hooked", (), {"__subclasshook__": classmethod(lambda cls, kind: True)})

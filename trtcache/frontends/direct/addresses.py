@@ -39,6 +39,8 @@ _FORMATS = frozenset({"str", "format", "dumps", "format_map", "str_", "bytes_", 
 _FORMATS |= {"substitute", "safe_substitute", "mod", "imod", "__mod__", "redirect_stdout", "redirect_stderr"} | _SHOWS
 _FORMATTED = frozenset({"FORMAT_VALUE", "CONVERT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC"})  # Python 3.13
 _COMPARED = frozenset({"IS_OP", "COMPARE_OP", "CONTAINS_OP"})
+_STARTS_COMPREHENSION = frozenset({"LOAD_FAST_AND_CLEAR", "SWAP", "BUILD_LIST", "BUILD_SET", "BUILD_MAP"})
+_ENDS_COMPREHENSION = frozenset({"POP_TOP", "POP_ITER", "SWAP", "STORE_FAST"})
 _GIVES_NUMBER = frozenset({"len", "int", "float", "round", "str"})
 _NUMBERS_ONLY = re.compile(r"([^%]|%%|%[-+ 0#]*\d*(\.\d+)?[dioxXeEfFgG])*")
 
@@ -145,16 +147,29 @@ def _counters(code: CodeType, steps: list[dis.Instruction], iterates: str) -> se
     variable = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
     given = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in variable)
     others = {*code.co_varnames[:given]}
+    inlined = {step.argval for step in steps if step.opname == "LOAD_FAST_AND_CLEAR"}  # comprehensions in Python 3.12
+    is_after_loop = False
     for place, step in enumerate(steps):
-        if step.opname == "STORE_FAST":
+        if step.opname == "STORE_FAST" and not (step.argval in inlined and (is_after_loop or _reraises(steps, place))):
             unpacked = steps[place - 1].opname == "UNPACK_SEQUENCE"
             loop = place - 1 - unpacked
             is_loop = loop > 0 and steps[loop].opname == "FOR_ITER"
-            is_first = is_loop and steps[loop - 1].opname == "LOAD_FAST" and steps[loop - 1].argval == ".0"
-            iterated = iterates if is_first else ends.get(loop - 1)
+            start = loop - 1
+            while is_loop and steps[start].opname in _STARTS_COMPREHENSION:
+                start -= 1
+            is_first = is_loop and steps[start].opname == "LOAD_FAST" and steps[start].argval == ".0"
+            iterated = iterates if is_first else ends.get(start)
             is_counter = is_loop and iterated == ("enumerate" if unpacked else "range")
             (counters if is_counter else others).add(step.argval)
+        is_after_loop = step.opname == "END_FOR" or (is_after_loop and step.opname in _ENDS_COMPREHENSION)
     return counters - others
+
+
+def _reraises(steps: list[dis.Instruction], place: int) -> bool:
+    """Return whether an instruction and others that set variables come before an exception is raised again."""
+    while steps[place].opname == "STORE_FAST":
+        place += 1
+    return steps[place].opname == "RERAISE"
 
 
 def _is_attribute(steps: list[dis.Instruction], end: int) -> bool:

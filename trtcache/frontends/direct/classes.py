@@ -147,6 +147,8 @@ def changed_answers(cls: type) -> Iterator[tuple[bool, type]]:
     Yields:
         Whether the class is a subclass, and the class.
     """
+    if not issubclass(type(cls), abc.ABCMeta):  # a type in C that Cython derived from one, and that has its tables
+        return
     _, subclasses, others, version = _abc._get_dump(cls)
     if version != abc.get_cache_token():
         others = ()  # forgotten when the class is asked next
@@ -163,7 +165,7 @@ def _is_subclass(kind: type, cls: type) -> bool | None:
     """
     if _definition(type(cls), "__subclasscheck__") is None:
         return None
-    if "_abc_impl" not in class_dict(cls):
+    if not issubclass(type(cls), abc.ABCMeta):
         return cls in class_mro(kind)
     if (hook := _definition(cls, "__subclasshook__")) is None:
         return None
