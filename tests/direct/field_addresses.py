@@ -132,3 +132,10 @@ _add("text of an iterator by a kept alias", _model("s = str\nreturn x * digest(s
 _add("text of an iterator by unpacked arguments", _model("a = [iter([1])]\nreturn x * digest('{}'.format(*a)) * digest(str(*a))", "pass", _DIGEST), "")
 _add("text of an iterator in a comprehension that is called twice", _model("x * sum([digest(f'{i}') for i in self.k])", "self.k = [iter([1])] if 0 else range(2)", _DIGEST), "")
 _add("methods of tuples under a name in an object", _model("x * (2.0 if look(self.a, self.n) == look(self.b, self.n) else 3.0)", "self.a = tuple([1, 2]); self.b = self.a; self.n = 'count'", "def look(a, n):\n    f = getattr(a, n)\n    return f"), "model.b = tuple([1, 2])")
+_SHOW = "def show(fmt, o): return fmt % o\n" + _DIGEST
+_add("text of an iterator by a format that is passed on", _model("x * digest(show('%s', iter([1])))", "pass", _SHOW), "")
+_add("text of an iterator by a format in an attribute", _model("x * digest(self.fmt % iter([1]))", "self.fmt = '%s'", _SHOW), "")
+_add("text of an iterator by a format in an attribute, one of two ways", _model("y = iter([1])\nreturn x * digest(self.fmt % (y if self.lin else 2))", "self.fmt = '%r'", _SHOW), "")
+_add("text of an iterator in an attribute that is a text elsewhere", _model("c = C()\nc.name = iter([1])\nreturn x * digest(f'{c.name}')", "pass", "class C:\n    name = 'a'\n" + _DIGEST), "")
+_add("text of an iterator in the traceback of an error", _model("x * digest(tell(iter([1])))", "pass", "import traceback, enum\nclass K(enum.Enum):\n    A = 'a'\ndef tell(f):\n    try: return K(f)\n    except ValueError: return traceback.format_exc()\n" + _DIGEST), "")
+_harmless("a remainder of unknown numbers beside a logger", "LOG.debug('size %s', x.shape)\nh, p = x.shape[0], self.p\nreturn x * (h % p) + F.pad(x, (0, (p - h % p) % p))[:, :4]", "self.p = 2", "import logging\nLOG = logging.getLogger('app')")

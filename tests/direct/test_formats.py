@@ -14,52 +14,60 @@ if TYPE_CHECKING:
     from types import CodeType
 
 ALLOWED = (
-    *(
-        "f'{1}{-1}{1.5}'",
-        "f'{len(x)}{len(x) * 2 + 1}'",
-        "f'{x.shape[-1]}'",
-        "f'{x:d}{x:.2f}'",
-        "f'{int(x)} {round(x, 2)}'",
-    ),
-    *("[f'b{i + 1}' for i in range(3)]", "{f'{i}': f'{i}{j}' for i in range(2) for j in range(i)}"),
-    *(
-        "tuple(f'{i}' for i, _ in enumerate(x))",
-        "str(len(x)) + str(x.shape[0])",
-        "'%d %5.2f%%' % (x, x)",
-        "'%d%s' % (1, len(x))",
-    ),
-    *("'{} {}'.format(len(x), 1)", "','.join(x)", "isinstance(x, str) or isinstance(x, (str, int)) or x == str"),
-    *(
-        "x % 2, x % y, x.size(0) % y",
-        "x.__class__.__name__, type(x) is int, KINDS[type(x)]",
-        "print(x)",
-        "'100%' and y",
-    ),
+    "f'{1}{-1}{1.5}'",
+    "f'{len(x)}{len(x) * 2 + 1}'",
+    "f'{x.shape[-1]}'",
+    "f'{x:d}{x:.2f}'",
+    "f'{int(x)} {round(x, 2)}'",
+    "[f'b{i + 1}' for i in range(3)]",
+    "{f'{i}': f'{i}{j}' for i in range(2) for j in range(i)}",
+    "tuple(f'{i}' for i, _ in enumerate(x))",
+    "str(len(x)) + str(x.shape[0])",
+    "'%d %5.2f%%' % (x, x)",
+    "'%d%s' % (1, len(x))",
+    "'{} {}'.format(len(x), 1)",
+    "','.join(x)",
+    "isinstance(x, str) or isinstance(x, (str, int)) or x == str",
+    "x % 2, 7 % y",
+    "x.__class__.__name__, type(x) is int, KINDS[type(x)]",
+    "print(x)",
+    "'100%' and y",
 )
 REFUSED = (
-    *(
-        "f'{x}'",
-        "f'{x!r:>9}'",
-        "f'{x:{y}}'",
-        "f'{x=}'",
-        "f'{x.k if y else x}'",
-        "f'{x if y else x.k}'",
-        "f'{x or x.k}'",
-    ),
-    *("[f'{i}' for i in x]", "[f'{x}' for i in range(3)]", "[f'{one}' for i, one in enumerate(x)]", "f'{iter(x)}'"),
-    *("str(x)", "str(x, 'utf8')", "str(object=x)", "str(*x)", "list(map(str, x))", "str(str(x))", "f'{str(x)}'"),
-    *(
-        "'%s' % x",
-        "'%d %s' % (len(x), x)",
-        "'%(a)s' % x",
-        "b'%a' % x",
-        "FORMAT % x",
-        "'{}'.format(x)",
-        "'{}'.format(*x)",
-    ),
-    *("'{a}'.format(a=x)", "repr(x)", "hash(x)", "x.__str__()", "type(x)(y)", "x.__class__(y)", "print(x, file=y)"),
+    "f'{x}'",
+    "f'{x!r:>9}'",
+    "f'{x:{y}}'",
+    "f'{x=}'",
+    "f'{x.k if y else x}'",
+    "f'{x if y else x.k}'",
+    "f'{x or x.k}'",
+    "[f'{i}' for i in x]",
+    "[f'{x}' for i in range(3)]",
+    "[f'{one}' for i, one in enumerate(x)]",
+    "f'{iter(x)}'",
+    "str(x)",
+    "str(x, 'utf8')",
+    "str(object=x)",
+    "str(*x)",
+    "list(map(str, x))",
+    "str(str(x))",
+    "f'{str(x)}'",
+    "'%s' % x",
+    "'%d %s' % (len(x), x)",
+    "'%(a)s' % x",
+    "b'%a' % x",
+    "'{}'.format(x)",
+    "'{}'.format(*x)",
+    "'{a}'.format(a=x)",
+    "repr(x)",
+    "hash(x)",
+    "x.__str__()",
+    "type(x)(y)",
+    "x.__class__(y)",
+    "print(x, file=y)",
 )
 ATTRIBUTES = {
+    "FORMAT % x, x % y, x.size(0) % (y or 2)": {"%"},
     "f'{x.name}'": {"name"},
     "str(x.one.two) + f'{x.three:>3}{x.four:{y.w}}'": {"two", "four", "w"},
     "'%d%s' % (len(x), x.name)": {"name"},
@@ -126,6 +134,19 @@ def test_numbers_and_texts_may_be_formatted(source: str) -> None:
 def test_no_other_value_may_be_formatted(source: str) -> None:
     """A value that is not known counts as another one."""
     assert _all_formats(_code(source))[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("show('%s', x)", True),
+        ("x['%5r', 1], y", True),
+        ("'%s' % x, '%d %5.2f%%', LOG.info('%s', x), x.warn('a %s', y)", False),
+    ],
+)
+def test_formats_that_are_passed_on_are_found(source: str, expected: bool) -> None:  # a case
+    """Except those of messages of loggers, where nothing reads the text."""
+    assert uses(_code(source)).has_template is expected
 
 
 @pytest.mark.parametrize("source", ATTRIBUTES)

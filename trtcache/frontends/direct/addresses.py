@@ -34,15 +34,17 @@ if TYPE_CHECKING:
     from trtcache.frontends.direct.walk import Walk
 
 _BY_ADDRESS = frozenset({"hash", "__hash__", "__repr__", "__str__", "__format__"})
-_SHOWS = frozenset({"repr", "ascii", "pformat", "formatwarning"})
 _FORMATS = frozenset({"str", "format", "dumps", "format_map", "str_", "bytes_", "UserString"})
-_FORMATS |= {"substitute", "safe_substitute", "mod", "imod", "__mod__", "redirect_stdout", "redirect_stderr"} | _SHOWS
+_FORMATS |= {"substitute", "safe_substitute", "mod", "imod", "__mod__", "redirect_stdout", "redirect_stderr"}
+_FORMATS |= {"repr", "ascii", "pformat", "formatwarning", "format_exc", "format_exception", "format_exception_only"}
 _FORMATTED = frozenset({"FORMAT_VALUE", "CONVERT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC"})  # Python 3.13
 _COMPARED = frozenset({"IS_OP", "COMPARE_OP", "CONTAINS_OP"})
 _STARTS_COMPREHENSION = frozenset({"LOAD_FAST_AND_CLEAR", "SWAP", "BUILD_LIST", "BUILD_SET", "BUILD_MAP"})
 _ENDS_COMPREHENSION = frozenset({"POP_TOP", "POP_ITER", "SWAP", "STORE_FAST"})
 _GIVES_NUMBER = frozenset({"len", "int", "float", "round", "str"})
-_NUMBERS_ONLY = re.compile(r"([^%]|%%|%[-+ 0#]*\d*(\.\d+)?[dioxXeEfFgG])*")
+PERCENT = "%"
+_TEMPLATE = re.compile(r"%[^%a-zA-Z]*[sra(]")
+_LOGS = frozenset({"debug", "info", "warning", "error", "critical", "exception", "log", "warn"})
 
 
 def find_formats(code: CodeType, steps: list[dis.Instruction], iterates: str = "") -> tuple[str, frozenset[str]]:
@@ -56,7 +58,8 @@ def find_formats(code: CodeType, steps: list[dis.Instruction], iterates: str = "
         iterates: ``range`` or ``enumerate`` if it is a comprehension that iterates over such an object first.
 
     Returns:
-        Such an operation, empty if there is none, and the names of attributes whose values are formatted.
+        Such an operation, empty if there is none, and the names of attributes whose values are formatted, with ``%`` if
+        there is a ``%`` after a value that may be a text.
     """
     known = [
         place for place, step in enumerate(steps) if step.opname in NAMED and step.argval in _BY_ADDRESS | _FORMATS
@@ -65,10 +68,12 @@ def find_formats(code: CodeType, steps: list[dis.Instruction], iterates: str = "
     if by_address := {str(steps[place].argval) for place in known} & _BY_ADDRESS:
         return min(by_address), frozenset()
     counters = _counters(code, steps, iterates)
-    unknown = [end for end in _formatted_values(code, steps) if not _is_plain(steps, end, counters)]
-    attributes = [str(steps[end - 1].argval) for end in unknown if _is_attribute(steps, end)]
-    if len(attributes) < len(unknown):
-        return "a formatted text", frozenset()
+    attributes: set[str] = set()
+    for end, is_certain in _formatted_values(steps):
+        if not _is_plain(steps, end, counters):
+            if is_certain and not _is_attribute(steps, end):
+                return "a formatted text", frozenset()
+            attributes.add(str(steps[end - 1].argval) if is_certain else PERCENT)
     used = [place for place in known if not _is_known_call(steps, place) and _may_be_called(steps, place)]
     has_file = "print" in code.co_names and any("file" in value for value in code.co_consts if type(value) is tuple)
     if used or has_file:
@@ -89,34 +94,47 @@ def find_counting(steps: list[dis.Instruction]) -> Iterator[tuple[CodeType, str]
                 yield step.argval, str(steps[start].argval)
 
 
-def _formatted_values(code: CodeType, steps: list[dis.Instruction]) -> Iterator[int]:
-    """Yield the index after each value that code formats and does not raise."""
+def _formatted_values(steps: list[dis.Instruction]) -> Iterator[tuple[int, bool]]:
+    """Yield the index after each value that code formats and does not raise.
+
+    Yields:
+        The index, and whether it is certain: ``x % y`` formats a value only if x is a text.
+    """
     for place, step in enumerate(steps):
         if step.opname in _FORMATTED and not is_raised(steps, step):
             converts, has_format = (step.arg or 0) & 3, (step.arg or 0) & 4
             if not (has_format and step.opname == "FORMAT_VALUE") and step.opname != "FORMAT_WITH_SPEC":
-                yield place
+                yield place, True
             elif converts or steps[place - 1].opname != "LOAD_CONST" or not steps[place - 1].argval:
-                yield max(value_start(steps, place), 0)  # object.__format__ accepts an empty format only
+                yield max(value_start(steps, place), 0), True  # object.__format__ accepts an empty format only
         elif _is_known_call(steps, place) and not is_raised(steps, step):
-            yield from _operands(steps, after_call(steps, place) - 1, steps[after_call(steps, place) - 1].arg or 0)
+            call = after_call(steps, place) - 1
+            yield from ((end, True) for end in _operands(steps, call, steps[call].arg or 0))
         elif step.opname == "BINARY_OP" and step.argrepr[:1] == "%" and not is_raised(steps, step):
             start = value_start(steps, place)
-            left = steps[start - 1]
-            if left.opname == "LOAD_CONST" and start > 0:
-                may_format = isinstance(left.argval, (str, bytes)) and not _has_numbers_only(left.argval)
-            else:
-                consts = [value for value in code.co_consts if isinstance(value, (str, bytes))]
-                may_format = left.opname in GLOBAL or any("%" in str(value) for value in consts)
-            if may_format and steps[place - 1].opname == "BUILD_TUPLE":
-                yield from _operands(steps, place - 1, steps[place - 1].arg or 0)
-            elif may_format:
-                yield place
+            is_known = start > 0 and steps[start - 1].opname == "LOAD_CONST"
+            if not is_known or is_template(steps[start - 1].argval):
+                is_tuple = steps[place - 1].opname == "BUILD_TUPLE"
+                ends = _operands(steps, place - 1, steps[place - 1].arg or 0) if is_tuple else (place,)
+                yield from ((end, is_known) for end in ends)
 
 
-def _has_numbers_only(text: str | bytes) -> bool:
-    """Return whether a format for ``%`` accepts nothing but numbers."""
-    return isinstance(text, str) and _NUMBERS_ONLY.fullmatch(text) is not None
+def is_template(value: object) -> bool:
+    """Return whether a value is a text with a format for ``%`` that accepts other values than numbers."""
+    return isinstance(value, (str, bytes)) and _TEMPLATE.search(str(value)) is not None
+
+
+def has_template(steps: list[dis.Instruction]) -> bool:
+    """Return whether code has such a text, and uses it for something else than ``%`` or a logger's message."""
+    for place, step in enumerate(steps):
+        values = step.argval if type(step.argval) is tuple else (step.argval,)
+        if step.opname == "LOAD_CONST" and any(map(is_template, values)) and not is_raised(steps, step):
+            user = find_consumer(steps, place + 1)
+            named = [at for at in range(place) if steps[at].opname in NAMED and after_call(steps, at) == user + 1]
+            is_message = bool(named) and steps[named[-1]].argval in _LOGS
+            if not is_message and not (user < len(steps) and steps[user].argrepr[:1] == "%"):
+                return True
+    return False
 
 
 def _operands(steps: list[dis.Instruction], end: int, count: int) -> Iterator[int]:
@@ -128,13 +146,10 @@ def _operands(steps: list[dis.Instruction], end: int, count: int) -> Iterator[in
 
 def _is_known_call(steps: list[dis.Instruction], place: int) -> bool:
     """Return whether an instruction loads ``str``, or the method ``format``, for a call whose arguments are known."""
-    name, end = steps[place].argval, after_call(steps, place)
-    is_str, is_method = (
-        name == "str" and steps[place].opname in GLOBAL,
-        name == "format" and steps[place].opname in ATTRIBUTE,
-    )
-    is_call = "NULL" in steps[place].argrepr or steps[place].opname == "LOAD_METHOD"
-    return (is_str or is_method) and is_call and end <= len(steps) and steps[end - 1].opname == "CALL"
+    step, end = steps[place], after_call(steps, place)
+    is_known = step.argval == "str" if step.opname in GLOBAL else step.opname in ATTRIBUTE and step.argval == "format"
+    is_call = "NULL" in step.argrepr or step.opname == "LOAD_METHOD"
+    return is_known and is_call and end <= len(steps) and steps[end - 1].opname == "CALL"
 
 
 def _counters(code: CodeType, steps: list[dis.Instruction], iterates: str) -> set[str]:

@@ -11,9 +11,11 @@ import torch
 
 from trtcache.frontends.direct import ownership
 from trtcache.frontends.direct.addresses import (
+    PERCENT,
     find_formats,
     find_text_type,
     has_plain_values,
+    is_template,
     possible_methods,
 )
 from trtcache.frontends.direct.bytecode import instructions
@@ -94,6 +96,7 @@ class Refusals:
         first: what code does that matters only with some objects -> the first function that does it.
         formatted: attributes whose values code formats -> the first function that does it.
         counting: the number of a comprehension's code -> ``range`` or ``enumerate``, over which it iterates first.
+        stores: attributes that code sets.
         of_errors: attributes that exceptions have, with texts -> a function that reads one.
     """
 
@@ -103,6 +106,7 @@ class Refusals:
         self.formatted: dict[str, str] = {}
         self.counting: dict[int, str] = {}
         self.of_errors: dict[str, str] = {}
+        self.stores: set[str] = set()
 
     def check(  # noqa: C901  # one case for each kind of use
         self, code: CodeType, use: Uses, space: dict[str, Any], walk: Walk
@@ -153,6 +157,7 @@ class Refusals:
                 refuse(f"it could compare methods of strings or numbers by identity ({min(methods - {ALL})})")
             self.first.setdefault("methods", code.co_qualname)
         if is_user_code:
+            self.stores |= use.stores
             self.of_errors |= dict.fromkeys(_OF_ERRORS & (use.names - use.globals), code.co_qualname)
         for chain in use.chains:
             if _is_unset_memory(chain, space):
@@ -164,7 +169,7 @@ class Refusals:
         ):
             self.first.setdefault("exempt", code.co_qualname)
         does = {"merges": use.merges, "changes": use.changes, "views": use.has_view, "subtracts": use.subtracts}
-        does |= {"looks": bool(use.names & _READS_ALL), "where": "where" in use.texts}
+        does |= {"looks": bool(use.names & _READS_ALL), "where": "where" in use.texts, "template": use.has_template}
         if is_user_code:
             self.formatted = {**dict.fromkeys(formatted, code.co_qualname), **self.formatted}
         for what, is_done in does.items() if is_user_code else ():
@@ -208,7 +213,11 @@ class Refusals:
         """
         walk, values = found.walk, found.values()
         for name, who in self.formatted.items():
-            if not has_plain_values(walk, name):
+            if name == PERCENT:
+                may_be_object = "template" in self.first or any(map(is_template, walk.texts))
+            else:
+                may_be_object = name in self.stores or not has_plain_values(walk, name)
+            if may_be_object:
                 raise ValueError(f"{who} could read the address of an object (a formatted text)")
         for name, who in self.of_errors.items():
             if not [*walk.attributes(name)]:

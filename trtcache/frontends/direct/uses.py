@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.frontends.direct.addresses import find_counting, find_formats, find_methods
+from trtcache.frontends.direct.addresses import find_counting, find_formats, find_methods, has_template
 from trtcache.frontends.direct.bytecode import ATTRIBUTE, GLOBAL, NAMED, after_call, chain_start, instructions, operates
 from trtcache.frontends.direct.code import IDENTITY, LOOK_UPS, SET_OPERATORS, identifiers, once, texts_of
 from trtcache.frontends.direct.unordered import find_unordered_set, find_views
@@ -33,7 +33,9 @@ class Uses:
         order: how it creates a set of strings that it may iterate over; empty if it does not.
         formats: an operation that reads the address of an object, or formats an object that could show it; empty if
             there is none.
-        formatted: names of attributes whose values it formats.
+        formatted: names of attributes whose values it formats; ``%`` if there is a ``%`` after what may be a text.
+        has_template: whether a text in it is a format for ``%``, used elsewhere.
+        stores: names of attributes that it sets.
         counting: its comprehensions that iterate over a ``range`` or ``enumerate`` first, with the name of that.
         methods: names of attributes that it does not call, and that can be methods of built-in types; each after
             the names that lead to its object from a global.
@@ -53,6 +55,8 @@ class Uses:
     order: str
     formats: str
     formatted: frozenset[str]
+    has_template: bool
+    stores: frozenset[str]
     counting: tuple[tuple[CodeType, str], ...]
     methods: frozenset[tuple[str, ...]]
     merges: bool
@@ -88,6 +92,8 @@ def uses(code: CodeType) -> Uses:
         order=find_unordered_set(code, steps, views),
         formats=formats,
         formatted=formatted,
+        has_template=has_template(steps),
+        stores=frozenset(step.argval for step in steps if step.opname == "STORE_ATTR"),
         counting=tuple(find_counting(steps)),
         methods=frozenset(find_methods(steps)),
         merges=bool(names & _MERGES) or operates(steps, "|^"),
