@@ -3472,6 +3472,7 @@ from tests.direct import (  # noqa: E402  # they add theirs
     field_addresses,  # noqa: F401
     field_corners,  # noqa: F401
     field_edits,  # noqa: F401
+    field_formats,  # noqa: F401
     field_kinds,  # noqa: F401
     field_language,  # noqa: F401
     field_libraries,  # noqa: F401

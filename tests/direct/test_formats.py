@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 ALLOWED = (
     "f'{1}{-1}{1.5}'",
     "f'{len(x)}{len(x) * 2 + 1}'",
-    "f'{x.shape[-1]}'",
     "f'{x:d}{x:.2f}'",
     "f'{int(x)} {round(x, 2)}'",
     "[f'b{i + 1}' for i in range(3)]",
     "{f'{i}': f'{i}{j}' for i in range(2) for j in range(i)}",
     "tuple(f'{i}' for i, _ in enumerate(x))",
-    "str(len(x)) + str(x.shape[0])",
+    "str(len(x)) + str(round(x))",
     "'%d %5.2f%%' % (x, x)",
     "'%d%s' % (1, len(x))",
     "'{} {}'.format(len(x), 1)",
@@ -35,6 +34,8 @@ ALLOWED = (
 )
 REFUSED = (
     "f'{x}'",
+    "f'{x.name}'",
+    "f'{self}'",
     "f'{x!r:>9}'",
     "f'{x:{y}}'",
     "f'{x=}'",
@@ -67,11 +68,12 @@ REFUSED = (
     "print(x, file=y)",
 )
 ATTRIBUTES = {
-    "FORMAT % x, x % y, x.size(0) % (y or 2)": {"%"},
-    "f'{x.name}'": {"name"},
-    "str(x.one.two) + f'{x.three:>3}{x.four:{y.w}}'": {"two", "four", "w"},
-    "'%d%s' % (len(x), x.name)": {"name"},
-    "'{}'.format(x.name)": {"name"},
+    "FORMAT % x, x % y, x.size(0) % (y or 2)": {("%",)},
+    "f'{self.name}{CONFIG.name}'": {("name",)},
+    "str(self.one.two) + f'{self.three:>3}{self.four:{self.w}}'": {("one", "two"), ("four",), ("w",)},
+    "'%d%s' % (len(x), self.name)": {("name",)},
+    "'{}'.format(self.name)": {("name",)},
+    "f'{x.shape[-1]}{x.dtype}'": {("shape",), ("dtype",)},
 }
 RAISED = """
 def forward(x, y):
@@ -100,6 +102,15 @@ def forward(x, y):
     i, y = y, i
     return f"{i}"
 """
+EXCEPTIONS = {  # what catches an exception, and whether it is read
+    "    except ValueError as e:\n        return e.args": True,
+    "    except* ValueError as e:\n        print(e)": True,
+    "    except ValueError as e:\n        return lambda: e": True,
+    "    except ValueError:\n        return sys.exc_info()": True,
+    "    except ValueError as e:\n        raise KeyError(e) from e": False,
+    "    except (KeyError, ValueError):\n        pass": False,
+    "    except:\n        pass": False,
+}
 ALIAS = """
 def forward(x, y):
     text = str
@@ -109,7 +120,7 @@ def forward(x, y):
 
 def _code(source: str) -> CodeType:
     space: dict[str, Any] = {}
-    exec(source if "def " in source else f"def forward(x, y):\n    return {source}", space)  # noqa: S102  # the cases above
+    exec(source if "def " in source else f"def forward(self, x, y):\n    return {source}", space)  # noqa: S102  # the cases above
     return space["forward"].__code__  # type: ignore[no-any-return]
 
 
@@ -141,7 +152,7 @@ def test_no_other_value_may_be_formatted(source: str) -> None:
     [
         ("show('%s', x)", True),
         ("x['%5r', 1], y", True),
-        ("'%s' % x, '%d %5.2f%%', LOG.info('%s', x), x.warn('a %s', y)", False),
+        ("'%s' % x, LOG.info('%s', x), x.warn('a %s', y)", False),
     ],
 )
 def test_formats_that_are_passed_on_are_found(source: str, expected: bool) -> None:  # a case
@@ -168,3 +179,33 @@ def test_the_names_of_formatted_attributes_are_known(source: str) -> None:
 def test_methods_that_are_not_called_are_found(source: str, expected: list[tuple[str, ...]]) -> None:
     """With the names that lead to their objects, since those can be modules."""
     assert list(find_methods(instructions(_code(source)))) == expected
+
+
+@pytest.mark.parametrize(("handler", "is_read"), EXCEPTIONS.items())
+def test_caught_exceptions_are_found(handler: str, is_read: bool) -> None:
+    """So are those that are read, since their texts can have addresses."""
+    found = uses(_code(f"def forward(x, y):\n    try:\n        y()\n{handler}"))
+    assert (found.catches, found.reads_exception, found.raises) == (True, is_read, False)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def forward(x, y):\n    try:\n        y()\n    finally:\n        x()", (False, False, False)),
+        ("def forward(x, y):\n    with torch.no_grad():\n        return y(x)", (False, False, False)),
+        ("def forward(x, y):\n    with suppress(ValueError):\n        return y(x)", (True, False, False)),
+        ("def forward(x, y):\n    if y:\n        raise ValueError(f'{x.shape[0]} {len(y)}')", (False, False, False)),
+        (RAISED, (False, False, True)),
+    ],
+)
+def test_raised_texts_are_found(source: str, expected: tuple[bool, ...]) -> None:
+    """They matter if something catches the exception."""
+    found = uses(_code(source))
+    assert (found.catches, found.reads_exception, found.raises) == expected
+
+
+def test_an_exit_that_reads_its_exception_is_found() -> None:
+    """A context manager gets the exception as an argument."""
+    space: dict[str, Any] = {}
+    exec("def __exit__(self, kind, value, traceback):\n    return value.args", space)  # noqa: S102  # as above
+    assert uses(space["__exit__"].__code__).reads_exception

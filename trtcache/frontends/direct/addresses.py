@@ -8,7 +8,7 @@ import inspect
 import re
 from collections import UserString
 from enum import Enum
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 
     from trtcache.frontends.direct.walk import Walk
 
-_BY_ADDRESS = frozenset({"hash", "__hash__", "__repr__", "__str__", "__format__"})
-_FORMATS = frozenset({"str", "format", "dumps", "format_map", "str_", "bytes_", "UserString"})
-_FORMATS |= {"substitute", "safe_substitute", "mod", "imod", "__mod__", "redirect_stdout", "redirect_stderr"}
-_FORMATS |= {"repr", "ascii", "pformat", "formatwarning", "format_exc", "format_exception", "format_exception_only"}
+BY_ADDRESS = frozenset({"hash", "__hash__", "__repr__", "__str__", "__format__"})
+FORMATS = frozenset({"str", "format", "dumps", "format_map", "str_", "bytes_", "UserString"})
+FORMATS |= {"substitute", "safe_substitute", "mod", "imod", "__mod__", "redirect_stdout", "redirect_stderr"}
+FORMATS |= {"repr", "ascii", "pformat", "formatwarning", "format_exc", "format_exception", "format_exception_only"}
+FORMATS |= {"formatannotation"}
 _FORMATTED = frozenset({"FORMAT_VALUE", "CONVERT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC"})  # Python 3.13
 _COMPARED = frozenset({"IS_OP", "COMPARE_OP", "CONTAINS_OP"})
 _STARTS_COMPREHENSION = frozenset({"LOAD_FAST_AND_CLEAR", "SWAP", "BUILD_LIST", "BUILD_SET", "BUILD_MAP"})
@@ -47,33 +48,36 @@ _TEMPLATE = re.compile(r"%[^%a-zA-Z]*[sra(]")
 _LOGS = frozenset({"debug", "info", "warning", "error", "critical", "exception", "log", "warn"})
 
 
-def find_formats(code: CodeType, steps: list[dis.Instruction], iterates: str = "") -> tuple[str, frozenset[str]]:
+def find_formats(
+    code: CodeType, steps: list[dis.Instruction], iterates: str = "", *, with_raised: bool = False
+) -> tuple[str, frozenset[tuple[str, ...]]]:
     """Return how code formats values that may be other objects than numbers and texts.
-
-    Messages of exceptions that are raised do not count.
 
     Args:
         code: the code.
         steps: its instructions.
         iterates: ``range`` or ``enumerate`` if it is a comprehension that iterates over such an object first.
+        with_raised: whether messages of exceptions that are raised count.
 
     Returns:
-        Such an operation, empty if there is none, and the names of attributes whose values are formatted, with ``%`` if
-        there is a ``%`` after a value that may be a text.
+        Such an operation, empty if there is none, and the attributes whose values are formatted: each by the names that
+        lead to it from ``self`` or a global. ``%`` is among them if there is a ``%`` after a value that may be a text.
     """
-    known = [
-        place for place, step in enumerate(steps) if step.opname in NAMED and step.argval in _BY_ADDRESS | _FORMATS
-    ]
-    known = [place for place in known if not is_raised(steps, steps[place])]
-    if by_address := {str(steps[place].argval) for place in known} & _BY_ADDRESS:
+    known = [place for place, step in enumerate(steps) if step.opname in NAMED and step.argval in BY_ADDRESS | FORMATS]
+    known = [place for place in known if with_raised or not is_raised(steps, steps[place])]
+    if by_address := {str(steps[place].argval) for place in known} & BY_ADDRESS:
         return min(by_address), frozenset()
     counters = _counters(code, steps, iterates)
-    attributes: set[str] = set()
-    for end, is_certain in _formatted_values(steps):
-        if not _is_plain(steps, end, counters):
-            if is_certain and not _is_attribute(steps, end):
-                return "a formatted text", frozenset()
-            attributes.add(str(steps[end - 1].argval) if is_certain else PERCENT)
+    attributes: set[tuple[str, ...]] = set()
+    for place, end, is_certain in _formatted_values(steps):
+        if with_raised or not is_raised(steps, steps[place]):
+            if "shape" in code.co_names:
+                attributes.add(("shape",))
+            if not _is_plain(steps, end, counters):
+                names = _attribute(code, steps, end) if is_certain else (PERCENT,)
+                if not names:
+                    return "a formatted text", frozenset()
+                attributes.add(names)
     used = [place for place in known if not _is_known_call(steps, place) and _may_be_called(steps, place)]
     has_file = "print" in code.co_names and any("file" in value for value in code.co_consts if type(value) is tuple)
     if used or has_file:
@@ -94,29 +98,30 @@ def find_counting(steps: list[dis.Instruction]) -> Iterator[tuple[CodeType, str]
                 yield step.argval, str(steps[start].argval)
 
 
-def _formatted_values(steps: list[dis.Instruction]) -> Iterator[tuple[int, bool]]:
-    """Yield the index after each value that code formats and does not raise.
+def _formatted_values(steps: list[dis.Instruction]) -> Iterator[tuple[int, int, bool]]:
+    """Yield the values that code formats.
 
     Yields:
-        The index, and whether it is certain: ``x % y`` formats a value only if x is a text.
+        The index of the operation, that after the value, and whether it is certain: ``x % y`` formats a value only if x
+        is a text.
     """
     for place, step in enumerate(steps):
-        if step.opname in _FORMATTED and not is_raised(steps, step):
+        if step.opname in _FORMATTED:
             converts, has_format = (step.arg or 0) & 3, (step.arg or 0) & 4
             if not (has_format and step.opname == "FORMAT_VALUE") and step.opname != "FORMAT_WITH_SPEC":
-                yield place, True
+                yield place, place, True
             elif converts or steps[place - 1].opname != "LOAD_CONST" or not steps[place - 1].argval:
-                yield max(value_start(steps, place), 0), True  # object.__format__ accepts an empty format only
-        elif _is_known_call(steps, place) and not is_raised(steps, step):
+                yield place, max(value_start(steps, place), 0), True  # object.__format__ accepts an empty format only
+        elif _is_known_call(steps, place):
             call = after_call(steps, place) - 1
-            yield from ((end, True) for end in _operands(steps, call, steps[call].arg or 0))
-        elif step.opname == "BINARY_OP" and step.argrepr[:1] == "%" and not is_raised(steps, step):
+            yield from ((place, end, True) for end in _operands(steps, call, steps[call].arg or 0))
+        elif step.opname == "BINARY_OP" and step.argrepr[:1] == "%":
             start = value_start(steps, place)
             is_known = start > 0 and steps[start - 1].opname == "LOAD_CONST"
             if not is_known or is_template(steps[start - 1].argval):
                 is_tuple = steps[place - 1].opname == "BUILD_TUPLE"
                 ends = _operands(steps, place - 1, steps[place - 1].arg or 0) if is_tuple else (place,)
-                yield from ((end, is_known) for end in ends)
+                yield from ((place, end, is_known) for end in ends)
 
 
 def is_template(value: object) -> bool:
@@ -125,14 +130,15 @@ def is_template(value: object) -> bool:
 
 
 def has_template(steps: list[dis.Instruction]) -> bool:
-    """Return whether code has such a text, and uses it for something else than ``%`` or a logger's message."""
+    """Return whether code has a text with ``%``, and uses it for something else than this operation or a logger."""
     for place, step in enumerate(steps):
         values = step.argval if type(step.argval) is tuple else (step.argval,)
-        if step.opname == "LOAD_CONST" and any(map(is_template, values)) and not is_raised(steps, step):
+        if step.opname == "LOAD_CONST" and any("%" in str(one) for one in values) and not is_raised(steps, step):
             user = find_consumer(steps, place + 1)
             named = [at for at in range(place) if steps[at].opname in NAMED and after_call(steps, at) == user + 1]
             is_message = bool(named) and steps[named[-1]].argval in _LOGS
-            if not is_message and not (user < len(steps) and steps[user].argrepr[:1] == "%"):
+            is_formatted = user < len(steps) and steps[user].argrepr[:1] == "%" and "%%" not in str(step.argval)
+            if not (is_message or is_formatted):
                 return True
     return False
 
@@ -187,10 +193,21 @@ def _reraises(steps: list[dis.Instruction], place: int) -> bool:
     return steps[place].opname == "RERAISE"
 
 
-def _is_attribute(steps: list[dis.Instruction], end: int) -> bool:
-    """Return whether the value on top of the stack before an index is an attribute's, whatever jumps there are."""
-    is_known = end > 0 and not steps[end].is_jump_target and value_start(steps, end) >= 0
-    return is_known and steps[end - 1].opname in ATTRIBUTE
+def _attribute(code: CodeType, steps: list[dis.Instruction], end: int) -> tuple[str, ...]:
+    """Return the names that lead from ``self`` or a global to the value on top of the stack before an index.
+
+    Only the last name if any tensor, function or class has such an attribute. Empty if the value is another one.
+    """
+    if end <= 0 or steps[end].is_jump_target or value_start(steps, end) < 0 or steps[end - 1].opname not in ATTRIBUTE:
+        return ()
+    if steps[end - 1].argval in OF_TENSORS:
+        return (str(steps[end - 1].argval),)
+    start = chain_start(steps, end - 1)
+    first = steps[start]
+    is_self = first.argval == "self" and ("self" in code.co_freevars or code.co_varnames[:1] == ("self",))
+    is_kept = all(step.argval != "self" or not step.opname.startswith("STORE") for step in steps)
+    is_known = first.opname in GLOBAL or (first.opname in {"LOAD_FAST", "LOAD_DEREF"} and is_self and is_kept)
+    return tuple(str(step.argval) for step in steps[start + 1 : end]) if is_known else ()
 
 
 def _is_plain(steps: list[dis.Instruction], end: int, counters: set[str]) -> bool:
@@ -242,10 +259,12 @@ def _calls_type(steps: list[dis.Instruction], place: int) -> bool:
 def find_methods(steps: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
     """Yield names of attributes that are not called at once, and can be methods of built-in types.
 
-    Each has the names before it that lead to its object from a global, if they do. It is ``*`` for ``getattr`` with a
-    name that is not in the code.
+    Each has the names before it that lead to its object from a global, if they do. It is ``*`` for a look-up by a name
+    that is not in the code.
     """
-    looks_up = any(step.opname in NAMED and step.argval in {"getattr", "attrgetter"} for step in steps)
+    looks_up = any(
+        step.opname in NAMED and step.argval in {"getattr", "attrgetter", "__getattribute__"} for step in steps
+    )
     for place, step in enumerate(steps):
         if looks_up and step.opname == "LOAD_CONST" and type(step.argval) is str and step.argval in METHODS_BY_IDENTITY:
             yield (step.argval,)
@@ -260,6 +279,8 @@ def find_methods(steps: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
                 names = steps[place + 1 : ends[-1]]
                 is_chain = [one.opname in (ATTRIBUTE if at else GLOBAL) for at, one in enumerate(names)]
                 yield (*(str(one.argval) for one in names if all(is_chain)), ALL)
+        elif step.opname in NAMED and step.argval in {"getattr", "__getattribute__", "attrgetter"}:
+            yield (ALL,)
         if step.opname == "LOAD_ATTR" and step.argval in METHODS_BY_IDENTITY and "NULL" not in step.argrepr:
             user = find_consumer(steps, place + 1)
             if user >= len(steps) or steps[user].opname != "CALL_FUNCTION_EX":  # x.split(*sizes)
@@ -270,8 +291,9 @@ def find_methods(steps: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
 
 # Objects.
 
-_OF_TENSORS = frozenset({"shape", "ndim", "dtype", "device", "layout", "__name__", "__qualname__"})
+OF_TENSORS = frozenset({"shape", "ndim", "dtype", "device", "layout", "__name__", "__qualname__"})
 _NOT_SEARCHED = (FunctionType, ModuleType, type, torch.Tensor, CellType, dataclasses.Field, *WRAPPERS)
+_NOT_SEARCHED += (inspect.Parameter, inspect.Signature)
 """What refers to types by definition, as a function does in its annotations; ``field.type`` is known by the name."""
 
 
@@ -299,11 +321,16 @@ def find_text_type(visited: Collection[object], kinds: Iterable[object]) -> str:
 
 
 def _makes_texts(value: Any) -> bool:
-    """Return whether an object is a class of texts, other than an enum, or a function that formats values."""
+    """Return whether an object is a class of texts, other than an enum, or a function that formats values.
+
+    Methods count that ``MethodType`` binds to a text: equal ones differ in identity.
+    """
+    if value is MethodType:
+        return True
     if isinstance(value, type):
         return issubclass(value, (str, bytes, UserString)) and not issubclass(value, Enum)
     is_function = callable(value) and not isinstance(value, torch.nn.Module)
-    return is_function and getattr(value, "__name__", "") in _FORMATS
+    return is_function and getattr(value, "__name__", "") in FORMATS
 
 
 def _referents(value: object) -> Iterator[Any]:
@@ -319,13 +346,23 @@ def _referents(value: object) -> Iterator[Any]:
             pending += held
 
 
-def has_plain_values(walk: Walk, name: str) -> bool:
-    """Return whether all attributes of a name are texts or numbers, or properties of tensors and functions."""
-    values = [*walk.attributes(name)]
-    return all(type(value) in NUMBERS_AND_TEXT for value in values) and (bool(values) or name in _OF_TENSORS)
+def has_plain_values(walk: Walk, names: tuple[str, ...]) -> bool:
+    """Return whether names lead to texts and numbers only, or to properties of tensors and functions.
+
+    That is so if all attributes of the last name are such, and no property and no method ``__getattr__`` can give
+    another object under one of the names.
+    """
+    values = [*walk.attributes(names[-1])]
+    others = [[*walk.attributes(name)] for name in names[:-1]]
+    is_kept = all(found and not any(hasattr(type(one), "__get__") for one in found) for found in others)
+    is_kept &= not any(
+        "__getattr__" in (space := class_dict(cls)) or "__getattribute__" in space for cls in walk.classes
+    )
+    is_plain = all(type(value) in NUMBERS_AND_TEXT for value in values)
+    return is_plain and ((bool(values) and is_kept) or (not values and names[-1] in OF_TENSORS))
 
 
-def _value_of(chain: tuple[str, ...], space: dict[str, Any]) -> Any:
+def value_of(chain: tuple[str, ...], space: dict[str, Any]) -> Any:
     """Return the global that names lead to through modules; None if they do not."""
     value: Any = space.get(chain[0])
     for name in chain[1:]:
@@ -341,11 +378,11 @@ def possible_methods(uses: Iterable[tuple[str, ...]], space: dict[str, Any], wal
         space: the globals of the code.
         walk: the walk that describes the model: a name that is an attribute of an object there does not count.
     """
-    found = {use[-1] for use in uses if not isinstance(_value_of(use[:-1] or ("",), space), (ModuleType, type))}
+    found = {use[-1] for use in uses if not isinstance(value_of(use[:-1] or ("",), space), (ModuleType, type))}
     return {name for name in found if name[:2] == "__" or name == ALL or not [*walk.attributes(name)]}
 
 
 def find_created(chain: tuple[str, ...], space: dict[str, Any]) -> type | None:
     """Return the class that code calls by these names, if its instances are formatted with their address."""
-    value = _value_of(chain[:-1], space) if chain[-1] == "()" else None
+    value = value_of(chain[:-1], space) if chain[-1] == "()" else None
     return value if isinstance(value, type) and shows_address(value) else None

@@ -29,6 +29,29 @@ def is_raised(steps: list[dis.Instruction], step: dis.Instruction) -> bool:
     return False
 
 
+def catches_exceptions(code: CodeType, steps: list[dis.Instruction]) -> bool:
+    """Return whether code catches exceptions, by ``except``, ``suppress`` or a method ``__exit__``."""
+    for place, step in enumerate(steps):
+        is_bare = step.opname == "PUSH_EXC_INFO" and steps[place + 1].opname == "POP_TOP"
+        if is_bare or step.opname in {"CHECK_EXC_MATCH", "CHECK_EG_MATCH"}:
+            return True
+    return code.co_name in _EXITS or "suppress" in code.co_names
+
+
+def reads_exception(code: CodeType, steps: list[dis.Instruction]) -> bool:
+    """Return whether code catches an exception under a name, and does anything else with it than to raise it."""
+    own = {*code.co_varnames[1:]} if code.co_name in _EXITS else set()
+    for place, step in enumerate(steps):  # Python deletes the name at the end of the block
+        is_end = step.opname.startswith("DELETE_") and steps[place - 1].argval == step.argval
+        if is_end and steps[place - 2].opname == "LOAD_CONST" and steps[place - 2].argval is None:
+            own.add(step.argval)
+    found = (step for step in steps if step.opname.startswith("LOAD_") and step.argval in own)
+    return "exc_info" in code.co_names or any(not is_raised(steps, step) for step in found)
+
+
+_EXITS = frozenset({"__exit__", "__aexit__"})
+
+
 def instructions(code: CodeType) -> list[dis.Instruction]:
     """Return the instructions of a code object, without those that have no effect.
 
@@ -83,7 +106,7 @@ def find_consumer(steps: list[dis.Instruction], start: int) -> int:
         step = steps[at]
         if "JUMP" in step.opname:
             break
-        effect = dis.stack_effect(step.opcode, step.arg if step.opcode >= dis.HAVE_ARGUMENT else None, jump=False)
+        effect = _effect(step)
         if 1 - effect >= depth:  # it takes so many values, and returns one
             return at
         depth += effect

@@ -163,11 +163,11 @@ def _is_subclass(kind: type, cls: type) -> bool | None:
 
     See ``_abc__abc_subclasscheck_impl`` of CPython.
     """
-    if _definition(type(cls), "__subclasscheck__") is None:
+    if method_of(type(cls), "__subclasscheck__") is None:
         return None
     if not issubclass(type(cls), abc.ABCMeta):
         return cls in class_mro(kind)
-    if (hook := _definition(cls, "__subclasshook__")) is None:
+    if (hook := method_of(cls, "__subclasshook__")) is None:
         return None
     try:
         found = hook.__get__(None, cls)(kind)
@@ -181,7 +181,7 @@ def _is_subclass(kind: type, cls: type) -> bool | None:
     return True if True in answers else None if None in answers else False
 
 
-def _definition(cls: type, name: str) -> Any:
+def method_of(cls: type, name: str) -> Any:
     """Return a method of a class as it is defined; None if it is not torch's or Python's."""
     method = next(space[name] for base in class_mro(cls) if name in (space := class_dict(base)))
     function = getattr(method, "__func__", method)

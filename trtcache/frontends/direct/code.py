@@ -15,7 +15,7 @@ import torch
 from trtcache.digests import hash_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 T = TypeVar("T")
 _REMEMBERED = 16_384  # code objects
@@ -151,6 +151,15 @@ def texts_of(code: CodeType) -> Iterator[str]:
             yield value
         elif isinstance(value, (tuple, frozenset)):
             pending += value
+
+
+def joined_names(names: Iterable[str], texts: Collection[str]) -> Iterator[str]:
+    """Yield those of some names that are among texts, also between double underscores, or a pair of them joined."""
+    for name in names:
+        for one in {name, name.strip("_")}:
+            if one in texts or any(one[:at] in texts and one[at:] in texts for at in range(1, len(one))):
+                yield name
+                break
 
 
 LOOK_UPS = frozenset(("getattr", "hasattr", "setattr", "vars", "__dict__", "attrgetter", "methodcaller", "format"))

@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest
 from trtcache.frontends.direct.classes import CONTAINERS, EXEMPT_NAMES, UNORDERED_SETS
-from trtcache.frontends.direct.code import ALL, CODE_OF, IDENTITY, UNSEEN, identifiers, within
+from trtcache.frontends.direct.code import ALL, CODE_OF, IDENTITY, UNSEEN, identifiers, joined_names, within
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.globals import CHANGING_IN_SYS, MODULE_ATTRIBUTES, Globals, attributes_of, digest_of
 from trtcache.frontends.direct.ownership import is_user_module, lookup
@@ -188,7 +188,8 @@ def make_manifest(program: ExportedProgram, digest: Digest, export_s: float, see
         texts = identifiers(walk.texts)
         if unseen := texts & CODE_OF or (recorded.names | texts) & UNSEEN:
             raise ValueError(f"a function that is kept could read {min(unseen)}")
-    if ALL in recorded.names and (unseen := set(_joined_names(walk.texts | recorded.names))):
+    unseen_names = UNSEEN | CODE_OF | UNORDERED_SETS | EXEMPT_NAMES | IDENTITY
+    if ALL in recorded.names and (unseen := set(joined_names(unseen_names, walk.texts | recorded.names))):
         raise ValueError(f"code that puts together names could read {min(unseen)}")
     if unknown := [code for number, code in seen.ran.items() if number not in walk.codes]:
         raise UnstableError("code that no object leads to").below(unknown[0].co_qualname)
@@ -217,13 +218,6 @@ def make_manifest(program: ExportedProgram, digest: Digest, export_s: float, see
         why=why,
         details={"globals": recorded.written},
     )
-
-
-def _joined_names(texts: set[str]) -> Iterator[str]:
-    """Yield names that direct mode does not compare and that are among texts, or a pair of them joined."""
-    for name in UNSEEN | CODE_OF | UNORDERED_SETS | EXEMPT_NAMES | IDENTITY:
-        if name in texts or any(name[:at] in texts and name[at:] in texts for at in range(1, len(name))):
-            yield name
 
 
 def _outputs_of(seen: Recording, walk: Walk) -> list[Any]:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import logging
 import sys
-from types import BuiltinFunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.frontends.direct import ownership
 from trtcache.frontends.direct.addresses import (
+    BY_ADDRESS,
+    FORMATS,
     PERCENT,
     find_formats,
     find_text_type,
     has_plain_values,
     is_template,
     possible_methods,
+    value_of,
 )
 from trtcache.frontends.direct.bytecode import instructions
 from trtcache.frontends.direct.classes import CONTAINERS, EXEMPT_NAMES, UNORDERED_SETS
@@ -28,6 +31,7 @@ from trtcache.frontends.direct.code import (
     OF_LOGGERS,
     STATE_OF_LOGGERS,
     UNSEEN,
+    joined_names,
 )
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure
@@ -46,6 +50,14 @@ _READS_ALL = frozenset(
 )
 _METHODS_READING_ALL = frozenset({"__eq__", "__iter__", "__repr__", "to_dict", "to_diff_dict", "to_json_string"})
 """Methods of configurations of transformers and diffusers that read all attributes."""
+
+_BUILTINS = frozenset(
+    {"range", "enumerate", "len", "int", "float", "round", "str", "isinstance", "issubclass", "getattr"}
+)
+"""Functions of Python whose results are known where values are formatted."""
+
+_SETS = frozenset({"setattr", "__setattr__", "__dict__", "vars", "SimpleNamespace"})
+"""Names that can set attributes of any name."""
 
 _STATE_OF_SYS = frozenset(dir(sys)) - {
     *("byteorder", "exc_info", "float_info", "hexversion", "implementation", "intern", "maxsize", "maxunicode"),
@@ -66,9 +78,6 @@ ALLOWED_OF_LOGGERS |= {
     "WARNING",
     "ERROR",
 }
-_OF_ERRORS = frozenset({"args", "msg"})
-"""Attributes of exceptions with texts that Python or torch made, of any object."""
-
 _WITH_STATE = frozenset(
     (
         *("numpy.random", "random", "locale", "gettext", "calendar", "tracemalloc", "faulthandler", "time", "gc"),
@@ -97,16 +106,18 @@ class Refusals:
         formatted: attributes whose values code formats -> the first function that does it.
         counting: the number of a comprehension's code -> ``range`` or ``enumerate``, over which it iterates first.
         stores: attributes that code sets.
-        of_errors: attributes that exceptions have, with texts -> a function that reads one.
+        words: identifiers in strings of code.
+        composes: the first function that looks up attributes by names that are not in its code.
     """
 
     def __init__(self) -> None:
         """Start without code."""
         self.first: dict[str, str] = {}
-        self.formatted: dict[str, str] = {}
+        self.formatted: dict[tuple[str, ...], str] = {}
         self.counting: dict[int, str] = {}
-        self.of_errors: dict[str, str] = {}
         self.stores: set[str] = set()
+        self.words: set[str] = set()
+        self.composes = ""
 
     def check(  # noqa: C901  # one case for each kind of use
         self, code: CodeType, use: Uses, space: dict[str, Any], walk: Walk
@@ -130,7 +141,7 @@ class Refusals:
         if unseen := use.names & UNSEEN or (words & UNSEEN if use.names & LOOK_UPS else None):
             refuse(f"it reads {min(unseen)}")
         is_user_code = not ownership.file_is_installed(code.co_filename)
-        if is_user_code and (read := words & CODE_OF):
+        if is_user_code and (read := words & (CODE_OF | {"__get__"})):
             refuse(f"it reads {min(read)}")
         if is_user_code and use.composes and use.names & _TAKES_DOTTED_NAMES:
             refuse(f"it looks up a path of names ({min(use.names & _TAKES_DOTTED_NAMES)})")
@@ -144,6 +155,10 @@ class Refusals:
             refuse(f"it could read the clock ({min(words & _DATES)})")
         if levels := words & OF_LOGGERS:
             refuse(f"it reads a logger's state ({min(levels)})")
+        if is_user_code and (own := _BUILTINS & use.globals & space.keys()):
+            refuse(f"it has another {min(own)} than Python")
+        if is_user_code and use.reads_exception:
+            refuse("it reads an exception, whose text could have the address of an object")
         self.counting |= {id(one): name for one, name in use.counting}
         formats, formatted = use.formats, use.formatted
         if formats and id(code) in self.counting:
@@ -158,8 +173,11 @@ class Refusals:
             self.first.setdefault("methods", code.co_qualname)
         if is_user_code:
             self.stores |= use.stores
-            self.of_errors |= dict.fromkeys(_OF_ERRORS & (use.names - use.globals), code.co_qualname)
+            self.words |= use.texts
+            self.composes = self.composes or (code.co_qualname if use.composes else "")
         for chain in use.chains:
+            if is_user_code and _may_show_address(value_of(tuple(name for name in chain if name != "()"), space)):
+                refuse(f"it could read the address of an object ({'.'.join(chain)})")
             if _is_unset_memory(chain, space):
                 refuse(f"it could read memory that NumPy has not set ({'.'.join(chain)})")
             _refuse_chain(chain, space, is_user_code=is_user_code)
@@ -170,6 +188,8 @@ class Refusals:
             self.first.setdefault("exempt", code.co_qualname)
         does = {"merges": use.merges, "changes": use.changes, "views": use.has_view, "subtracts": use.subtracts}
         does |= {"looks": bool(use.names & _READS_ALL), "where": "where" in use.texts, "template": use.has_template}
+        does |= {"sets": bool(use.names & _SETS)}
+        does |= {"raises": use.raises, "catches": use.catches}
         if is_user_code:
             self.formatted = {**dict.fromkeys(formatted, code.co_qualname), **self.formatted}
         for what, is_done in does.items() if is_user_code else ():
@@ -212,21 +232,26 @@ class Refusals:
             ValueError: there is such code.
         """
         walk, values = found.walk, found.values()
-        for name, who in self.formatted.items():
-            if name == PERCENT:
+        for names, who in self.formatted.items():
+            if names == (PERCENT,):
                 may_be_object = "template" in self.first or any(map(is_template, walk.texts))
             else:
-                may_be_object = name in self.stores or not has_plain_values(walk, name)
+                may_be_object = not self.stores.isdisjoint(names) or not has_plain_values(walk, names)
+                may_be_object |= "sets" in self.first
             if may_be_object:
                 raise ValueError(f"{who} could read the address of an object (a formatted text)")
-        for name, who in self.of_errors.items():
-            if not [*walk.attributes(name)]:
-                raise ValueError(f"{who} could read the text of an exception ({name})")
+        if "raises" in self.first and "catches" in self.first:
+            why = f"the text of an exception of {self.first['raises']}"
+            raise ValueError(f"{self.first['catches']} could read {why}, which could have an address")
         if kept := find_text_type([*walk.all_visited(), *values], [*walk.classes, *values]):
             raise ValueError(f"{kept}, which is kept, could format an object, whose text has its address")
-        texts = [(name,) for name in walk.texts & METHODS_BY_IDENTITY if "methods" in self.first]
+        words = walk.texts | self.words
+        if self.composes and (by_address := {*joined_names(BY_ADDRESS | FORMATS, words)}):
+            raise ValueError(f"{self.composes} could read the address of an object ({min(by_address)})")
+        looks = self.first.get("methods") or ("a function that is kept" if walk.has_look_up else "")
+        texts = [(name,) for name in joined_names(METHODS_BY_IDENTITY, words) if looks]
         if methods := possible_methods(texts, {}, walk):
-            raise ValueError(f"{self.first['methods']} could compare methods of strings or numbers ({min(methods)})")
+            raise ValueError(f"{looks} could compare methods of strings or numbers ({min(methods)})")
 
 
 def _is_unset_memory(chain: tuple[str, ...], space: dict[str, Any]) -> bool:
@@ -236,6 +261,14 @@ def _is_unset_memory(chain: tuple[str, ...], space: dict[str, Any]) -> bool:
         value = getattr(value, chain[1], None)
     name = getattr(value, "__name__", "") if getattr(value, "__module__", None) == "numpy" else ""
     return name in {"empty", "empty_like"} or (name == "ndarray" and chain[-1] == "()")
+
+
+def _may_show_address(value: Any) -> bool:
+    """Return whether a value is a private function of torch or Python that formats others than numbers and texts."""
+    is_private = type(value) is FunctionType and value.__name__[:1] == "_"
+    if not is_private or not ownership.file_is_versioned(value.__code__.co_filename):
+        return False
+    return bool(find_formats(value.__code__, instructions(value.__code__))[0])
 
 
 def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any], *, is_user_code: bool) -> None:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.frontends.direct.addresses import find_counting, find_formats, find_methods, has_template
-from trtcache.frontends.direct.bytecode import ATTRIBUTE, GLOBAL, NAMED, after_call, chain_start, instructions, operates
+from trtcache.frontends.direct.addresses import OF_TENSORS, find_counting, find_formats, find_methods, has_template
+from trtcache.frontends.direct.bytecode import (
+    ATTRIBUTE,
+    GLOBAL,
+    NAMED,
+    after_call,
+    catches_exceptions,
+    chain_start,
+    instructions,
+    operates,
+    reads_exception,
+)
 from trtcache.frontends.direct.code import IDENTITY, LOOK_UPS, SET_OPERATORS, identifiers, once, texts_of
 from trtcache.frontends.direct.unordered import find_unordered_set, find_views
 
@@ -33,7 +44,11 @@ class Uses:
         order: how it creates a set of strings that it may iterate over; empty if it does not.
         formats: an operation that reads the address of an object, or formats an object that could show it; empty if
             there is none.
-        formatted: names of attributes whose values it formats; ``%`` if there is a ``%`` after what may be a text.
+        formatted: attributes whose values it formats, by the names that lead to them from ``self`` or a global; ``%``
+            if there is a ``%`` after what may be a text.
+        raises: whether messages of exceptions that it raises may have other values than numbers and texts.
+        catches: whether it catches exceptions.
+        reads_exception: whether it does anything else with one than to raise it.
         has_template: whether a text in it is a format for ``%``, used elsewhere.
         stores: names of attributes that it sets.
         counting: its comprehensions that iterate over a ``range`` or ``enumerate`` first, with the name of that.
@@ -54,7 +69,10 @@ class Uses:
     compares: frozenset[tuple[str, ...]]
     order: str
     formats: str
-    formatted: frozenset[str]
+    formatted: frozenset[tuple[str, ...]]
+    raises: bool
+    catches: bool
+    reads_exception: bool
     has_template: bool
     stores: frozenset[str]
     counting: tuple[tuple[CodeType, str], ...]
@@ -78,6 +96,7 @@ def uses(code: CodeType) -> Uses:
     own = frozenset(step.argval for step in steps if step.opname in _OF_GLOBALS)
     views = frozenset(find_views(steps))
     formats, formatted = find_formats(code, steps)
+    raised, in_raised = find_formats(code, steps, with_raised=True)
     imports = tuple(
         (str(step.argval), _level(steps, place), _imported_names(steps, place))
         for place, step in enumerate(steps)
@@ -92,6 +111,9 @@ def uses(code: CodeType) -> Uses:
         order=find_unordered_set(code, steps, views),
         formats=formats,
         formatted=formatted,
+        raises=raised != formats or any(names[-1] not in OF_TENSORS for names in in_raised - formatted),
+        catches=catches_exceptions(code, steps),
+        reads_exception=reads_exception(code, steps),
         has_template=has_template(steps),
         stores=frozenset(step.argval for step in steps if step.opname == "STORE_ATTR"),
         counting=tuple(find_counting(steps)),
@@ -105,6 +127,7 @@ def uses(code: CodeType) -> Uses:
     )
 
 
+_LOOKS_UP = re.compile(r"\{[^}:!]*[.\[]")  # as in "{0.name}".format(x)
 _LOADS = frozenset({"LOAD_CONST", "LOAD_FAST", "LOAD_DEREF", "LOAD_GLOBAL"})
 
 
@@ -117,6 +140,9 @@ def _composes(steps: list[dis.Instruction]) -> bool:
         return True
     for place, step in enumerate(steps):
         if step.opname not in NAMED or step.argval not in LOOK_UPS:
+            continue
+        template = steps[place - 1].argval if steps[place - 1].opname == "LOAD_CONST" else None
+        if step.argval == "format" and type(template) is str and _LOOKS_UP.search(template) is None:
             continue
         end = after_call(steps, place)
         call, inside = steps[end - 1], steps[place:end]

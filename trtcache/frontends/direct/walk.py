@@ -13,6 +13,7 @@ import collections
 import gc
 import sys
 import weakref
+from abc import ABCMeta
 from contextlib import contextmanager
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,7 @@ from trtcache.frontends.direct.classes import (
     is_c_type,
     is_unordered_set,
     layout,
+    method_of,
     read_slot,
     registered_classes,
     text_digest,
@@ -363,10 +365,15 @@ class Walk:
         has_names_only = all(type(entry) is str for entry in written)
         derived: list[type] = type.__subclasses__(cls)  # of abc.ABC a thousand
         below, hook = type.__subclasses__, "__subclasshook__"
-        derived = [kind for kind in derived if registered_classes(kind) or below(kind) or hook in class_dict(kind)]
+        derived = [
+            kind
+            for kind in derived
+            if registered_classes(kind) or below(kind) or hook in class_dict(kind) or type(kind) is not ABCMeta
+        ]
         for kind in sorted(derived, key=full_name):
             module = str(class_module(kind))
-            if hook in class_dict(kind) and is_user_module(module):
+            decides = hook in class_dict(kind) or method_of(type(kind), "__subclasscheck__") is None
+            if decides and is_user_module(module):
                 has_names_only = False
                 written.append(self.value(kind))
             elif more := self.registry(kind):
