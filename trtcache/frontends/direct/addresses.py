@@ -133,7 +133,8 @@ def has_template(steps: list[dis.Instruction]) -> bool:
     """Return whether code has a text with ``%``, and uses it for something else than this operation or a logger."""
     for place, step in enumerate(steps):
         values = step.argval if type(step.argval) is tuple else (step.argval,)
-        if step.opname == "LOAD_CONST" and any("%" in str(one) for one in values) and not is_raised(steps, step):
+        is_constant = step.opname in {"LOAD_CONST", "RETURN_CONST"}  # Python 3.12
+        if is_constant and any("%" in str(one) for one in values) and not is_raised(steps, step):
             user = find_consumer(steps, place + 1)
             named = [at for at in range(place) if steps[at].opname in NAMED and after_call(steps, at) == user + 1]
             is_message = bool(named) and steps[named[-1]].argval in _LOGS
