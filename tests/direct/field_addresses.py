@@ -113,7 +113,7 @@ _harmless("numbers by a format", "for i, l in enumerate(self.l):\n    x = l(self
 _harmless("numbers up to a global one", "for i in range(N):\n    x = self.act(getattr(self, f'b{i}')(x))\nreturn x", _LAYERS, "N = 2")
 _harmless("numbers in a comprehension", "self.act(sum([getattr(self, f'b{i}')(x) for i in range(3)]))", _LAYERS)
 _harmless("numbers in a generator", "self.act(torch.cat(tuple(getattr(self, f'b{i}')(x) for i, _ in enumerate(self.l))))", _LAYERS)
-_harmless("a text is told from a number", "x * (2 if isinstance(self.k, str) else 3 if isinstance(self.k, (str, float)) else 4)", "self.k = 1; self.act = F.relu")
+_harmless("isinstance with str, and with a tuple of types", "x * (2 if isinstance(self.k, str) else 3 if isinstance(self.k, (str, float)) else 4)", "self.k = 1; self.act = F.relu")
 _harmless("a function of torch by a name of a method", "f = getattr(torch, self.k)\nreturn f(x)", "self.k = 'exp'")
 _harmless("settings are called args", "x * self.args.k", "self.args = C()", "class C:\n    def __init__(self): self.k = 3")
 _harmless("a remainder beside a text with a percent sign", "x * (2 if '50%' else 3) * (x.shape[0] % self.k)", "self.k = 2")

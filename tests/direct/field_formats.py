@@ -303,7 +303,7 @@ _add('MethodType in an attribute', _model('return x * (2 if self.mt(f, self.a) =
 _add("classmethod's __get__", _model('return x * (2 if cm.__get__(None, self.a) == cm.__get__(None, self.b) else 3)', 'self.a = A\nself.b = A', "A = 'hello world!'\ndef f(s): pass\ncm = classmethod(f)\n"), "model.b = ''.join(['hello ', 'world!'])")
 _add("partialmethod of texts' methods by vars", _model('return x * (2 if vars(str)[self.n].__get__(self.a) == vars(str)[self.n].__get__(self.b) else 3)', "self.a = A\nself.b = A\nself.n = 'join'", "A = 'hello world!'\n"), "model.b = ''.join(['hello ', 'world!'])")
 _add("tuples' methods by a composed name, equal tuples one shared", _model("n = 'cou' + self.n\nreturn x * (2 if getattr(self.a, n) == getattr(self.b, n) else 3)", "self.a = A\nself.b = A\nself.n = 'nt'", "A = 'hello world!'\n"), "model.b = ''.join(['hello ', 'world!'])")
-_add("numbers' methods by a composed name", _model("n = 'he' + self.n\nreturn x * (2 if getattr(self.a, n) == getattr(self.b, n) else 3)", "self.a = 2.5\nself.b = self.a\nself.n = 'x'", "A = 'hello world!'\n"), "model.b = float('2.5')")
+_add("methods of equal numbers are compared, looked up by a composed name", _model("n = 'he' + self.n\nreturn x * (2 if getattr(self.a, n) == getattr(self.b, n) else 3)", "self.a = 2.5\nself.b = self.a\nself.n = 'x'", "A = 'hello world!'\n"), "model.b = float('2.5')")
 _add('conversion r with a precision', _model("return x * digest(f'{self.f!r:.90}')", 'self.f = g', _DIGEST), live=False)
 _add('conversion s with a width', _model("return x * digest(f'{self.f!s:>90}')", 'self.f = g', _DIGEST), live=False)
 _add('format method with conversion and precision', _model("return x * digest('{0!r:.90}'.format(self.f))", 'self.f = g', _DIGEST), live=False)

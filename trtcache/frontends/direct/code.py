@@ -57,13 +57,10 @@ _WITHOUT_IDENTITY = (str, bytes, int, float, complex, tuple, frozenset, slice, r
 _WITHOUT_IDENTITY += (torch.Size,)  # type: ignore[assignment]  # another type
 
 
-def methods_in_c(*kinds: type) -> frozenset[str]:
-    """Return the names of the methods that types have in C."""
-    return frozenset(name for kind in kinds for name in dir(kind) if type(getattr(kind, name)) in _IN_C)
-
-
-METHODS_BY_IDENTITY = methods_in_c(*_WITHOUT_IDENTITY)
-"""Methods of values that can be equal and not identical: methods are equal only if their objects are identical."""
+METHODS_BY_IDENTITY = frozenset(
+    name for kind in _WITHOUT_IDENTITY for name in dir(kind) if type(getattr(kind, name)) in _IN_C
+)
+"""Methods in C of values that can be equal and not identical: methods are equal only if their objects are identical."""
 
 ALL = "*"  # any name, for code that can compose names at run time
 STATE_OF_LOGGERS = frozenset({"level", "disabled", "handlers", "parent", "propagate", "manager", "root"})

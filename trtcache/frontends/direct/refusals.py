@@ -188,8 +188,7 @@ class Refusals:
             self.first.setdefault("exempt", code.co_qualname)
         does = {"merges": use.merges, "changes": use.changes, "views": use.has_view, "subtracts": use.subtracts}
         does |= {"looks": bool(use.names & _READS_ALL), "where": "where" in use.texts, "template": use.has_template}
-        does |= {"sets": bool(use.names & _SETS)}
-        does |= {"raises": use.raises, "catches": use.catches}
+        does |= {"sets": bool(use.names & _SETS), "raises": use.raises, "catches": use.catches}
         if is_user_code:
             self.formatted = {**dict.fromkeys(formatted, code.co_qualname), **self.formatted}
         for what, is_done in does.items() if is_user_code else ():
