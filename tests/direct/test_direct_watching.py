@@ -21,7 +21,7 @@ import torch
 import trtcache
 from tests.direct.package import X
 from trtcache.frontends.direct.bytecode import _normalize
-from trtcache.frontends.direct.classes import changed_answers
+from trtcache.frontends.direct.classes import changed_answers, registered_classes
 from trtcache.frontends.direct.globals import Globals
 from trtcache.frontends.direct.manifest import FORMAT, read
 from trtcache.frontends.direct.mode import describe
@@ -292,7 +292,8 @@ def test_an_answer_that_would_be_another_now_is_described() -> None:
 def test_answers_of_a_class_with_anothers_tables_are_not_described() -> None:
     """Types that Cython derives from an abstract base class have its tables, and another metaclass."""
     assert issubclass(dict, Sized)
-    assert list(changed_answers(type("Typed", (), {"_abc_impl": Sized.__dict__["_abc_impl"]}))) == []
+    typed = type("Typed", (), {"_abc_impl": Sized.__dict__["_abc_impl"]})
+    assert (list(changed_answers(typed)), registered_classes(typed)) == ([], [])
 
 
 def test_answers_of_a_hook_of_ones_own_are_described() -> None:

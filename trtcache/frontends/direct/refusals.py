@@ -82,6 +82,7 @@ _WITH_STATE = frozenset(
     (
         *("numpy.random", "random", "locale", "gettext", "calendar", "tracemalloc", "faulthandler", "time", "gc"),
         *("resource", "signal", "multiprocessing", "socket", "platform", "site", "sysconfig", "tempfile", "secrets"),
+        "torch.cuda.tunable",
     )
 )
 """Modules that depend on the state of the process or the machine, also in attributes that are not functions."""

@@ -287,19 +287,23 @@ def is_described_getter(name: str) -> bool:
     return name in _FUNCTIONS or name in _getters()
 
 
+_NOT_DESCRIBED = ("thread_name", "device", "autocast", "nvfuser", "tunableop")
+
+
 @functools.lru_cache
 def _getters() -> tuple[str, ...]:
     """Return the names of the functions in ``torch._C`` that return what another one sets.
 
-    Left out are the name of the thread, the current device, autocast, which is described for each device, and nvfuser,
-    which does nothing but warn.
+    Left out are the name of the thread, the current device, autocast, which is described for each device, nvfuser,
+    which does nothing but warn, and settings of TunableOp, one of which starts CUDA: that takes 0.2 s, and a child that
+    is forked afterwards cannot use CUDA. Code that reads one is refused.
     """
     found: set[str] = set()
     for place in ("_C", "_C._autograd", "_C._functorch"):
         functions = set(dir(_value_at(place)))
         for name in functions:
             before, is_setter, after = name.partition("set_")
-            if not is_setter or any(part in after for part in ("thread_name", "device", "autocast", "nvfuser")):
+            if not is_setter or any(part in name for part in _NOT_DESCRIBED):
                 continue
             forms = {f"{start}{verb}{after}" for start in (before, before.lstrip("_")) for verb in ("get_", "is_")}
             forms |= {f"{form}_enabled" for form in (f"{before}{after}", *forms)}
