@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from tests.bundle.plain_models import Subject, subjects
 from tests.effort import TORTURE
 from tests.models import retrained
 from trtcache.errors import InputError, RefitError, SettingsError
+from trtcache.runtime import program as programs
 from trtcache.runtime.program import Program
 from trtcache.runtime.structure import Output
 from trtcache.weights.arrays import HostArray, array_of
@@ -267,6 +269,30 @@ def test_layouts_are_copied(folder: Path) -> None:
     ):
         assert np.array_equal(given, x)
         assert program(given).tobytes() == expected
+
+
+def test_a_read_only_array_in_another_layout_stays_read_only(folder: Path) -> None:
+    """The strides of a dimension of size 1 say nothing about memory, so the array is not copied."""
+    check = plain(folder, "nested")._check
+    array = array_of(np.frombuffer(bytes(16), np.float32)[None])
+    assert array is not None
+    spec = replace(check._inputs[0], shape=(1, 4), stride=(4, 1))
+    found = check._lay_out(spec, replace(array, strides=(0, 1)), {})
+    assert (found.strides, found.pointer, found.writable) == ((4, 1), array.pointer, False)
+    assert not found.numpy().flags.writeable
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.complex64, torch.complex128, torch.bool])
+@pytest.mark.parametrize("writable", [True, False])
+def test_an_output_of_any_dtype_becomes_a_tensor(dtype: torch.dtype, writable: bool) -> None:
+    """Also of dtypes that NumPy lacks, and of memory that is read-only, of which it is a copy."""
+    tensor = torch.randn(3, 4).to(dtype)
+    array = array_of(tensor)
+    assert array is not None
+    found = programs.convert(replace(array, writable=writable), "torch")
+    assert found.dtype is dtype
+    assert (found.data_ptr() == tensor.data_ptr()) is writable
+    assert torch.equal(found.view(torch.uint8), tensor.view(torch.uint8))
 
 
 def test_an_input_that_calls_change_is_writable_and_apart(folder: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from trtcache.errors import InputError, RunError, SettingsError, did_you_mean
@@ -162,7 +163,7 @@ class ArrayCheck(CallCheck):
         # The strides of dimensions with one element, and those of an empty array, say nothing about its memory.
         differ = (a != b and size > 1 for a, b, size in zip(array.strides, stride, array.shape, strict=True))
         if not array.count or not any(differ):
-            return HostArray(array.dtype, array.shape, stride, array.pointer, array, array.library)
+            return replace(array, strides=stride, owner=array)
         return self._kernels.copy(array, stride)
 
     def _check_overlap(self, given: Mapping[int, HostArray]) -> None:
@@ -257,12 +258,13 @@ class Program:
         """
         leaves = self._call.flatten(args, kwargs)
         inputs, given = self._check(leaves)
+        sizes = self._evaluate_sizes(given)
         outputs = self._weights.run(inputs)
         for place, order in enumerate(self._layouts):
             if order is not None:
                 outputs[place] = self._in_order(outputs[place], order)
         library = self._outputs or library_of(given)
-        return self._call.unflatten(self._finish_results(outputs, given, library))
+        return self._call.unflatten(self._finish_results(outputs, given, sizes, library))
 
     def takes(self, *args: Any, **kwargs: Any) -> bool:
         """Return whether a call with these arguments would run, without running it."""
@@ -281,18 +283,24 @@ class Program:
         back = sorted(range(len(order)), key=order.__getitem__)
         return self._weights.kernels.copy(output, tuple(dense[place] for place in back))
 
-    def _finish_results(self, outputs: Sequence[HostArray], given: Mapping[int, HostArray], library: str) -> list[Any]:
+    def _evaluate_sizes(self, given: Mapping[int, HostArray]) -> list[Any]:
+        """Return the results that are numbers computed from the sizes of inputs."""
+        if not self._has_sizes:
+            return []
+        sizes = bind_sizes(self._interface.inputs, [given[one.leaf] for one in self._interface.inputs])
+        return [evaluate_size(result.value, sizes) for result in self._results if result.kind == "size"]
+
+    def _finish_results(
+        self, outputs: Sequence[HostArray], given: Mapping[int, HostArray], sizes: Sequence[Any], library: str
+    ) -> list[Any]:
         """Write new contents back to the caller's inputs, and insert the model's other results."""
         results: list[Any] = []
-        remaining = iter(outputs)
-        sizes: dict[int, int] = {}
-        if self._has_sizes:
-            sizes = bind_sizes(self._interface.inputs, [given[one.leaf] for one in self._interface.inputs])
+        remaining, remaining_sizes = iter(outputs), iter(sizes)
         for result in self._results:
             if result.kind == "value":
                 results.append(result.value)
             elif result.kind == "size":
-                results.append(evaluate_size(result.value, sizes))
+                results.append(next(remaining_sizes))
             elif result.kind == "number":
                 results.append(item_of(next(remaining)))
             elif result.kind == "input":
@@ -380,7 +388,10 @@ def parse_outputs(outputs: str | None) -> str | None:
 
 
 def library_of(given: Mapping[int, HostArray]) -> str:
-    """Return the library of a call's outputs: torch if an input is a tensor of it, else NumPy if one is an array."""
+    """Return the library of a call's outputs: torch if an input is a tensor of it, else NumPy if one is an array.
+
+    DLPack if all inputs are other objects with ``__dlpack__``; NumPy for buffers, and without inputs.
+    """
     found = {array.library for array in given.values()}
     if "torch" in found or "numpy" in found:
         return "torch" if "torch" in found else "numpy"
@@ -406,13 +417,14 @@ def convert(array: HostArray, library: str) -> Any:
 def _to_torch(array: HostArray) -> Any:
     import torch
 
-    if not array.writable:  # an output that shares the memory of a read-only input: torch has no such tensors
-        return torch.from_numpy(array.numpy().copy())
+    dtype = getattr(torch, array.dtype)
     if not array.count:
-        return torch.empty_strided(array.shape, array.strides, dtype=getattr(torch, array.dtype))
-    if array.dtype == "bfloat16":  # NumPy has none
-        return torch.utils.dlpack.from_dlpack(array)
-    return torch.from_numpy(array.numpy())
+        return torch.empty_strided(array.shape, array.strides, dtype=dtype)
+    has_integers = array.item_bytes <= 8  # not for complex128, which NumPy has
+    values = array.as_integers() if has_integers else array.numpy()
+    if not array.writable:  # an output that shares the memory of a read-only input: torch has no such tensors
+        values = values.copy()
+    return torch.from_numpy(values).view(dtype)
 
 
 def item_of(array: HostArray) -> Any:

@@ -128,10 +128,16 @@ class HostArray:
         if self.dtype in _OF_ML_DTYPES:
             import ml_dtypes
 
-            return self._in_numpy(numpy, f"uint{8 * self.item_bytes}").view(getattr(ml_dtypes, self.dtype))
+            return self.as_integers().view(getattr(ml_dtypes, self.dtype))
         if not hasattr(numpy, self.dtype) and self.dtype != "bool":
             raise BufferError(f"NumPy has no {self.dtype}")
         return self._in_numpy(numpy, self.dtype)
+
+    def as_integers(self) -> Any:
+        """Return its bits as an array of NumPy of unsigned integers, of 8 to 64 bits, that shares its memory."""
+        import numpy
+
+        return self._in_numpy(numpy, f"uint{8 * self.item_bytes}")
 
     def _in_numpy(self, numpy: Any, dtype: str) -> Any:
         kind, size = numpy.dtype(dtype), self.item_bytes
@@ -144,11 +150,9 @@ class HostArray:
 
     def __dlpack__(self, **_: Any) -> Any:
         """Return it as a DLPack capsule; NumPy, which makes it, keeps the memory alive."""
-        import numpy
-
         if self.dtype != "bfloat16":
             return self.numpy().__dlpack__()
-        capsule = self._in_numpy(numpy, "uint16").__dlpack__()
+        capsule = self.as_integers().__dlpack__()
         _DLTensor.from_address(capsule_pointer(capsule, b"dltensor")).code = 4  # kDLBfloat
         return capsule
 
@@ -236,14 +240,14 @@ def _of_numpy(numpy: Any, value: Any) -> HostArray:
     return HostArray(dtype, array.shape, strides, pointer, array, "numpy", bool(array.flags.writeable))
 
 
-def _through_numpy(value: Any, writable: bool) -> HostArray:
+def _through_numpy(value: Any) -> HostArray:
     """Return the array of an object whose memory only NumPy can describe."""
     try:
         import numpy
     except ImportError as error:
         raise UnreadableArrayError("one in a layout that needs NumPy") from error
     found = _of_numpy(numpy, numpy.asarray(value))
-    found.writable &= writable
+    found.writable = False
     return found
 
 
@@ -256,7 +260,7 @@ def _of_interface(value: Any, interface: Mapping[str, Any]) -> HostArray:
         raise UnreadableArrayError(f"an array of {kind}")
     strided = _steps(shape, strides, size)
     if not isinstance(data, tuple) or order not in {_NATIVE, "|"} or strided is None or data[0] % size:
-        return _through_numpy(value, writable=False)
+        return _through_numpy(value)
     return HostArray(dtype, shape, strided, int(data[0]), (value, interface), "numpy", not data[1])
 
 
@@ -268,10 +272,10 @@ def _of_buffer(view: memoryview) -> HostArray:
     shape = tuple(view.shape or ())
     strided = _steps(shape, view.strides, view.itemsize)
     if strided is None or view.suboffsets:
-        return _through_numpy(view, writable=False)
+        return _through_numpy(view)
     held = _BufferAddress(view)
     if held.pointer % view.itemsize:
-        return _through_numpy(view, writable=False)
+        return _through_numpy(view)
     return HostArray(dtype, shape, strided, held.pointer, held, "buffer", not view.readonly)
 
 

@@ -7,6 +7,7 @@ result.
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trtcache.backends.aot_inductor.container import Container, PackageLibrary, ProcessContainer
@@ -15,12 +16,12 @@ from trtcache.backends.aot_inductor.loader import refuse_weights
 from trtcache.backends.aot_inductor.marks import is_transposed
 from trtcache.digests import hash_bytes
 from trtcache.errors import IncompatibleEngineError
-from trtcache.weights.arrays import HostArray
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trtcache.backends.aot_inductor.loader import Assumptions
+    from trtcache.weights.arrays import HostArray
 
 _loading = threading.Lock()
 _libraries: dict[bytes, PackageLibrary] = {}
@@ -107,7 +108,7 @@ class HostEngine:
 
 
 def _transpose(array: HostArray) -> HostArray:
-    return HostArray(array.dtype, array.shape[::-1], array.strides[::-1], array.pointer, array)
+    return replace(array, shape=array.shape[::-1], strides=array.strides[::-1], owner=array)
 
 
 def _is_within(pointer: int, begin: int, size_bytes: int) -> bool:
