@@ -63,3 +63,12 @@ def test_a_required_refit_is_an_error(tmp_path: Path) -> None:
     asked = compiled(tmp_path, refit=False).report.partitions[0]
     assert asked.reason == "absent"
     assert compiled(tmp_path).report.partitions[0].key == asked.key
+
+
+def test_no_alias_leads_to_an_engine_that_is_not_stored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An alias has the key of an engine that takes any weights, and there is none."""
+    with caplog.at_level("INFO"):
+        compiled(tmp_path)
+        compiled(tmp_path)
+    assert "gets no key alias: no engine of its key is stored" in caplog.text
+    assert "which is missing or damaged" not in caplog.text

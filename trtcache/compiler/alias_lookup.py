@@ -245,6 +245,13 @@ class AliasLookup:
             alias_saved_s=found.alias_saved_s,
         )
 
+    def store_after_build(self, request: EngineRequest) -> None:
+        """Store the alias, unless the engine of its key is not stored: it was frozen, or its build failed."""
+        if isinstance(request.key, CacheKey) and self._cache.layers.holder(request.key.digest) is None:
+            log.info("%s gets no key alias: no engine of its key is stored", self._source.label)
+        else:
+            self.store(request)
+
     def store(self, request: EngineRequest) -> None:
         """Store the alias of a lowered program for the next time. A stored alias that differs is rejected."""
         key = request.key

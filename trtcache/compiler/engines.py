@@ -110,7 +110,7 @@ def _load_partitions(
     failed: dict[int, str] = {}
     partitions = request.partitions
     start = time.perf_counter()
-    built = build_missing(partitions, cache, folder, entry_for)
+    built = build_missing(partitions, cache, folder)
     done = [outcome[0] for outcome in built.values() if isinstance(outcome, tuple)]
     build_s = sum(entry.build_s for entry in done if entry.outcome == "built")
     report.overlapped_s = max(0.0, build_s - (time.perf_counter() - start))

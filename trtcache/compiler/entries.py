@@ -38,7 +38,7 @@ def entries_for(request: EngineRequest, cache: Cache, folder: Path, report: Repo
     """
     entries = []
     partitions = request.partitions
-    built = build_missing(partitions, cache, folder, entry_for)
+    built = build_missing(partitions, cache, folder)
     for number, partition in partitions.items():
         outcome = built.get(number)
         if isinstance(outcome, (BuildError, BusyError)):
@@ -73,26 +73,27 @@ def entry_for(
     """
     holder = cache.layers.holder
     if request.backend.capabilities.bakes_weights and isinstance(request.key, CacheKey):
-        # Case 1: no entry that takes any weights is stored, but one for these weights alone is.
+        # Case 1: only an engine for these weights alone is stored here, or in a remote.
         frozen_request = None if holder(request.key.digest) else request.freeze()
         key = frozen_request.key if frozen_request is not None else None
-        entry = cache.peek(key) if isinstance(key, CacheKey) and holder(key.digest) else None
-        if entry is not None:
-            return entry, BuildDetails()
+        if isinstance(key, CacheKey) and (holder(key.digest) or cache.config.remotes.urls):
+            entry = cache.peek(key)
+            if entry is not None:
+                return entry, BuildDetails()
     try:
         # Case 2: an entry that takes any weights, stored or built now.
-        return _get_or_build(request, cache, folder, worker)
+        return _fetch_entry(request, cache, folder, worker)
     except FrozenWeightsError as error:
         # Case 3: the builder cannot build a refittable engine.
         frozen_request = request.freeze()
         if frozen_request is None:
             raise
         log.warning("%s is built for these weights alone: %s", request.program.name, error.why)
-        entry, details = _get_or_build(frozen_request, cache, folder, worker)
+        entry, details = _fetch_entry(frozen_request, cache, folder, worker)
         return replace(entry, reason=f"frozen: {error.why}"), details
 
 
-def _get_or_build(
+def _fetch_entry(
     request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None
 ) -> tuple[Entry, BuildDetails]:
     name, details = request.program.name, BuildDetails()
@@ -132,8 +133,8 @@ def _explain_miss(request: EngineRequest, cache: Cache) -> str:
 
     try:
         graph = request.graph()
-        candidates = (nearest(store, key.document, name=request.program.name, graph=graph) for store in stores)
-        found = next(filter(None, candidates), None)
+        candidates = [nearest(store, key.document, name=request.program.name, graph=graph) for store in stores]
+        found = min(filter(None, candidates), key=lambda one: len(one.differences), default=None)
     except Exception:  # only a diagnostic: the build goes on whatever the store contains
         log.debug("finding the nearest entry failed", exc_info=True)
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from trtcache.config.threads import cores
 from trtcache.digests import CacheKey
@@ -27,18 +27,8 @@ Worker: TypeAlias = "Callable[[EngineRequest, Path], Artifact | None]"
 """Builds in another process; returns None if only this process can."""
 
 
-class EntryFor(Protocol):
-    """Gets the entry of a request, or builds it in a folder."""
-
-    def __call__(
-        self, request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None = None
-    ) -> tuple[Entry, BuildDetails]:
-        """Return the entry, and the details of its build."""
-        ...
-
-
 def build_missing(
-    parts: Mapping[int, EngineRequest], cache: Cache, folder: Path, entry_for: EntryFor
+    parts: Mapping[int, EngineRequest], cache: Cache, folder: Path
 ) -> dict[int, tuple[Entry, BuildDetails] | BuildError | BusyError]:
     """Build missing partitions in several processes; return outcomes by partition number, empty if one is enough.
 
@@ -56,6 +46,7 @@ def build_missing(
     from concurrent.futures import ThreadPoolExecutor
 
     from trtcache.compiler.build_pool import Pool
+    from trtcache.compiler.entries import entry_for  # it imports this module
 
     log.info("building %d parts in %d processes", len(missing), processes)
     waiting = deque(numbers[0] for numbers in missing.values())
