@@ -16,11 +16,15 @@ class BackendName(click.ParamType[str]):
 
     name = "backend"
 
+    def __init__(self, *, takes_auto: bool = True) -> None:
+        """Accept the name of any backend that is installed or built in, and ``auto`` unless ``takes_auto`` is false."""
+        self._auto = ("auto",) if takes_auto else ()
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name if there is such a backend, installed or not."""
         name = str(value)
-        if name != "auto" and name not in BUILT_IN and name not in backend_table():
-            self.fail(f"{name!r}: {did_you_mean(name, ['auto', *backend_table()])}", param, ctx)
+        if name not in (*self._auto, *BUILT_IN) and name not in backend_table():
+            self.fail(f"{name!r}: {did_you_mean(name, [*self._auto, *backend_table()])}", param, ctx)
         return name
 
     def shell_complete(
@@ -30,4 +34,4 @@ class BackendName(click.ParamType[str]):
         incomplete: str,
     ) -> list[CompletionItem]:
         """Return the backends that start with the typed text."""
-        return [CompletionItem(name) for name in ("auto", *backend_table()) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in (*self._auto, *backend_table()) if name.startswith(incomplete)]

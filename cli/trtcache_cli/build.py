@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -16,11 +15,12 @@ from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import console, note, print_json, print_pairs, shows_progress, working
 from trtcache_cli.require_remote import open_required, report_failures
 from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import shape_option
 from trtcache_cli.subjects import require_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from trtcache.progress import Step
     from trtcache.runtime import PartitionReport, Report
@@ -43,13 +43,7 @@ if TYPE_CHECKING:
 )
 @click.option("--target", help="The target machine, such as x86-64-v3; by default this machine.")
 @click.option("--name", help="The name for 'trtcache ls'; by default the file's name.")
-@click.option(
-    "settings",
-    "--setting",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A build setting, by dotted name. Repeatable.",
-)
+@setting_option
 @click.option("--keep-program", is_flag=True, help="Store the program, without weights, for 'trtcache rebuild'.")
 @click.option("--require-remote", is_flag=True, help="Exit with 4 if a look-up in a remote or an upload failed.")
 @shape_option
@@ -79,7 +73,7 @@ def build(
 
     With a remote that is written to, the command ends when the uploads have ended.
     """
-    given = read_settings(settings)
+    given = parse_settings(settings)
     if output is not None and not output.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     if output is not None and output.exists() and file.exists() and output.samefile(file):
@@ -122,36 +116,6 @@ def _finish_uploads() -> None:
     if flush(0):
         with working("uploading"):
             flush()
-
-
-def read_settings(written: Sequence[str]) -> dict[str, Any]:
-    """Parse ``NAME=VALUE`` lines.
-
-    A dotted name is an option of a setting that has several (``inductor.max_autotune=true``). A value is parsed as
-    JSON, so numbers, ``true`` and lists have their types, and is otherwise a string; versions are always strings.
-
-    Raises:
-        click.BadParameter: a line has no ``=``, or a name is given twice or both with and without options.
-    """
-    found: dict[str, Any] = {}
-    for line in written:
-        name, equals, text = line.partition("=")
-        field, dot, option = name.strip().partition(".")
-        if not (equals and field) or (dot and not option):
-            raise click.BadParameter(f"{line!r} is not NAME=VALUE", param_hint="--setting")
-        value = text if field == "operator_versions" else _value(text)
-        options = found.setdefault(field, {}) if dot else found
-        if not isinstance(options, dict) or (option or field) in options:
-            raise click.BadParameter(f"{name} is given twice", param_hint="--setting")
-        options[option or field] = value
-    return found
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 @contextmanager

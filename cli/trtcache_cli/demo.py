@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +18,8 @@ from trtcache.config.units import format_duration
 from trtcache.store.disk import DiskStore
 from trtcache_cli.demo_result import HEADER, StepResult, problems, rows
 from trtcache_cli.output import note, print_json, print_table, working
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.probes import death
+from trtcache_cli.session import Session, environment_of_child, examples, pass_session, session_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,7 +48,8 @@ def demo(session: Session, device: str, keep: bool) -> int:
     """Compile a sentence embedder twice, the second time from the cache, and then refit other weights.
 
     Each step is a separate process. They share a new cache directory, removed at the end, or the one given by
-    --cache-dir. Exits with 1 if the second process does not hit or an output differs from eager's by 1e-5 or more.
+    --cache-dir. Exits with 1 if the second process does not hit, the refit changes nothing, or an output differs from
+    eager's by 1e-5 or more.
     """
     _require(NEEDED)
     with _directory(session.cache_dir, keep=keep or session.cache_dir is not None) as root:
@@ -91,10 +91,13 @@ def run_step(step: str, device: str, root: Path) -> StepResult:
     Raises:
         DemoError: the process failed; the message is its last line of output.
     """
-    with tempfile.TemporaryDirectory(prefix="trtcache-demo-") as inductor, working(_STEPS[step]):
+    with tempfile.TemporaryDirectory(prefix="trtcache-demo-") as folder, working(_STEPS[step]):
+        environment = {**environment_of_child(Path(folder)), "TRTCACHE_DIR": str(root)}
+        if step != "build":
+            environment["TRTCACHE_FORBID_BUILD"] = "1"
         done = subprocess.run(  # noqa: S603  # this Python, this package
             [sys.executable, "-m", "trtcache_cli.demo_step", step, device],
-            env=_environment(step, root, Path(inductor)),
+            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -106,21 +109,10 @@ def run_step(step: str, device: str, root: Path) -> StepResult:
     return StepResult(**document | {"pairs": [tuple(pair) for pair in document["pairs"]]})
 
 
-def _environment(step: str, root: Path, inductor: Path) -> dict[str, str]:
-    """Return this environment without its cache settings, with a separate Inductor cache."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRTCACHE_")}
-    kept |= {"TRTCACHE_DIR": str(root), "TORCHINDUCTOR_CACHE_DIR": str(inductor), "PYTHONWARNINGS": "ignore"}
-    # Threads that spin while waiting lose whole time slices on a busy machine: a first call of 100 ms took 660 ms on
-    # 2 cores at a load of 3.
-    kept.setdefault("OMP_WAIT_POLICY", "passive")
-    return kept if step == "build" else kept | {"TRTCACHE_FORBID_BUILD": "1"}
-
-
 def failure(step: str, done: subprocess.CompletedProcess[str]) -> DemoError:
     """Return the error for a failed process: its last line of output, or the signal that killed it."""
     if done.returncode < 0:
-        died = signal.Signals(-done.returncode).name
-        return DemoError(f"the process of step {step} was killed by {died}; 'trtcache doctor' may explain it")
+        return DemoError(f"the process of step {step} {death(done.returncode)[0]}; 'trtcache doctor' may explain it")
     last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
     return DemoError(f"step {step}: {last[0]}")
 

@@ -9,9 +9,9 @@ import click
 
 from trtcache.config.units import format_duration, format_size
 from trtcache_cli.backend_name import BackendName
-from trtcache_cli.build import read_settings
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import script_shape_option
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     help="Where engines are stored: in the file, in files beside it, or as keys only.",
 )
 @click.option("--name", help="The display name of the program; by default the file's name.")
-@click.option("settings", "--setting", multiple=True, metavar="NAME=VALUE", help="A build setting. Repeatable.")
+@setting_option
 @script_shape_option
 @session_options
 @pass_session
@@ -63,7 +63,7 @@ def export(
     'trtcache.load' runs the file, and 'torch.export.load' opens it. Engines are taken from the cache, or built into it.
     The file is signed if TRTCACHE_SIGNING_KEY is set.
     """
-    given = read_settings(settings)
+    given = parse_settings(settings)
     if not output.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     if output.exists() and file.exists() and output.samefile(file):

@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 import tomllib
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -112,13 +113,13 @@ class _Reader:
                 raise self._error("", 0, name, did_you_mean(name, ["defaults", "cells"]))
         defaults, tables = document.get("defaults", {}), document.get("cells", [])
         if not isinstance(defaults, dict):
-            raise self._error("", 0, "defaults", "it is a table: [defaults]")
+            raise self._error("", 0, "defaults", "expected a table, [defaults]")
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables) or not tables:
             raise self._error("", 0, "cells", "a matrix has one [[cells]] table or more")
         resources = {name: defaults.pop(name) for name in SCHEDULERS if name in defaults}
         for name, table in resources.items():
             if not isinstance(table, dict):
-                raise self._error("defaults", 0, name, f"it is a table: [defaults.{name}]")
+                raise self._error("defaults", 0, name, f"expected a table, [defaults.{name}]")
         self._check_keys(defaults, "defaults", 0)
         cells: list[Cell] = []
         for number, table in enumerate(tables):
@@ -156,7 +157,7 @@ class _Reader:
         self, excluded: Any, choices: dict[str, list[tuple[str, ...]]], number: int
     ) -> Iterator[dict[str, list[tuple[str, ...]]]]:
         if not isinstance(excluded, list) or not all(isinstance(each, dict) and each for each in excluded):
-            raise self._error("cells", number, "exclude", 'it is a list of tables, as [{ file = "vit.onnx" }]')
+            raise self._error("cells", number, "exclude", 'expected a list of tables, as [{ file = "vit.onnx" }]')
         for each in excluded:
             self._check_keys(each, "cells", number)
             wanted = {name: self._choices(name, value, number, True) for name, value in each.items()}
@@ -171,7 +172,7 @@ class _Reader:
         table, place = ("cells", number) if is_own else ("defaults", 0)
         if name == "keep_program":
             if not isinstance(value, bool):
-                raise self._error(table, place, name, "it is true or false")
+                raise self._error(table, place, name, "expected true or false")
             return [("",)] if value else [()]
         if name == "image" and isinstance(value, dict):
             value = list(value.values())
@@ -223,14 +224,18 @@ class _Reader:
 
 
 def _add_labels(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    """Return the cells with labels, which leave out the options that all of them have."""
+    """Return the cells with labels, which leave out the options that all of them have.
+
+    A program is named by its file; by its path if another program has a file of that name.
+    """
+    names = Counter(Path(file).name for file in {cell.file for cell in cells})
     common = set.intersection(*(set(cell.options) for cell in cells))
     return tuple(
         replace(
             cell,
             label=" ".join(
                 (
-                    Path(cell.file).name,
+                    cell.file if names[Path(cell.file).name] > 1 else Path(cell.file).name,
                     *(value for option in cell.options if option not in common for value in option[1] if value),
                     *([f"[{cell.image}]"] if cell.image else []),
                 )

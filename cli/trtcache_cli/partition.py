@@ -9,9 +9,9 @@ import click
 
 from trtcache.config.units import format_count
 from trtcache_cli.backend_name import BackendName
-from trtcache_cli.build import read_settings
 from trtcache_cli.output import note, print_json, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import script_shape_option
 
 if TYPE_CHECKING:
@@ -34,13 +34,7 @@ _SHOWN = 8
 @click.option(
     "--backend", type=BackendName(), default="auto", show_default=True, help="The backend that would build the engines."
 )
-@click.option(
-    "settings",
-    "--setting",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A build setting, by dotted name. Repeatable.",
-)
+@setting_option
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the partitions into this file.")
 @click.option("--nodes", is_flag=True, help="List every node of each partition.")
 @script_shape_option
@@ -60,7 +54,7 @@ def partition(
     FILE: an exported program (.pt2), or a TorchScript file with a --shape for each argument. Nothing is built and no
     cache is needed.
     """
-    given = read_settings(settings)
+    given = parse_settings(settings)
     if svg is not None and not svg.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {svg.absolute().parent}", param_hint="--svg")
     from trtcache_cli.programs import outline_file  # imports torch

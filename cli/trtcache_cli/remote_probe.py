@@ -57,7 +57,9 @@ def _look_up(config: Config, url: RemoteUrl) -> Check:
         return _failure(name, error)
     except CorruptBlobError as error:
         return Check(name, "bad", str(error), "delete that object, then run 'trtcache init URL'")
-    except (SettingsError, StoreError) as error:
+    except SettingsError as error:  # it names what is missing
+        return Check(name, "bad", str(error), "correct that setting")
+    except StoreError as error:
         return Check(name, "bad", str(error), "upgrade trtcache, or use another prefix")
     return Check(name, "ok", f"a miss takes {took_ms:.0f} ms")
 
@@ -74,8 +76,8 @@ def _writing(config: Config, url: RemoteUrl) -> Check:
     try:
         admission = RemoteTier(url, config.remotes, config.trust).admission
         why, key = admission.why_not_stored(), admission.key
-    except SettingsError as error:
-        why, key = str(error), None
+    except SettingsError as error:  # such as a signing key that cannot be read
+        return Check("uploads", "bad", f"nothing is uploaded: {error}", "correct that setting")
     if why:
         advice = "trtcache trust keygen NAME; other machines add the key with trtcache trust add"
         if key is not None:  # it is not trusted here, or not any more

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -14,17 +13,27 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from trtcache.config.backend_names import backend_table
 from trtcache.config.environment import is_installed
 from trtcache.config.units import format_duration
-from trtcache.errors import did_you_mean
+from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import console, note, on_terminal, print_json, print_tsv, printable, working
 from trtcache_cli.probes import death
-from trtcache_cli.selftest_result import FAILED, HEADER, NOT_RUN, OK, STEPS, StepResult, facts_of, report, summary
-from trtcache_cli.session import examples
+from trtcache_cli.selftest_result import (
+    FAILED,
+    HEADER,
+    NOT_RUN,
+    OK,
+    STEPS,
+    StepResult,
+    facts_of,
+    report,
+    summary,
+    without_paths,
+)
+from trtcache_cli.session import environment_of_child, examples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 PROCESSES = (("environment", "build"), ("hit", "run", "refit"), ("damage",), ("version",))
 """Steps that share a process: a crash affects only the later steps of its own process."""
@@ -39,13 +48,6 @@ class SelfTestError(click.ClickException):
     exit_code = 6
 
 
-def _check_name(_ctx: click.Context, _param: click.Parameter, name: str) -> str:
-    """Return a registered backend's name."""
-    if name not in (names := [*backend_table()]):
-        raise click.BadParameter(did_you_mean(name, names))
-    return name
-
-
 @click.command(
     epilog=examples(
         "trtcache selftest --backend aot_inductor",
@@ -53,8 +55,12 @@ def _check_name(_ctx: click.Context, _param: click.Parameter, name: str) -> str:
         "trtcache selftest --backend aot_inductor --device cuda > report.md",
     )
 )
-@click.option("--backend", callback=_check_name, required=True, help="The backend to test (trtcache backends).")
-@click.option("--device", metavar="TYPE", help="The model's device, such as cuda; by default the backend chooses.")
+@click.option(
+    "--backend", type=BackendName(takes_auto=False), required=True, help="The backend to test (trtcache backends)."
+)
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), help="The model's device; by default the backend chooses."
+)
 @click.option(
     "--step", "steps", type=click.Choice(list(STEPS)), multiple=True, help="Only this step, after a build. Repeatable."
 )
@@ -148,12 +154,18 @@ def run_process(
     log = (folder / f"{steps[0]}.log").open("w+b")
     child = subprocess.Popen(  # noqa: S603  # this Python, this package
         [*command, json.dumps(request)],
-        env=_environment(folder),
+        env=environment_of_child(folder),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=log,
     )
-    watch = threading.Timer(limit_s, child.kill)
+    timed_out = threading.Event()
+
+    def stop() -> None:
+        timed_out.set()
+        child.kill()
+
+    watch = threading.Timer(limit_s, stop)
     watch.start()
     left = list(steps)
     try:
@@ -166,15 +178,16 @@ def run_process(
             left.remove(result.step)
             yield result
     finally:
-        ended = watch.finished.is_set()
         watch.cancel()
         if left:
             child.kill()
         child.wait()
         child.stdout.close()  # type: ignore[union-attr]  # as above
     if left:
-        why = f"no answer after {format_duration(limit_s)}" if ended else _last_words(child.returncode, log)
-        yield from (StepResult(step, FAILED, f"its process ended: {why}") for step in left)
+        was_late = timed_out.is_set()
+        why = f"no answer after {format_duration(limit_s)}" if was_late else _last_words(child.returncode, log)
+        outcome = without_paths(f"its process ended: {why}", folder)
+        yield from (StepResult(step, FAILED, outcome) for step in left)
     log.close()
 
 
@@ -192,13 +205,6 @@ def _last_words(code: int, log: BinaryIO) -> str:
     log.seek(0)
     lines = log.read().decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else f"exit code {code}"
-
-
-def _environment(folder: Path) -> Mapping[str, str]:
-    """Return this environment without its cache settings, with a separate Inductor cache."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRTCACHE_")}
-    inductor = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "PYTHONWARNINGS": "ignore"}
-    return {"OMP_WAIT_POLICY": "passive", **kept, **inductor}
 
 
 def _print_table(results: Sequence[StepResult]) -> None:

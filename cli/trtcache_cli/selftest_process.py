@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache.errors import BackendUnavailableError, TrtcacheError
-from trtcache_cli.selftest_result import FAILED, NOT_RUN, OK, StepResult
+from trtcache_cli.selftest_result import FAILED, NOT_RUN, OK, StepResult, without_paths
 
 if TYPE_CHECKING:
     from trtcache_cli.selftest_subject import Subject
@@ -38,12 +38,7 @@ def run_step(step: str, subject: Subject) -> StepResult:
         status, outcome = FAILED, str(error)
     except Exception as error:  # noqa: BLE001  # any failure is a result of the test
         status, outcome = FAILED, f"{type(error).__name__}: {error}"
-    return StepResult(step, status, _without_paths(outcome, subject.root), time.perf_counter() - start, facts)
-
-
-def _without_paths(text: str, root: Path) -> str:
-    """Remove user-specific paths, so that the text can be published."""
-    return text.replace(str(root.parent), "...").replace(str(Path.home()), "~")
+    return StepResult(step, status, without_paths(outcome, subject.root.parent), time.perf_counter() - start, facts)
 
 
 def main(text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache.config.frozen import frozen_dataclass
@@ -15,12 +16,12 @@ OK, FAILED, NOT_RUN = "ok", "failed", "not run"
 
 STEPS: Mapping[str, str] = {
     "environment": "checked the installation and the machine",
-    "build": "compiled a model (convolution and norm, products, tied weights, softmax, 1 to 8 rows) in an empty cache",
+    "build": "compiled a model (convolution, norm, linear layers, tied weights, softmax, 1 to 8 rows) in a new cache",
     "hit": "compiled it again in another process with builds forbidden",
     "run": "ran the engine from the cache for 1, 3 and 8 rows, and compared with eager",
     "refit": "refitted the weights of another model, and then the first ones again",
     "damage": "flipped one byte of the stored engine, and compiled again",
-    "version": "stored entries of another version: under their own key, under this one, and in their own members",
+    "version": "stored the engine as if another version had built it, and looked it up under each key",
 }
 """Name -> description of the step."""
 
@@ -89,3 +90,9 @@ def report(backend: str, results: Sequence[StepResult]) -> str:
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def without_paths(text: str, folder: Path) -> str:
+    """Return a text that can be published: without the path of a temporary folder, and of the user's home directory."""
+    text, home = text.replace(str(folder), "..."), str(Path("~").expanduser())
+    return text.replace(home, "~") if home != "/" else text  # the home directory of some containers

@@ -87,9 +87,12 @@ def _guards(header: EntryHeader) -> list[str]:
         return []
     from trtcache.lowering.interface import describe, symbol_names  # needed for few entries
 
-    inputs = ((one["leaf"], one["shape"], bool(one.get("number"))) for one in parts["inputs"])
-    names = symbol_names(inputs, lambda leaf: f"input{leaf}")
-    return [describe(guard, names) for guard in parts["guards"]]
+    try:
+        inputs = [(one["leaf"], one["shape"], bool(one.get("number"))) for one in parts["inputs"]]
+        names = symbol_names(inputs, lambda leaf: f"input{leaf}")
+        return [describe(guard, names) for guard in parts["guards"]]
+    except (LookupError, TypeError, AttributeError, ValueError):  # the key of another build, which has such a part
+        return []
 
 
 def _short(text: str) -> str:

@@ -11,9 +11,9 @@ import click
 from trtcache.errors import InputError, SettingsError
 from trtcache.settings import FROZEN, PACKED, REFITTABLE, WEIGHTS
 from trtcache_cli.backend_name import BackendName
-from trtcache_cli.build import read_settings
 from trtcache_cli.output import console, note, on_terminal, print_json, print_table, print_tsv, shows_progress, working
 from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import read_examples, script_shape_option
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class WeightsType(click.ParamType[tuple[str, ...]]):
 @click.option("--calls", type=click.IntRange(min=1), help="Measure this many calls per cell instead.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Draw the plot here (.png).")
 @click.option("--backend", type=BackendName(), default="auto", show_default=True, help="The backend to measure.")
-@click.option("settings", "--setting", multiple=True, metavar="NAME=VALUE", help="A build setting. Repeatable.")
+@setting_option
 @click.option("--weights", "ways", type=WeightsType(), default=(), help="Compare engines with these settings.weights.")
 @script_shape_option
 @session_options
@@ -114,7 +114,7 @@ def tune(
     cells = tuning.grid(threads or steps, runners or steps, cores=available)
     if all(cell.skipped for cell in cells):
         raise click.UsageError(f"all cells are skipped: {cells[0].skipped}; use fewer --threads or --runners")
-    build = read_settings(settings)
+    build = parse_settings(settings)
     module, args, kwargs = _compile(session, file, backend, build, given)
     others = {way: _compile(session, file, backend, {**build, "weights": way}, given)[0] for way in ways}
     no_threads = _why_no_threads(module)

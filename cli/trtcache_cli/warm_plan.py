@@ -16,8 +16,8 @@ import click
 
 from trtcache.digests import CacheKey
 from trtcache.errors import RemoteError, TrtcacheError
-from trtcache_cli.build import read_settings
 from trtcache_cli.output import note
+from trtcache_cli.setting_option import parse_settings
 from trtcache_cli.warm_remote import RemoteListing
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ class Planner:
 def _options_of(cell: Cell) -> CompileOptions:
     from trtcache.frontends.source import CompileOptions
 
-    settings = read_settings(dict(cell.options).get("setting", ()))
+    settings = parse_settings(dict(cell.options).get("setting", ()))
     return CompileOptions.of(cell.get("backend") or "auto", settings, cell.get("target") or None)
 
 

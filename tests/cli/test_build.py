@@ -13,7 +13,7 @@ import trtcache
 from tests.models import Affine
 from trtcache.store.disk import DiskStore
 from trtcache_cli.backend_name import BackendName
-from trtcache_cli.build import read_settings
+from trtcache_cli.setting_option import parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,14 +152,14 @@ def test_at_a_terminal_progress_is_shown_and_gone(terminal: Callable[..., Result
 )
 def test_settings_are_read_from_lines(lines: tuple[str, ...], settings: dict[str, Any]) -> None:
     """Values are JSON where they look like it, and versions are texts."""
-    assert read_settings(lines) == settings
+    assert parse_settings(lines) == settings
 
 
 @pytest.mark.parametrize("lines", [("a",), ("=1",), ("a.=1",), ("a=1", "a=2"), ("a=1", "a.b=2"), ("a.b=1", "a.b=2")])
 def test_settings_that_say_two_things_are_refused(lines: tuple[str, ...]) -> None:
     """A line without a value, and a name that is given twice."""
     with pytest.raises(click.BadParameter):
-        read_settings(lines)
+        parse_settings(lines)
 
 
 def test_shells_complete_backends() -> None:

@@ -56,6 +56,13 @@ def test_lists_are_multiplied_and_combinations_excluded(tmp_path: Path) -> None:
     assert matrix.resources == {"slurm": {"time": "1:00:00"}}
 
 
+def test_files_of_one_name_are_told_apart_by_their_paths(tmp_path: Path) -> None:
+    """A label names the file, unless another program's file is named so."""
+    text = '[[cells]]\nfile = ["a/model.pt2", "b/model.pt2", "other.pt2"]\n'
+    labels = [cell.label for cell in read_matrix(_matrix(tmp_path, text)).cells]
+    assert labels == [f"{tmp_path}/a/model.pt2", f"{tmp_path}/b/model.pt2", "other.pt2"]
+
+
 def test_a_label_has_what_differs(tmp_path: Path) -> None:
     """Options that all cells have are left out of it."""
     labels = [str(cell) for cell in read_matrix(_matrix(tmp_path, MATRIX)).cells]

@@ -42,6 +42,14 @@ def test_long_parts_are_cut_for_people(run: Callable[..., Result], store: DiskSt
     assert "10,002 characters; --json has all" in run("show", key.digest).out
 
 
+def test_parts_of_another_build_may_have_any_name(run: Callable[..., Result], store: DiskStore) -> None:
+    """A part named like one of an exported program has no meaning in the key of another build."""
+    for number, guards in enumerate(("on", 3, [1], [["a"]])):
+        key = CacheKey.of("test", {"guards": guards, "inputs": 1, "number": number})
+        store.put(key, {"artifact": b""}, kind="test")
+        assert "part guards" in run("show", key.digest).out
+
+
 def test_an_unknown_or_ambiguous_key_exits_with_5(run: Callable[..., Result], put: Callable[..., str]) -> None:
     """The message has a remedy."""
     digests = [put(number) for number in range(17)]
