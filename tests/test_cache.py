@@ -97,6 +97,19 @@ def test_get_looks_and_never_builds(config: Config) -> None:
     assert counts(cache) == {("miss", "absent"): 2, ("put", ""): 1, ("hit", ""): 1}
 
 
+def test_in_asks_every_layer_and_reads_nothing(config: Config, tmp_path: Path) -> None:
+    """A key or a digest; anything else is in no cache."""
+    cache = Cache(config=config)
+    key = cache.key({"n": 1}, kind="test")
+    assert key not in cache
+    cache.fetch(key, lambda: b"one")
+    above = Cache(tmp_path / "above", lower=[config.root])
+    for one in (cache, above):
+        assert key in one
+        assert key.digest in one
+        assert not any(other in one for other in (key.digest[:-1], "../" + key.digest, "x" * 5000, 3, None))
+
+
 def test_a_hit_says_what_it_saved(config: Config) -> None:
     """The seconds of the build less those of the load are counted."""
     cache = Cache(config=config)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -180,9 +181,9 @@ class Cache:
     def __contains__(self, key: object) -> bool:
         """Return whether there is an entry of a ``CacheKey``, or of its digest, in any layer; nothing is read."""
         digest = key.digest if isinstance(key, CacheKey) else key
-        return isinstance(digest, str) and any(
-            stored.digest == digest for store in self.layers.disks for stored in store.scan()
-        )
+        if not isinstance(digest, str) or re.fullmatch("[0-9a-f]{64}", digest) is None:
+            return False
+        return self.layers.holder(digest) is not None
 
     def delete(self, key: CacheKey | str) -> bool:
         """Remove the entry of a key, or of its digest, from the cache directory; return whether there was one.

@@ -50,6 +50,8 @@ def test_another_kind_of_store_is_a_layer(tmp_path: Path, copies: bool) -> None:
     assert (entry.outcome, bytes(entry.read("engine"))) == ("hit", CONTENTS["engine"])
     assert cache.store.contains(KEY.digest) is copies
     assert cache.layers.holder(KEY.digest) is (cache.store if copies else lower)
+    hit = [event for event in cache.store.events.read() if event.event == "hit"]
+    assert [event.reason for event in hit] == ["" if copies else "below"]
     built = cache.get_or_build({"n": 9}, lambda: b"built", kind="test")
     assert built.outcome == "built"
     assert not lower.contains(built.key.digest)

@@ -65,7 +65,7 @@ class Store(ABC):
     An entry MUST be complete or absent for every reader at any time, also while it is replaced and after a crash.
 
     Attributes:
-        writable: whether ``put``, ``remove``, ``quarantine`` and ``pin`` can be called; otherwise they raise
+        writable: whether ``put``, ``remove`` and ``quarantine`` can be called; otherwise they raise
             ReadOnlyError and nothing in the store changes, not even a time of use.
     """
 

@@ -164,7 +164,9 @@ class Layers:
 
     def is_below(self, entry: Entry) -> bool:
         """Return whether a hit was served by a lower store and not copied up."""
-        return entry.path is not None and (self.upper is None or entry.path != self.upper.path(entry.key.digest))
+        if entry.path is None:  # built and not stored, or a hit in a lower store without files
+            return entry.outcome == "hit"
+        return self.upper is None or entry.path != self.upper.path(entry.key.digest)
 
     def _from_below(self, store: Store, entry: Entry) -> Entry:
         upper = self.upper
