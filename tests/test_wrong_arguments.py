@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -38,6 +39,8 @@ def test_example_inputs_are_a_tuple_and_a_dict(interpreter: str) -> None:
     """A dict is none; a bare tensor is the only argument."""
     with pytest.raises(SettingsError, match=r"args: expected a tuple of .*, got dict; write \(x,\)"):
         trtcache.key(nn.ReLU(), {"input": torch.ones(1, 2)}, backend=interpreter)  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match=r"args: expected a tuple of .*, got ndarray; write \(x,\)"):
+        trtcache.compile("program.pt2", np.ones(2))  # type: ignore[call-overload]
     with pytest.raises(SettingsError, match=r"kwargs: expected a dict .*, got Tensor"):
         trtcache.key(nn.ReLU(), (), torch.ones(1, 2), backend=interpreter)  # type: ignore[arg-type]
 

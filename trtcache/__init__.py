@@ -205,7 +205,8 @@ def compile(  # noqa: A001  # named like torch.compile
 
         from trtcache.config.environment import require_torch_allowed
 
-        needs_torch = bool(args or kwargs or dynamic_shapes or keep_program) or on_guard != "error"
+        is_given = args is not None and (not isinstance(args, tuple) or len(args) > 0)
+        needs_torch = is_given or bool(kwargs or dynamic_shapes or keep_program) or on_guard != "error"
         if isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".pt2" and not needs_torch:
             load_without_torch = partial(_load_without_torch, Path(model), backend, settings, target, cache, name)
             program, why_torch = load_without_torch()

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from trtcache.backends import registry
 from trtcache.cache import Cache
 from trtcache.compiler.compile import compile_source
-from trtcache.config.environment import parse_direct, parse_on_miss
+from trtcache.config.environment import DIRECT_MODES, ON_MISS, parse_choice
 from trtcache.config.imports import take_import_s
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.resolve import Model, as_args, resolve
@@ -61,8 +61,8 @@ def compile(  # noqa: A001  # named like torch.compile
     options = CompileOptions.of(backend, settings, target)
     guard_policy = parse_on_guard(on_guard)
     args = as_args(args)
-    direct_mode = cache.config.direct if direct is None else parse_direct(direct, "direct")
-    miss_policy = options.settings.on_miss if on_miss is None else parse_on_miss(on_miss, "on_miss")
+    direct_mode = cache.config.direct if direct is None else parse_choice(direct, DIRECT_MODES, "direct")
+    miss_policy = options.settings.on_miss if on_miss is None else parse_choice(on_miss, ON_MISS, "on_miss")
     with ExitStack() as stack:
         source = stack.enter_context(
             resolve(model, args, kwargs, dynamic_shapes, name=name, direct=direct_mode, cache=cache)

@@ -609,7 +609,7 @@ class RemoteError(StoreError):
 
     ``reason`` is one word for the counters: ``unreachable``, ``timeout``, ``slow``, ``busy`` (429 and 5xx), ``cut``,
     ``corrupt``, ``denied``, ``no-credentials``, ``no-trusted-key``, ``unsigned``, ``no-bucket``, ``no-list``,
-    ``unsupported`` (405 and 501), ``name``, ``not-installed``, ``error``.
+    ``unsupported`` (405 and 501), ``name``, ``archived``, ``not-installed``, ``error``.
     """
 
     url: str

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from trtcache.config import backend_names
 from trtcache.config.backend_settings import BackendSettings, label
-from trtcache.config.environment import parse_on_miss
+from trtcache.config.environment import ON_MISS, parse_choice
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.inductor_settings import InductorSettings
 from trtcache.config.tensorrt_settings import TensorRTSettings
@@ -147,7 +147,7 @@ class Settings:
             if not isinstance(getattr(self, name), bool):
                 raise SettingsError(f"settings.{name}", f"{getattr(self, name)!r} is not a boolean")
         if self.on_miss is not None:
-            parse_on_miss(self.on_miss, "settings.on_miss")
+            parse_choice(self.on_miss, ON_MISS, "settings.on_miss")
         for name, words in (("on_build_failure", ON_BUILD_FAILURE), ("weights", WEIGHTS)):
             if getattr(self, name) not in words:
                 known = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"

@@ -8,11 +8,16 @@ To add a kind of source, derive a class from ``trtcache.frontends.source.Source`
 ``trtcache.frontends.resolve``; nothing in this file depends on the kind. ``trtcache.store.contract`` says how to add a
 kind of store. Buckets are not stores but remotes (``trtcache.remote``), which ``Cache`` asks after its stores.
 
-On a miss the source is lowered, partitioned and given a key by ``Source.request`` (``frontends/request.py``), which
-``Compilation.prepare`` calls. Then the calls are ``build_and_load``, ``_load_whole`` or ``_load_partitions`` (which
-calls ``build_missing`` first), and ``_load_engine`` (all in ``engines.py``, but for ``build_missing``); then
-``entries.entry_for``, ``Cache.fetch``, ``EngineRequest.build``, and the backend's ``build``. What only a miss needs is
-imported on a miss: a hit must not take longer to import than to load its engine.
+A direct hit: ``frontends.exported.ModuleSource`` makes the direct key when it is created. ``try_fast_path`` calls its
+``fingerprint``, which looks the manifest up and checks it (``frontends/direct/mode.py``), and ``AliasLookup.load``,
+which goes from the program's digest to the engine.
+
+On a miss the source is lowered, partitioned and given a key by ``Source.request`` (for torch programs by
+``frontends.request.partition_request``), which ``Compilation.prepare`` calls. Then the calls are ``build_and_load``,
+``_load_whole`` or ``_load_partitions`` (which calls ``build_missing`` first), and ``_load_engine`` (all in
+``engines.py``, but for ``build_missing``); then ``entries.entry_for``, ``Cache.fetch``, ``EngineRequest.build``, and
+the backend's ``build``. What only a miss needs is imported on a miss: a hit must not take longer to import than to load
+its engine.
 """
 
 from __future__ import annotations
@@ -74,7 +79,7 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
     """
     # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported, parsed or lowered. The fingerprint of a
     #    ``.pt2`` or ``.onnx`` file is made from its bytes; a module's is looked up in a manifest of direct mode, under
-    #    the direct key that ``resolve`` has made of the module, so a direct hit returns here.
+    #    the direct key that ``ModuleSource`` has made, so a direct hit returns here.
     compilation = try_fast_path(source, options, cache)
     if compilation.module is not None:
         return compilation
@@ -147,7 +152,7 @@ class Compilation:
         assert self.request is not None  # noqa: S101  # set by prepare
         module = build_and_load(self.request, self.source, self.cache)
         if self.lookup is not None:
-            self.lookup.store(self.request)
+            self.lookup.store_after_build(self.request)
         return module
 
 
@@ -198,5 +203,5 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
         if output is not None and entries:
             entries[0].write(ENGINE, output)
     if lookup is not None:
-        lookup.store(request)
+        lookup.store_after_build(request)
     return report

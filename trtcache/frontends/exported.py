@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.config import paused_collector
-from trtcache.errors import SettingsError
+from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.source import Source
 from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.arguments import automatic_sizes, reasons_for_fixed_sizes
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
+    from trtcache.cache import Cache
     from trtcache.digests import Digest, Json
     from trtcache.frontends.direct.manifest import Manifest
     from trtcache.frontends.direct.mode import DirectLookup
@@ -56,7 +57,7 @@ class ExportedSource(Source):
             name: its name in reports.
             forward: the signature of the model that was exported.
             export_s: seconds that exporting took.
-            device_type: the device type to choose a backend for; by default ``cuda`` if a weight is on a GPU.
+            device_type: the device type to choose a backend for; by default ``cuda`` if a tensor is on a GPU.
         """
         self.model = self._program = program
         self.name, self.forward, self.export_s = name, forward, export_s
@@ -90,8 +91,8 @@ class ExportedSource(Source):
 
     @property
     def device_type(self) -> str:
-        """``cuda`` if a weight, or an example input of the model that was exported, is on a GPU."""
-        return self._device_type or device_type_of(self._program.state_dict.values())
+        """``cuda`` if a tensor of the program, or an example input of the model that was exported, is on a GPU."""
+        return self._device_type or device_type_of_program(self._program)
 
     @cached_property
     def _state(self) -> Mapping[str, object]:
@@ -160,11 +161,10 @@ class ModuleSource(Source):
     """A ``torch.nn.Module`` with example inputs. It is exported unless direct mode recognizes it.
 
     Attributes:
-        direct: the outcome of direct mode where it was not tried.
+        direct_lookup: direct mode for this call; None if it is off, or the source is not compiled.
     """
 
     kind: ClassVar[str] = "exported"
-    direct = ""
 
     def __init__(
         self,
@@ -174,9 +174,10 @@ class ModuleSource(Source):
         dynamic_shapes: Any,
         *,
         name: str | None = None,
-        direct_lookup: DirectLookup | None = None,
+        direct: str | None = None,
+        cache: Cache | None = None,
     ) -> None:
-        """Create a source.
+        """Create a source. With direct mode, describe the module, and make the direct key; ``fingerprint`` searches.
 
         Args:
             model: the module.
@@ -184,16 +185,27 @@ class ModuleSource(Source):
             kwargs: example keyword arguments.
             dynamic_shapes: sizes that vary, as ``torch.export.export`` takes them.
             name: its name in reports; by default its class's.
-            direct_lookup: direct mode for this call; None if it is off.
+            direct: the mode of direct mode (``docs/direct-mode.md``); None: it is neither tried nor reported.
+            cache: the cache of direct mode's manifests.
 
         Raises:
-            SettingsError: ``args`` is no tuple, or ``kwargs`` no dict.
+            ExportError: ``model`` is not a module.
+            SettingsError: ``kwargs`` is not a dict.
         """
-        _check_examples(args, kwargs)
-        self.model = self._module = model
+        if not isinstance(model, torch.nn.Module):
+            raise ExportError(type(model).__name__, "give a torch.nn.Module or a torch.export.ExportedProgram")
+        if kwargs is not None and not isinstance(kwargs, Mapping):
+            raise SettingsError("kwargs", f"expected a dict of example inputs by name, got {type(kwargs).__name__}")
+        self.model: torch.nn.Module = model
         self.name = name or type(model).__name__
         self._examples = tuple(args or ()), dict(kwargs or {}), dynamic_shapes
-        self.direct_lookup = direct_lookup
+        self._direct = direct
+        self.direct_lookup: DirectLookup | None = None
+        if direct not in {None, "off"} and cache is not None:
+            with paused_collector():
+                from trtcache.frontends.direct.mode import DirectLookup  # its import takes 25 ms
+
+                self.direct_lookup = DirectLookup(model, self._examples, cache, mode=str(direct), name=self.name)
         self._find_s = 0.0
         self._reasons: Mapping[str, str] = {}
 
@@ -209,7 +221,7 @@ class ModuleSource(Source):
     @property
     def device_type(self) -> str:
         """``cuda`` if a weight or an example input is on a GPU; the device of the lowered program is final."""
-        state = self.model.state_dict(keep_vars=True).values() if isinstance(self.model, torch.nn.Module) else ()
+        state = self.model.state_dict(keep_vars=True).values()
         return device_type_of([*state, *pytree.tree_leaves(self._examples[:2])])
 
     @property
@@ -234,7 +246,7 @@ class ModuleSource(Source):
         self._find_s = time.perf_counter() - start
         if not is_known or self.direct_lookup.is_verifying:
             return None
-        self.specs, self.forward = self._manifest.specs(), inspect.signature(self._module.forward)
+        self.specs, self.forward = self._manifest.specs(), inspect.signature(self.model.forward)
         return {self.kind: self._manifest.digest}
 
     def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:
@@ -265,7 +277,7 @@ class ModuleSource(Source):
         return ExportedSource(
             program,
             self.name,
-            forward=inspect.signature(self.model.forward) if isinstance(self.model, torch.nn.Module) else None,
+            forward=inspect.signature(self.model.forward),
             export_s=export_s,
             device_type=self.device_type,
         )
@@ -281,7 +293,7 @@ class ModuleSource(Source):
         """Return the sizes that ``Dim.AUTO`` left to torch, with the reason for fixing one if it was exported."""
         args, kwargs, dynamic_shapes = self._examples
         try:
-            sizes = automatic_sizes(self._module, args, kwargs, dynamic_shapes, in_spec)
+            sizes = automatic_sizes(self.model, args, kwargs, dynamic_shapes, in_spec)
         except Exception:  # noqa: BLE001  # it flattens objects of the caller's classes, and is for messages only
             return {}
         return {place: self._reasons.get(name, "") for place, name in sizes.items()}
@@ -289,7 +301,7 @@ class ModuleSource(Source):
     def report_direct(self, report: Report, *, is_hit: bool) -> None:
         """Report the outcome of direct mode; its time, reported as ``direct_s``, is no longer part of ``alias_s``."""
         if self.direct_lookup is None:
-            report.direct = self.direct
+            report.direct = "off: direct=off" if self._direct == "off" else ""
             return
         if is_hit and self.direct_lookup.manifest is not None:
             self.direct_lookup.outcome = "hit"
@@ -308,7 +320,7 @@ class ModuleSource(Source):
 
         args, kwargs, dynamic_shapes = self._examples
         with TORCH_LOCK, paused_collector():
-            return capture.export(self._module, args, kwargs, dynamic_shapes)
+            return capture.export(self.model, args, kwargs, dynamic_shapes)
 
     def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
         """Export the module and lower the program."""
@@ -322,6 +334,13 @@ class ModuleSource(Source):
 def device_type_of(values: Collection[object] | Iterator[object]) -> str:
     """Return ``cuda`` if one of the tensors among some values is on a GPU, else ``cpu``."""
     return "cuda" if any(isinstance(value, torch.Tensor) and value.is_cuda for value in values) else "cpu"
+
+
+def device_type_of_program(program: ExportedProgram) -> str:
+    """Return ``cuda`` if a tensor of a program is on a GPU, also if the program has no weights; else ``cpu``."""
+    from trtcache.keys.program_digest import devices
+
+    return "cuda" if any(device.type == "cuda" for device in devices(program)) else "cpu"
 
 
 def request_program(source: Source, options: CompileOptions) -> Request:
@@ -396,11 +415,3 @@ def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlia
         lowered = request.program.state[name]
         if tensor is not lowered and (source.content_digest is None or Content.of(tensor) != Content.of(lowered)):
             raise ValueError(f"weight {name} is read with other values than torch reads")
-
-
-def _check_examples(args: object, kwargs: object) -> None:
-    if args is not None and not isinstance(args, (tuple, list)):
-        why = f"expected a tuple of example inputs, got {type(args).__name__}; write (x,) for a single one"
-        raise SettingsError("args", why)
-    if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise SettingsError("kwargs", f"expected a dict of example inputs by name, got {type(kwargs).__name__}")

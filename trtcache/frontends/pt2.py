@@ -30,7 +30,7 @@ from trtcache.errors import ModelFileError
 from trtcache.frontends.exported import (
     called_operators,
     check_program_alias,
-    device_type_of,
+    device_type_of_program,
     lower_program,
     request_program,
 )
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SUFFIX = ".pt2"
+_GRAPH = "models/model.json"
 
 _OTHERS = (
     ("constants.pkl", "it is a TorchScript file; rename it, since .pt2 is for exported programs"),
@@ -177,7 +178,7 @@ class ProgramFile(Source):
     def check_content(self, expected: Digest | None) -> None:
         """Check that the weights are intact, and that the file was not written to since it was opened.
 
-        The weights are if the file has the expected digest, or their checksums match.
+        The weights are intact if the file has the expected digest, or if their checksums match.
         """
         if not self._known and self.content_digest != expected:
             for name in self._weights:
@@ -218,14 +219,17 @@ class ProgramFile(Source):
 
     @cached_property
     def device(self) -> torch.device:
-        """The CUDA device of its weights and constants, or the CPU.
+        """The CUDA device of its weights and constants, or of its graph's tensors if it has none of them; or the CPU.
 
         Raises:
             ValueError: they are on several devices, or the archive's format is unknown.
         """
         try:
-            metas = [meta.get("tensor_meta") for meta in self._payloads.values()]
-            found = {device_of(meta["device"]) for meta in metas if meta} - {torch.device("cpu")}
+            metas = [meta for payload in self._payloads.values() if (meta := payload.get("tensor_meta"))]
+            if not metas:
+                graph = json.loads(bytes(self._content(_GRAPH)))["graph_module"]["graph"]
+                metas = [*graph["tensor_values"].values()]
+            found = {device_of(meta["device"]) for meta in metas} - {torch.device("cpu")}
         except _OTHER_FORM as error:
             raise ValueError(f"its weights are in an unknown format: {type(error).__name__}: {error}") from error
         if len(found) > 1:
@@ -235,7 +239,7 @@ class ProgramFile(Source):
     @property
     def device_type(self) -> str:
         """The device type to choose a backend for."""
-        return self.device.type if self._program is None else device_type_of(self._program.state_dict.values())
+        return self.device.type if self._program is None else device_type_of_program(self._program)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -351,7 +355,7 @@ class ProgramFile(Source):
             self._check_format()
 
     def _check_format(self) -> None:
-        if self._text("archive_format") != "pt2" or "models/model.json" not in self._members:
+        if self._text("archive_format") != "pt2" or _GRAPH not in self._members:
             for mark, what in _OTHERS:
                 if any(name.startswith(mark) for name in self._members):
                     raise self._error(what)
@@ -373,7 +377,7 @@ class ProgramFile(Source):
     def _versions(self) -> str:
         """Return the version of torch that saved the file, as the end of a message; empty if it is unknown."""
         with suppress(ValueError, *_OTHER_FORM):
-            saved = json.loads(bytes(self._content("models/model.json")))["torch_version"]
+            saved = json.loads(bytes(self._content(_GRAPH)))["torch_version"]
             return f"; it was saved by torch {saved}, and this is {torch.__version__}"
         return ""
 

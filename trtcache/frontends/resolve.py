@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from trtcache.config import paused_collector
 from trtcache.config.environment import start_logging
 from trtcache.errors import SettingsError
 from trtcache.frontends.exported import ExportedSource, ModuleSource
@@ -84,22 +83,21 @@ def resolve(
         from trtcache.frontends.torchscript import ScriptSource
 
         return ScriptSource(model, args, kwargs, dynamic_shapes, name=name)
-    direct_lookup = None  # finds the program of the module without an export
-    if direct not in {None, "off"} and cache is not None:
-        with paused_collector():
-            from trtcache.frontends.direct.mode import DirectLookup  # its import takes 25 ms
-
-            examples = (args, kwargs, dynamic_shapes)
-            # It describes the model and makes the direct key now; the search comes with ``Source.fingerprint``.
-            direct_lookup = DirectLookup(model, examples, cache, mode=direct, name=name or type(model).__name__)
-    source = ModuleSource(model, args, kwargs, dynamic_shapes, name=name, direct_lookup=direct_lookup)
-    source.direct = "off: direct=off" if direct == "off" else ""
-    return source
+    return ModuleSource(model, args, kwargs, dynamic_shapes, name=name, direct=direct, cache=cache)
 
 
-def as_args(args: tuple[Any, ...] | torch.Tensor) -> tuple[Any, ...]:
-    """Return positional arguments as a tuple; a bare tensor is the only one."""
-    return (args,) if isinstance(args, torch.Tensor) else args
+def as_args(args: object) -> tuple[Any, ...]:
+    """Return positional arguments as a tuple; a bare tensor is the only one.
+
+    Raises:
+        SettingsError: they are something else, such as a single array.
+    """
+    if isinstance(args, torch.Tensor):
+        return (args,)
+    if args is not None and not isinstance(args, (tuple, list)):
+        why = f"expected a tuple of example inputs, got {type(args).__name__}; write (x,) for a single one"
+        raise SettingsError("args", why)
+    return tuple(args or ())
 
 
 def register_transformers_cache() -> None:

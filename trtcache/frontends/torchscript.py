@@ -158,7 +158,8 @@ class ScriptSource(Source):
         del options
         start = time.perf_counter()
         program = self.program()
-        return ExportedSource(program, self.name, export_s=time.perf_counter() - start)
+        export_s = time.perf_counter() - start
+        return ExportedSource(program, self.name, export_s=export_s, device_type=self.device_type)
 
     def program(self) -> torch.export.ExportedProgram:
         """Convert the module to an exported program."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import operator
 import traceback
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
-log = logging.getLogger(__name__)
 
 _NUMBERS = (SymIntArgument, SymFloatArgument, SymBoolArgument)
 _USE = torch.ops.aten._assert_tensor_metadata.default
@@ -116,8 +114,6 @@ def export(
         ExportError: ``torch.export`` cannot trace the model, or the inputs do not fit it.
     """
     label = type(model).__name__
-    if not isinstance(model, torch.nn.Module):
-        raise ExportError(label, "give a torch.nn.Module or a torch.export.ExportedProgram")
     if isinstance(model, torch.jit.ScriptModule):
         raise ExportError(label, "it is TorchScript; give the torch.nn.Module that it was scripted from")
     if lazy := [name for name, one in (*model.named_parameters(), *model.named_buffers()) if is_lazy(one)]:

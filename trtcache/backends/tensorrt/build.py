@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from trtcache.target import Target
 
 _OUT_OF_MEMORY = ("out of memory", "outofmemory", "bad_alloc", "insufficient memory", "cudaerrormemoryallocation")
-Shape = tuple[int, ...]
 
 
 def build_plan(

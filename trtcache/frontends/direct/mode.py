@@ -270,7 +270,7 @@ class DirectLookup:
             ValueError: a dependency has changed.
         """
         # torch.export leaves copies of lists and dictionaries in the modules. The next process has none of them, so the
-        # comparison, and later checks in this process, see the originals. Without a manifest the copies stay.
+        # comparison, and later checks in this process, see the originals. If the comparison fails, the copies stay.
         copies = _swap(self._attributes)
         try:
             walk, parts = describe(self._model, self._examples)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from trtcache.store.entry import Entry
     from trtcache.store.format import Built
 
-log = logging.getLogger(__name__)
 
 _OF_TORCH = frozenset({"torch", "onnx", "onnxscript"})
 """Parts of the toolchain that export programs of torch to ONNX."""
