@@ -46,6 +46,17 @@ with torch.no_grad():
     assert (module(x) - model(x)).abs().max() < 1e-3
 print(module.report.direct)
 """
+_READ = """
+import sys
+
+sys.path.insert(0, {folder!r})
+import torch
+from tuned_model import Tuned
+
+import trtcache
+
+print(trtcache.compile(Tuned(), (torch.ones(2),), direct="on", cache={cache!r}).report.direct)
+"""
 
 
 def test_attention_on_a_gpu_is_a_direct_hit(tmp_path: Path, run_fresh_python: RunPython) -> None:
@@ -56,3 +67,25 @@ def test_attention_on_a_gpu_is_a_direct_hit(tmp_path: Path, run_fresh_python: Ru
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     assert first.stdout.startswith("miss"), first.stdout
     assert second.stdout.strip() == "hit", second.stdout
+
+
+@pytest.mark.parametrize(
+    ("imported", "read"),
+    [
+        ("import torch", "torch.cuda.tunable.is_enabled()"),
+        ("from torch.cuda.tunable import is_enabled", "is_enabled()"),
+        ("import torch", "torch._C._cuda_tunableop_is_enabled()"),
+    ],
+)
+def test_code_that_reads_settings_of_tunable_operators_is_refused(
+    tmp_path: Path, run_fresh_python: RunPython, imported: str, read: str
+) -> None:
+    """They are not compared: reading one of them starts CUDA."""
+    (tmp_path / "tuned_model.py").write_text(
+        f"{imported}\nimport torch\n\n\nclass Tuned(torch.nn.Module):\n    def forward(self, x):\n"
+        f"        return x * (2 if {read} else 3)\n"
+    )
+    code = _READ.format(folder=str(tmp_path), cache=str(tmp_path / "cache"))
+    done = run_fresh_python(code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("off: "), done.stdout

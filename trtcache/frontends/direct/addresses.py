@@ -26,6 +26,7 @@ from trtcache.frontends.direct.bytecode import (
 )
 from trtcache.frontends.direct.classes import HEAP, IMMUTABLE, NUMBERS_AND_TEXT, WRAPPERS, class_dict, instance_dict
 from trtcache.frontends.direct.code import ALL, METHODS_BY_IDENTITY
+from trtcache.frontends.direct.ownership import file_is_versioned
 
 if TYPE_CHECKING:
     import dis
@@ -304,7 +305,7 @@ def shows_address(kind: type) -> bool:
     return show is object.__repr__ and kind.__flags__ & (HEAP | IMMUTABLE) == HEAP
 
 
-def find_text_type(visited: Collection[object], kinds: Iterable[object]) -> str:
+def find_text_type(visited: Collection[object], kinds: Collection[object]) -> str:
     """Return the name of a class or function that makes texts of any objects, and that code can reach as a value.
 
     Args:
@@ -317,21 +318,30 @@ def find_text_type(visited: Collection[object], kinds: Iterable[object]) -> str:
     notes = {id(value.__annotations__) for value in visited if type(value) is FunctionType}
     notes |= {id(class_dict(value).get("__annotations__")) for value in visited if isinstance(value, type)}
     held = (one for value in visited if id(value) not in notes for one in _referents(value))
-    found = (one for one in (*held, *kinds) if _makes_texts(one))
+    methods = (value for one in kinds if isinstance(one, type) for value in _versioned_methods(one))
+    found = (one for one in (*held, *kinds, *methods) if _makes_texts(one))
     return next((str(one.__name__) for one in found), "")
+
+
+def _versioned_methods(cls: type) -> Iterator[FunctionType]:
+    """Yield the functions of torch and Python that are methods of another class, such as its ``__format__``."""
+    for value in class_dict(cls).values():
+        function = getattr(value, "__func__", value)
+        if type(function) is FunctionType and file_is_versioned(function.__code__.co_filename):
+            yield function
 
 
 def _makes_texts(value: Any) -> bool:
     """Return whether an object is a class of texts, other than an enum, or a function that formats values.
 
-    Methods count that ``MethodType`` binds to a text: equal ones differ in identity.
+    Methods count that ``MethodType`` or a ``__get__`` binds to a text: equal ones differ in identity.
     """
     if value is MethodType:
         return True
     if isinstance(value, type):
         return issubclass(value, (str, bytes, UserString)) and not issubclass(value, Enum)
     is_function = callable(value) and not isinstance(value, torch.nn.Module)
-    return is_function and getattr(value, "__name__", "") in FORMATS
+    return is_function and getattr(value, "__name__", "") in FORMATS | {"__get__"}
 
 
 def _referents(value: object) -> Iterator[Any]:
