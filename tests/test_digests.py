@@ -15,7 +15,7 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtcache.digests import CacheKey, Digest, canonical, digest, encode, hash_bytes
+from trtcache.digests import CacheKey, Digest, canonical, digest, encode, file_bytes, hash_bytes
 from trtcache.errors import CanonicalizationError
 
 NAMES = st.text(max_size=8).filter(lambda name: not name.startswith("$"))
@@ -208,3 +208,105 @@ def test_a_forked_child_can_hash() -> None:
     if child == 0:
         os._exit(0 if hash_bytes(content) == expected else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+class Bits(enum.IntFlag):
+    """Flags, of which one has a name."""
+
+    A = 1
+
+
+class Text(str, enum.Enum):  # noqa: UP042  # a StrEnum is another case
+    """An enum of texts."""
+
+    A = "x"
+
+
+class Loud(str):
+    """A text that is shown as another."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "same"
+
+
+class Odd(int):
+    """A number that is converted to another."""
+
+    def __int__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Bits(8), Bits(16)),
+        (Bits(9), Bits(17)),
+        (Text.A, "Text.A"),
+        (Text.A, "x"),
+        (Loud("1"), Loud("2")),
+        (Odd(1), Odd(2)),
+    ],
+)
+def test_values_of_derived_classes_are_told_apart(one: object, other: object) -> None:
+    """An encoding has the value itself, whatever a class makes of it."""
+    assert encode(canonical(one)) != encode(canonical(other))
+
+
+class Alone(str):
+    """A text that equals no other."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+@pytest.mark.parametrize("value", [{Alone("1"): 1, Alone("1"): 2}, 1 << 20_000], ids=["names", "large"])
+def test_what_cannot_be_encoded_is_an_error(value: object) -> None:
+    """Names that become one, and integers that Python does not write."""
+    with pytest.raises(CanonicalizationError):
+        encode(canonical(value))
+
+
+def test_a_list_in_itself_is_an_error() -> None:
+    """It has no end."""
+    value: list[object] = []
+    value.append(value)
+    with pytest.raises(CanonicalizationError, match="contains itself"):
+        canonical(value)
+
+
+def test_keys_are_hashed_by_their_digest() -> None:
+    """They can be in sets and be the keys of dictionaries."""
+    assert {CacheKey.of("test", {"n": 1}), CacheKey.of("test", {"n": 1})} == {CacheKey.of("test", {"n": 1})}
+
+
+def test_a_directory_that_cannot_be_listed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not passed over; nor is a name that is not text."""
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "file").write_text("content")
+    assert digest(tmp_path).size_bytes == 7
+    original = os.scandir
+
+    def scandir(path: str) -> Any:
+        if str(path).endswith("below"):
+            raise PermissionError(13, "Permission denied", path)
+        return original(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", scandir)
+        with pytest.raises(PermissionError):
+            digest(tmp_path)
+    (tmp_path / os.fsdecode(b"\xff")).write_text("content")
+    with pytest.raises(CanonicalizationError, match="Unicode"):
+        digest(tmp_path)
+
+
+def test_a_file_is_read_as_a_whole(tmp_path: Path) -> None:
+    """Also if its size is a multiple of what is read at once."""
+    for size in (0, 1, 1 << 16, (1 << 16) + 1, 1 << 20):
+        (tmp_path / "file").write_bytes(os.urandom(size))
+        assert file_bytes(str(tmp_path / "file")) == (tmp_path / "file").read_bytes()

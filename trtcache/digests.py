@@ -27,6 +27,7 @@ KEY_FORMAT = 1
 
 _HASH_PREFIX = "b3:"
 _CHUNK_BYTES = 1 << 16
+_MOST_BITS = 14_000  # Python writes integers of at most 4,300 digits in decimal
 _THREADED_FROM_BYTES = 8 << 20
 _THREADS = 8  # in a separate pool: a forked child would wait forever for blake3.AUTO's process-wide pool
 
@@ -95,6 +96,9 @@ class CacheKey:
         """The kind of artifact."""
         return str(self.document["kind"])
 
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
     def __str__(self) -> str:
         return self.digest
 
@@ -107,10 +111,10 @@ def file_bytes(path: str) -> bytes:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        data = os.read(descriptor, _CHUNK_BYTES)
-        while len(data) % _CHUNK_BYTES == 0 and (more := os.read(descriptor, _CHUNK_BYTES)):
-            data += more
-        return data
+        parts = []
+        while part := os.read(descriptor, max(_CHUNK_BYTES, len(parts[-1]) if parts else 0)):
+            parts.append(part)
+        return b"".join(parts)
     finally:
         os.close(descriptor)
 
@@ -145,21 +149,26 @@ def digest(path: str | os.PathLike[str]) -> Digest:
 
     Raises:
         OSError: something below ``path`` cannot be read.
-        CanonicalizationError: the directory contains something other than files and directories.
+        CanonicalizationError: the directory contains something other than files and directories, or a name that is not
+            valid Unicode.
     """
     root = Path(path)
     if not root.is_dir():
         return Digest.of_file(root)
+
+    def refuse(error: OSError) -> None:
+        raise error  # os.walk passes over a directory that it cannot list, unless this raises
+
     files: dict[str, Json] = {}
     size_bytes = 0
-    for below in sorted(root.rglob("*")):
-        if below.is_dir() and not below.is_symlink():
-            continue
-        if not below.is_file():
-            raise CanonicalizationError(str(below), "not a file or directory, so it has no digest")
-        content = Digest.of_file(below)
-        files[below.relative_to(root).as_posix()] = [str(content), content.size_bytes]
-        size_bytes += content.size_bytes
+    for folder, directories, names in os.walk(root, onerror=refuse):
+        links = [name for name in directories if Path(folder, name).is_symlink()]
+        for below in (Path(folder, name) for name in (*names, *links)):
+            if not below.is_file():
+                raise CanonicalizationError(str(below), "not a file or directory, so it has no digest")
+            content = Digest.of_file(below)
+            files[_text(below.relative_to(root).as_posix(), str(root))] = [str(content), content.size_bytes]
+            size_bytes += content.size_bytes
     return Digest(hash_bytes(encode(files)).hex(), size_bytes)
 
 
@@ -167,29 +176,39 @@ def canonical(value: object, where: str = "value") -> Json:
     """Convert ``value`` to a tree of JSON types, the same for equal values in every process.
 
     Floats become ``{"$float": hex}``, bytes ``{"$bytes": hex}``, digests ``{"$digest": text, "$size": bytes}``, sets
-    ``{"$set": [...]}`` sorted by their encodings, enums their class and name. Tuples and lists are equivalent.
+    ``{"$set": [...]}`` sorted by their encodings, enums their class and name (a combination of flags without a name its
+    value, too). Tuples and lists are equivalent.
 
     Raises:
         CanonicalizationError: the value, or a nested one, has no stable encoding.
     """
+    if isinstance(value, enum.Enum):
+        written: dict[str, Json] = {"$enum": f"{type(value).__qualname__}.{value.name}"}
+        return written if value.name is not None else {**written, "$value": canonical(value.value, where)}
     if value is None or isinstance(value, (bool, str)):
         return _text(value, where) if isinstance(value, str) else value
-    if isinstance(value, enum.Enum):
-        return {"$enum": f"{type(value).__qualname__}.{value.name}"}
     if isinstance(value, int):
-        return int(value)
+        if value.bit_length() > _MOST_BITS:
+            raise CanonicalizationError(where, f"an integer of {value.bit_length():,} bits; use bytes")
+        return int.__index__(value)
     if isinstance(value, float):
-        return {"$float": float(value).hex()}
+        return {"$float": float.hex(value)}
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"$bytes": bytes(value).hex()}
     if isinstance(value, Digest):
         return {"$digest": str(value), "$size": value.size_bytes}
-    return _canonical_container(value, where)
+    try:
+        return _canonical_container(value, where)
+    except RecursionError:
+        raise CanonicalizationError(where, "it is nested too deeply, or contains itself") from None
 
 
 def _canonical_container(value: object, where: str) -> Json:
     if isinstance(value, Mapping):
-        return {_name(name, where): canonical(item, f"{where}[{name!r}]") for name, item in value.items()}
+        items = {_name(name, where): canonical(item, f"{where}[{name!r}]") for name, item in value.items()}
+        if len(items) != len(value):
+            raise CanonicalizationError(where, "two of its names are the same text")
+        return items
     if isinstance(value, Sequence):
         return [canonical(item, f"{where}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, Set):
@@ -213,7 +232,7 @@ def _text(text: str, where: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise CanonicalizationError(where, f"not valid Unicode: {error.reason}") from error
-    return str(text)
+    return str.__str__(text)  # a derived class can return another text for str(text)
 
 
 def encode(value: Json) -> bytes:

@@ -180,3 +180,31 @@ def test_numbers_are_seen_by_a_tracer(compiled: Callable[..., trtcache.CompiledM
     reading = compiled(Read(), (torch.ones(2, 3),), dynamic_shapes=({0: Dim.DYNAMIC},))
     traced = torch.export.export(Calls(lambda _, x: reading(x)), (torch.ones(2, 3),), strict=False)
     check(Read(), lambda x: traced.module()(x), (torch.ones(2, 3),), (torch.eye(2, 3),))
+
+
+class Caches(nn.Module):
+    """A model that returns new caches, and equal tensors that are computed twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1, 4))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """Return tensors that share no memory."""
+        caches = [torch.zeros(1, 4) for _ in range(3)]
+        return caches, x + 1, (x + 1).view(2, 2), self.weight.clone(), self.weight.clone(), x.clone(), x.clone(), x * 2
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "aot_inductor"])
+def test_equal_results_have_memory_of_their_own(backend: str, compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A caller may write to one of several new caches, and does not change another."""
+    x = torch.arange(4.0).view(1, 4)
+    module = compiled(Caches().eval(), (x,), backend=backend)
+    leaves = pytree.tree_leaves(module(x))
+    expected = [leaf.detach() for leaf in pytree.tree_leaves(Caches()(x))]
+    assert len({leaf.untyped_storage().data_ptr() for leaf in leaves}) == len(expected)
+    for place, leaf in enumerate(leaves):
+        leaf.fill_(7)
+        assert all(
+            torch.equal(one, other) for one, other in zip(leaves[place + 1 :], expected[place + 1 :], strict=True)
+        )

@@ -118,7 +118,8 @@ class CommonSubexpressions(Pass):
     """Replace a node by an earlier one with the same operator and arguments.
 
     Random operators, operators with side effects, and operators that leave memory uninitialised are never merged; nor
-    are custom operators, which may be any of these without declaring it.
+    are custom operators, which may be any of these without declaring it. Two nodes whose memory is returned stay two: a
+    caller may write to one result, such as one of several new caches, and must not change another.
     """
 
     name: ClassVar[str] = "common_subexpressions"
@@ -133,10 +134,11 @@ class CommonSubexpressions(Pass):
                 continue
             key = (node.target, freeze(node.args), freeze(node.kwargs))
             twin = first.setdefault(key, node)
-            if twin is not node:
-                node.replace_all_uses_with(twin)
-                graph_module.graph.erase_node(node)
-                modified = True
+            if twin is node or (not is_view(node) and is_returned(node) and is_returned(twin)):
+                continue
+            node.replace_all_uses_with(twin)
+            graph_module.graph.erase_node(node)
+            modified = True
         return PassResult(graph_module, modified)
 
 
