@@ -111,7 +111,7 @@ def file_bytes(path: str) -> bytes:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        parts = []
+        parts: list[bytes] = []
         while part := os.read(descriptor, max(_CHUNK_BYTES, len(parts[-1]) if parts else 0)):
             parts.append(part)
         return b"".join(parts)

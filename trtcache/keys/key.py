@@ -12,7 +12,9 @@ weights.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, field
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +23,7 @@ from torch.utils import _pytree as pytree
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import StatFingerprint
 from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, json_bytes
+from trtcache.errors import CanonicalizationError
 from trtcache.keys.alias_key import KIND as KIND
 from trtcache.keys.alias_key import MEMBER as MEMBER
 from trtcache.keys.alias_key import make_alias_key
@@ -273,6 +276,9 @@ def part_digests(key: CacheKey) -> str:
     return ", ".join(f"{name} {hash_bytes(encode(part)).hex()[:12]}" for name, part in parts.items())
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
 def structure(spec: pytree.TreeSpec) -> Any:
     """Return the shape of a pytree as lists: ``None`` for a leaf, ``[type, names or None, children...]`` for a node."""
     if spec.is_leaf():
@@ -290,6 +296,11 @@ def _context(context: Any) -> Any:
         return context
     if isinstance(context, (list, tuple)):
         return [_context(one) for one in context]
-    if isinstance(context, type):
+    if isinstance(context, (type, FunctionType, BuiltinFunctionType)):
         return f"{context.__module__}.{context.__qualname__}"
-    return repr(context)
+    if isinstance(context, (set, frozenset)):
+        return sorted(map(repr, context))
+    if _ADDRESS.search(text := repr(context)):
+        why = f"a {type(context).__name__} in the structure of arguments or results is shown with its address"
+        raise CanonicalizationError("structure", why)
+    return text

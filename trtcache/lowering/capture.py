@@ -132,11 +132,18 @@ def export(
             program: ExportedProgram = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise ExportError(label, f"torch.export: {explain_failure(error)}") from error
+    if any(map(_is_of_functorch, program.constants.values())):
+        raise ExportError(label, "torch.export loses an input of torch.func.grad, jacrev or vmap; compute it otherwise")
     reject_lost_assignments(program, assigned, label)
     _replace_weight_constants(program)
     decisions.add_to(program)
     program._has_whole_ranges = shapes is not dynamic_shapes  # type: ignore[attr-defined]  # our attribute, for decompose
     return program
+
+
+def _is_of_functorch(value: object) -> bool:
+    """Return whether a constant is a traced input of a transform of ``torch.func``, which has no values."""
+    return isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 
 def _replace_weight_constants(program: ExportedProgram) -> None:

@@ -29,10 +29,10 @@ from trtcache.errors import ExportError
 from trtcache.lowering.arguments import leaf_paths
 from trtcache.lowering.interface import SmallSizes, bounds, evaluate
 from trtcache.lowering.small_sizes import small_size_guards
-from trtcache.lowering.unguarded_sizes import operator_checks, shape_environment
+from trtcache.lowering.unguarded_sizes import AddedGuard, operator_checks, shape_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from torch.export import ExportedProgram
 
@@ -131,7 +131,8 @@ class ExportGuards:
                     )
                 )
             except UnknownTermError as error:
-                if not live:  # otherwise the same guards were read from the environment
+                # torch's own guards were read from the environment, too, if there is one.
+                if not live or isinstance(text, AddedGuard):
                     raise _uncheckable(text, error) from error
         parts = {json_bytes(part): part for guard in found for part in conjuncts(guard)}
         least = []
@@ -193,10 +194,11 @@ def _named_terms(program: ExportedProgram) -> dict[str, Any]:
     entry = program.module_call_graph[0].signature
     names = list(entry.forward_arg_names or ()) if entry else []
     paths = leaf_paths(program.call_spec.in_spec)
+    own = {_argument_name(path, names) for path in paths}
     terms: dict[str, Any] = {}
     for leaf, (node, path) in enumerate(zip(inputs, paths, strict=True)):
         value = node.meta.get("val")
-        for root in _roots(leaf, path, names):
+        for root in _roots(leaf, path, names, own):
             if isinstance(value, torch.SymInt) or type(value) is int:
                 terms[root] = value
             elif isinstance(value, torch.Tensor):
@@ -205,20 +207,26 @@ def _named_terms(program: ExportedProgram) -> dict[str, Any]:
     return terms
 
 
-def _roots(leaf: int, path: tuple[Any, ...], names: Sequence[str]) -> Iterable[str]:
-    """Yield torch's notations for an argument's leaf: ``L['x']``, ``L['xs'][0]``, ``L['flat_args'][3]``."""
+def _argument_name(path: tuple[Any, ...], names: Sequence[str]) -> str:
+    group, first, *_ = path
+    if group.idx != 0:
+        return str(first.key)
+    return names[first.idx] if first.idx < len(names) else f"args_{first.idx}"
+
+
+def _roots(leaf: int, path: tuple[Any, ...], names: Sequence[str], own: Collection[str]) -> Iterator[str]:
+    """Yield torch's notations for an argument's leaf: ``L['x']``, ``L['xs'][0]``, ``L['flat_args'][3]``.
+
+    A notation that begins with the name of another argument (one of ``own``) is that argument's.
+    """
     group, first, *rest = path
-    steps = pytree.keystr(tuple(rest))
-    yield f"L['flat_args'][{leaf}]"
-    if group.idx == 0:
-        name = names[first.idx] if first.idx < len(names) else f"args_{first.idx}"
-        yield f"L['args'][{first.idx}]{steps}"
-    else:
-        name = str(first.key)
-        yield f"L['kwargs'][{name!r}]{steps}"
+    name, steps = _argument_name(path, names), pytree.keystr(tuple(rest))
     yield f"L[{name!r}]{steps}"
+    others = {"flat_args": f"[{leaf}]"}
+    others |= {"args": f"[{first.idx}]{steps}"} if group.idx == 0 else {"kwargs": f"[{name!r}]{steps}"}
     if spread := _SPREAD.fullmatch(name):
-        yield f"L[{spread[1]!r}][{spread[2]}]{steps}"
+        others[spread[1]] = f"[{spread[2]}]{steps}"
+    yield from (f"L[{root!r}]{place}" for root, place in others.items() if root not in own)
 
 
 def parse(text: str, term: Callable[[str], Json]) -> Json:

@@ -15,7 +15,7 @@ from trtcache.weights.recipes import WeightRef
 from trtcache.weights.slots import is_fake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from trtcache.weights.recipes import Recipe
 
@@ -171,9 +171,10 @@ def _parameters(operator: torch._ops.OpOverload) -> tuple[_Parameter, ...]:
 
 
 # They read strides, or require dense ones: the layout of their arguments must not change.
+AS_STRIDED = (aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default)
 _STRIDE_READERS = frozenset(
     {
-        *(aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default),
+        *AS_STRIDED,
         *(aten.view.dtype, aten.view_copy.dtype, aten.view_as_complex.default, aten.view_as_complex_copy.default),
     }
 )
@@ -186,6 +187,23 @@ def reads_strides(node: fx.Node) -> bool:
         return node.op == "call_function"
     namespace = getattr(node.target, "namespace", None) or getattr(node.target, "__module__", None)
     return namespace not in _NAMESPACES
+
+
+def feed_stride_readers(graph: fx.Graph, readers: Collection[object] = ()) -> set[fx.Node]:
+    """Return the nodes on which results depend that may depend on layouts: one that is changed can be passed on.
+
+    Args:
+        graph: the graph.
+        readers: the operators to consider; by default all whose result may depend on the layout of an argument.
+    """
+    calls = (node for node in graph.nodes if node.op == "call_function")
+    pending = [node for node in calls if (node.target in readers if readers else reads_strides(node))]
+    found: set[fx.Node] = set()
+    while pending:
+        inputs = set(pending.pop().all_input_nodes) - found
+        found |= inputs
+        pending += inputs
+    return found
 
 
 def is_returned(node: fx.Node) -> bool:

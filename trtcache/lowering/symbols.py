@@ -73,7 +73,7 @@ class Symbols:
         # calls a power and a quotient "commutative", meaning the numbers, not the arguments.)
         args = sorted(expression.args, key=_shape) if isinstance(expression, _ANY_ORDER) else list(expression.args)
         written = [self.write(one) for one in args]
-        if expression.is_Add or expression.is_Mul:
+        if isinstance(expression, _ANY_ORDER):
             written.sort(key=repr)
         return [type(expression).__name__, *written]
 

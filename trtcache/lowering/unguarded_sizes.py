@@ -146,8 +146,14 @@ class Decisions:
             if condition.free_symbols <= known:
                 text = printer.doprint(condition)
                 if "L['self']" not in text and text not in texts:
-                    texts.append(text)
+                    texts.append(AddedGuard(text))
         program._guards_code = texts
+
+
+class AddedGuard(str):
+    """A guard that torch has not recorded, in torch's notation: no shape environment has it, too."""
+
+    __slots__ = ()
 
 
 def _term(value: Any) -> Any:
@@ -336,8 +342,9 @@ def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
     for name, tensor in ({**program.constants, **program.state_dict} if reads_memory else {}).items():
         if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
             continue
-        if not covers_memory(tensor):
-            why = f"it calls as_strided, and {name} is a view of a larger tensor: replace {name} with {name}.clone()"
+        # The copy of a constant is contiguous: in another layout as_strided would read other elements.
+        if not covers_memory(tensor) or (name in program.constants and not tensor.is_contiguous()):
+            why = f"it calls as_strided, and {name} is a view of another tensor: replace {name} with a contiguous copy"
             raise ExportError("the program", why)
     return tuple(dict.fromkeys(condition for condition in found if condition not in {sympy.true, True}))
 

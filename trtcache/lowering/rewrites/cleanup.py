@@ -14,6 +14,7 @@ from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewriting import (
     arguments,
     calls_of,
+    feed_stride_readers,
     is_random,
     is_returned,
     is_view,
@@ -193,7 +194,8 @@ def _is_plain_copy(node: fx.Node) -> bool:
 def _scales_by_one(node: fx.Node) -> bool:
     """Return whether a number is multiplied or divided by one, which keeps every bit."""
     factor = arguments(node)[1]
-    return type(factor) in {int, float} and factor == 1 and _is_plain_copy(node)
+    is_one = type(factor) in {int, float} and factor == 1 and _is_plain_copy(node)
+    return is_one and not node.meta["val"].dtype.is_complex  # torch multiplies inf + 0j by 1 + 0j: inf + nan j
 
 
 _VIEWS: dict[Any, Callable[[fx.Node], bool]] = {
@@ -228,7 +230,7 @@ class NoOps(Pass):
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Remove in place."""
-        modified = False
+        modified, feeding = False, feed_stride_readers(graph_module.graph)
         for node in calls_of(graph_module.graph, _RULES):
             if not _RULES[node.target](node):
                 continue
@@ -239,6 +241,8 @@ class NoOps(Pass):
             ):
                 continue  # a caller can distinguish the copy from its source
             if not same_sizes(source.meta["val"].stride(), node.meta["val"].stride()):
+                if node in feeding:
+                    continue
                 _free_views(node)
             replace(node, source)
             modified = True

@@ -14,8 +14,10 @@ from trtcache.lowering.interface import make_contiguous
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewrites.sizes import SizeNodes
 from trtcache.lowering.rewriting import (
+    AS_STRIDED,
     arguments,
     calls_of,
+    feed_stride_readers,
     insert_call,
     is_contiguous,
     is_static,
@@ -78,15 +80,11 @@ class FoldConstants(Pass):
 
     def _evaluate(self, graph_module: fx.GraphModule) -> dict[fx.Node, torch.Tensor]:
         values: dict[fx.Node, torch.Tensor] = {}
-        # Calls of as_strided, and all that they depend on.
-        stack = graph_module.graph.find_nodes(op="call_function", target=aten.as_strided.default)
-        read = set(stack)
-        while stack:
-            inputs = set(stack.pop().all_input_nodes) - read
-            read |= inputs
-            stack.extend(inputs)
+        # as_strided can read memory beside a tensor; other readers of strides see that a constant is contiguous.
+        beside = feed_stride_readers(graph_module.graph, AS_STRIDED)
+        feeding = feed_stride_readers(graph_module.graph)
         for node in graph_module.graph.nodes:
-            if node in read:
+            if node in beside or node.target in AS_STRIDED:
                 continue
             if node.op == "get_attr":
                 value = getattr(graph_module, str(node.target), None)
@@ -94,7 +92,7 @@ class FoldConstants(Pass):
                 value = self._compute(node, values)
             else:
                 continue
-            if isinstance(value, torch.Tensor):
+            if isinstance(value, torch.Tensor) and (node not in feeding or value.is_contiguous()):
                 values[node] = value
         return values
 

@@ -270,10 +270,15 @@ def _float_numbers(node: fx.Node, values: list[Any]) -> None:
 def _whole_factors(node: fx.Node, values: list[Any]) -> None:
     """Convert factors to integers where possible, like their defaults; a missing correction means 1."""
     for place in _places(node.target, _FACTORS):
-        if isinstance(values[place], float) and values[place].is_integer():
+        if isinstance(values[place], float) and _is_whole(values[place]):
             values[place] = int(values[place])
         elif values[place] is None and node.target in _CORRECTED:
             values[place] = 1
+
+
+def _is_whole(number: float) -> bool:
+    """Return whether a number is an integer that is exact and fits an operator's argument; -0.0 is not one."""
+    return number.is_integer() and abs(number) <= 2**53 and (number != 0 or math.copysign(1, number) > 0)
 
 
 def _drop_own_dtype(node: fx.Node, values: list[Any]) -> None:
@@ -310,7 +315,7 @@ def _drop_gradients(_: fx.Node, values: list[Any]) -> None:
 
 def _whole_bounds(_: fx.Node, values: list[Any]) -> None:
     """Convert the bounds of a range to integers where possible; its dtype is explicit."""
-    values[:3] = [int(one) if isinstance(one, float) and one.is_integer() else one for one in values[:3]]
+    values[:3] = [int(one) if isinstance(one, float) and _is_whole(one) else one for one in values[:3]]
 
 
 def _name_sizes(node: fx.Node, values: list[Any]) -> None:
@@ -333,7 +338,8 @@ def _name_sizes(node: fx.Node, values: list[Any]) -> None:
 def _default_scale(_: fx.Node, values: list[Any]) -> None:
     place = parameter_places(aten.scaled_dot_product_attention.default)["scale"]
     size = values[0].meta["val"].shape[-1]
-    if isinstance(values[place], float) and type(size) is int and math.isclose(values[place], size**-0.5):
+    is_known = isinstance(values[place], float) and type(size) is int
+    if is_known and math.isclose(values[place], size**-0.5, rel_tol=4e-16):  # 1 / sqrt(size) can be another last bit
         values[place] = None
 
 

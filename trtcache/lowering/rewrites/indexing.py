@@ -15,10 +15,10 @@ from trtcache.lowering.rewrites.sizes import SizeNodes
 from trtcache.lowering.rewriting import (
     arguments,
     calls_of,
+    feed_stride_readers,
     insert_call,
     is_contiguous,
     is_static,
-    reads_strides,
     replace,
     same_sizes,
     tensor_of,
@@ -194,9 +194,9 @@ class Concatenations(Pass):
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place. Merged calls are left for dead code elimination."""
-        modified, sizes = False, SizeNodes(graph_module.graph)
+        modified, sizes, feeding = False, SizeNodes(graph_module.graph), feed_stride_readers(graph_module.graph)
         for node in calls_of(graph_module.graph, (aten.cat.default,)):
-            if any(map(reads_strides, node.users)):
+            if node in feeding:
                 continue
             # Concatenations among the operands are replaced by their own operands.
             tensors, dim = _operands(node)

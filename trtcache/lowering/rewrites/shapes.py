@@ -14,10 +14,10 @@ from trtcache.lowering.rewriting import (
     arguments,
     calls_of,
     expression,
+    feed_stride_readers,
     insert_call,
     is_returned,
     is_static,
-    reads_strides,
     replace,
     same_sizes,
     tensor_of,
@@ -222,7 +222,7 @@ class Tile(Pass):
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place. Unused parts of a merged chain are left for dead code elimination."""
-        modified = False
+        modified, feeding = False, feed_stride_readers(graph_module.graph)
         for node in calls_of(graph_module.graph, _REPETITIONS):
             repetition = _repetition(node)
             if repetition is None:
@@ -234,7 +234,7 @@ class Tile(Pass):
             is_expand = is_static(sizes) and all(
                 times == 1 or size == 1 for times, size in zip(repeats, sizes, strict=True)
             )
-            if is_expand and not is_returned(node) and not any(map(reads_strides, node.users)):
+            if is_expand and not is_returned(node) and node not in feeding:
                 target, args = aten.expand.default, (source, list(node.meta["val"].shape))
             if node.target is not target or node.args != args:
                 node.target, node.args, node.kwargs, modified = target, args, {}, True
