@@ -37,7 +37,7 @@ def compiled(interpreter: str, engines: Path, model: nn.Module, args: tuple[Any,
         lambda _, x: torch.add(x, x, alpha=1e30),
         lambda _, x: torch.addmm(x.t() @ x, x.t(), x, beta=1e20),
         lambda _, x: torch.nn.functional.elu(x - 5, alpha=-0.0),
-        lambda _, x: (x.to(torch.float8_e4m3fn) / 1).to(torch.float8_e5m2fnuz).float(),
+        lambda _, x: x.to(torch.float8_e4m3fn).to(torch.float8_e5m2fnuz).float(),
         lambda _, x: x.to(torch.float8_e5m2).to(torch.float8_e5m2fnuz).float(),
         lambda _, x: torch.view_as_real(torch.complex(x / 0, x * 0) * 1),
     ],
@@ -113,13 +113,13 @@ def test_a_decision_that_cannot_be_checked_is_an_error_beside_others(interpreter
 
     sizes = {0: AUTO, 1: AUTO}
     with pytest.raises(ExportError, match="cannot be checked at a call"):
-        compiled(interpreter, engines, Calls(function), (X, torch.randn(6, 5)), dynamic_shapes={"a": (sizes, sizes)})
+        compiled(interpreter, engines, Calls(function), (X, torch.randn(6, 5)), dynamic_shapes={"args": (sizes, sizes)})
 
 
 def test_as_strided_of_a_constant_in_another_layout_is_refused(interpreter: str, engines: Path) -> None:
     """Its copy in the engine is contiguous."""
-    model = Calls(lambda own, x: x + torch.as_strided(own.c, (6,), (1,)))
-    model.c = torch.arange(6.0).reshape(2, 3).t()
+    constant = torch.arange(6.0).reshape(2, 3).t()
+    model = Calls(lambda _, x: x + torch.as_strided(constant, (6,), (1,)))
     with pytest.raises(ExportError, match="contiguous copy"):
         compiled(interpreter, engines, model, (torch.ones(6),))
 
@@ -133,13 +133,11 @@ def test_an_input_that_torch_export_loses_is_an_error(interpreter: str, engines:
 
 def test_names_of_arguments_do_not_order_the_larger_of_two_sizes(interpreter: str) -> None:
     """A maximum is written in an order of its own."""
-    sources = (
-        "def forward(self, {0}, {1}): return torch.zeros(torch.sym_max({0}.shape[0], {1}.shape[0])) + {0}.sum()",
-    )
+    source = "def forward(self, {0}, {1}): return torch.zeros(torch.sym_max({0}.shape[0], {1}.shape[0])) + {0}.sum()"
     keys = set()
     for one, other in (("a", "b"), ("b", "a"), ("x", "other"), ("q", "k"), ("first", "second")):
         space: dict[str, Any] = {"torch": torch}
-        exec(sources[0].format(one, other), space)  # noqa: S102  # a method with other names
+        exec(source.format(one, other), space)  # noqa: S102  # a method with other names
         model = type("Model", (nn.Module,), {"forward": space["forward"]})()
         shapes = {one: {0: AUTO}, other: {0: AUTO}}
         args = (torch.randn(3, 2), torch.randn(5, 2))
