@@ -264,3 +264,23 @@ def test_folding_takes_constants_and_exact_operators_only() -> None:
     assert difference(expected, run(graph, ((X,), {})), tolerance=1e-6) is None
     folded = [value for value in graph.graph_module.buffers() if value.tolist() == [2.0, 4.0, 6.0, 8.0]]
     assert len(folded) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "operator"),
+    [
+        (lambda c: torch.add(c, c, alpha=3).abs(), "aten.add.Tensor"),
+        (lambda c: torch.view_as_real(c.to(torch.complex64) * c.to(torch.complex64)).abs(), "aten.mul.Tensor"),
+        (lambda c: (c * 1e30).to(torch.int32).abs(), "aten._to_copy.default"),
+    ],
+)
+def test_what_rounds_in_another_way_on_each_processor_is_not_folded(
+    function: Callable[[Any], Any], operator: str
+) -> None:
+    """A folded constant is in the key: its bits must be the same on every machine."""
+    constant = torch.tensor([0.1, 0.2, 0.3])
+    graph = marked(models.Calls(lambda _, x: (x.sin(), function(constant))), X)
+    FoldConstants()(graph.graph_module)
+    DeadCode()(graph.graph_module)
+    calls = [node for node in graph.graph_module.graph.nodes if node.op == "call_function"]
+    assert operator in [operator_name(node.target) for node in calls]

@@ -52,6 +52,10 @@ EXACT: frozenset[object] = frozenset(
 )
 
 
+_SUMS = frozenset({aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar})
+_PRODUCTS = frozenset({aten.mul.Tensor, aten.mul.Scalar})
+
+
 @frozen_dataclass
 class FoldConstants(Pass):
     """Replace operators over constants by their results, if those are exact on every machine.
@@ -100,7 +104,7 @@ class FoldConstants(Pass):
         fake = node.meta.get("val")
         if not isinstance(fake, torch.Tensor) or not all(isinstance(size, int) for size in fake.shape):
             return None
-        if fake.device.type == "meta":
+        if fake.device.type == "meta" or _depends_on_processor(node, values):
             return None
         source_bytes = sum(values[used].nbytes for used in node.all_input_nodes)
         if fake.numel() * fake.element_size() > max(self.max_bytes, source_bytes):
@@ -109,6 +113,23 @@ class FoldConstants(Pass):
         with torch.no_grad():
             result = node.target(*args, **kwargs)  # type: ignore[operator]  # a member of EXACT
         return result if isinstance(result, torch.Tensor) else None
+
+
+def _depends_on_processor(node: fx.Node, values: dict[fx.Node, torch.Tensor]) -> bool:
+    """Return whether an operator of ``EXACT`` is not exact for these arguments.
+
+    A sum with a factor and a product of complex numbers may use fused operations, which round once, and a number beyond
+    the range of integers is converted in another way on each processor.
+    """
+    dtypes = {values[used].dtype for used in node.all_input_nodes}
+    factor = node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1)
+    if node.target in _SUMS and factor != 1:
+        return True
+    if node.target in _PRODUCTS and any(dtype.is_complex for dtype in dtypes):
+        return True
+    result = node.meta["val"].dtype
+    is_integer = not (result.is_floating_point or result.is_complex or result is torch.bool)
+    return node.target is aten._to_copy.default and is_integer and any(dtype.is_floating_point for dtype in dtypes)
 
 
 def new_constant(
