@@ -143,3 +143,12 @@ def test_names_of_arguments_do_not_order_the_larger_of_two_sizes(interpreter: st
         args = (torch.randn(3, 2), torch.randn(5, 2))
         keys.add(str(trtcache.key(model, args, dynamic_shapes=shapes, backend=interpreter)))
     assert len(keys) == 1
+
+
+def test_a_rounded_size_has_a_key(interpreter: str, engines: Path) -> None:
+    """Python's ``round`` is arithmetic on sizes, too."""
+    model = Calls(lambda _, x: x * round(x.shape[0] * 0.6))
+    module = compiled(interpreter, engines, model, (torch.ones(10, 2),), dynamic_shapes={"args": ({0: AUTO},)})
+    assert module.report.partitions[0].key is not None
+    for size in (10, 5, 25):
+        assert torch.equal(module(torch.ones(size, 2)), model(torch.ones(size, 2)))

@@ -267,6 +267,8 @@ class _GraphBuilder:
 
 def _target(name: str) -> Any:
     module, _, rest = name.partition(".")
+    if name == "builtins.round":
+        return round
     if module in _MODULES:
         return getattr(_MODULES[module], rest)
     packet, _, overload = rest.rpartition(".")

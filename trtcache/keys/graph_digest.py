@@ -9,8 +9,6 @@ therefore do not matter.
 from __future__ import annotations
 
 import json
-import math
-import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +16,7 @@ from torch import fx
 
 from trtcache.digests import Digest, hash_bytes
 from trtcache.errors import CanonicalizationError
-from trtcache.lowering.operators import TORCHS_OWN, operator_name, why_unknown
+from trtcache.lowering.operators import TORCHS_OWN, is_arithmetic, operator_name, why_unknown
 from trtcache.lowering.rewrites.cleanup import mergeable
 from trtcache.lowering.rewriting import argument_names, expression, is_random
 from trtcache.weights import recipes
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 
 _PLAIN = frozenset({bool, int, str})
 _canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
-
-_FUNCTION_MODULES = {operator.add.__module__, math.sqrt.__module__, "torch"}
 
 
 def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tuple[list[Json], Digest]:
@@ -177,7 +173,7 @@ class _Writer:
                 raise CanonicalizationError(f"graph node {node.name}", why)
             return
         module = getattr(node.target, "__module__", None) or ""
-        declared = module in _FUNCTION_MODULES or module.partition(".")[0] in self._declared
+        declared = is_arithmetic(node.target) or module.partition(".")[0] in self._declared
         if node.op != "call_function" or not declared:
             raise CanonicalizationError(
                 f"graph node {node.name}",

@@ -12,7 +12,9 @@ import importlib.metadata
 import inspect
 import json
 import logging
+import math
 import mmap
+import operator
 import os
 import re
 import sys
@@ -110,6 +112,14 @@ def identify_again(identities: Mapping[str, Json]) -> bool:
 def operator_names(identities: Mapping[str, Json]) -> set[str]:
     """Return the operators of some identities without their overloads, as ``declared`` takes them."""
     return {name.partition(".")[0] for name in identities}
+
+
+_ARITHMETIC = frozenset({operator.add.__module__, math.sqrt.__module__, "torch"})
+
+
+def is_arithmetic(target: object) -> bool:
+    """Return whether a function that is not an operator of torch does nothing but compute, as those on sizes do."""
+    return target is round or getattr(target, "__module__", None) in _ARITHMETIC
 
 
 def operator_name(target: object) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from trtcache.lowering.operators import TORCHS_OWN, operator_name, why_unknown
+from trtcache.lowering.operators import TORCHS_OWN, is_arithmetic, operator_name, why_unknown
 from trtcache.lowering.rewriting import draws_random_numbers, is_check, is_ordered, is_view
 from trtcache.partition.partitions import LeftInTorch
 
@@ -47,7 +46,7 @@ def find_unsupported(
             why = RANDOM
         elif isinstance(target, torch._ops.OpOverload):
             why = why_unknown(target, declared)
-        elif not is_number(node) and getattr(target, "__module__", None) not in FUNCTIONS:
+        elif not is_number(node) and not is_arithmetic(target):
             why = f"{operator_name(target)} is not an operator of a known version"
         if why := why or why_not(node):
             reasons[node] = why
@@ -72,9 +71,6 @@ def find_dependents(order: Iterable[fx.Node], find_unsupported: Collection[fx.No
             reasons[node] = ""
     return reasons
 
-
-FUNCTIONS = frozenset({operator.add.__module__, math.sqrt.__module__, "torch"})
-"""Modules of functions, other than operators, that do nothing but compute."""
 
 _NUMBERS = (torch.SymInt, torch.SymBool, torch.SymFloat)
 
@@ -123,4 +119,4 @@ def is_sequential(node: fx.Node) -> bool:
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         return target.namespace not in TORCHS_OWN or is_ordered(node)
-    return getattr(target, "__module__", None) not in FUNCTIONS
+    return not is_arithmetic(target)
