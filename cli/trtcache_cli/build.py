@@ -17,7 +17,7 @@ from trtcache_cli.require_remote import open_required, report_failures
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import shape_option
-from trtcache_cli.subjects import require_file
+from trtcache_cli.subjects import program_name, require_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +81,7 @@ def build(
     require_file(file)
     from trtcache.cache import Cache
     from trtcache.compiler import build as building  # imports torch
-    from trtcache_cli.programs import open_program, program_name
+    from trtcache_cli.programs import open_program
 
     program, inputs = open_program(file, shapes)
     if inputs and file.suffix != ".onnx":

@@ -13,6 +13,7 @@ from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import script_shape_option
+from trtcache_cli.subjects import program_name
 
 if TYPE_CHECKING:
     from trtcache.bundle.export import ExportReport
@@ -81,7 +82,7 @@ def export(
         backend=backend,
         settings=Settings.of(given),
         cache=Cache(config=session.config()),
-        name=name or file.stem,
+        name=name or program_name(file),
     )
     if session.as_json:
         print_json(_document(written))
