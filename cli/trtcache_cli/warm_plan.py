@@ -16,7 +16,7 @@ import click
 
 from trtcache.digests import CacheKey
 from trtcache.errors import RemoteError, TrtcacheError
-from trtcache_cli.output import note
+from trtcache_cli.output import complain
 from trtcache_cli.setting_option import parse_settings
 from trtcache_cli.subjects import program_name
 from trtcache_cli.warm_remote import RemoteListing
@@ -145,7 +145,7 @@ class Planner:
         try:
             found = self.remote.miss_reasons(left)
         except RemoteError as error:
-            note(f"trtcache: warning: {error}; its entries are not counted as hits")
+            complain(f"trtcache: warning: {error}; its entries are not counted as hits")
             found = dict.fromkeys(left, error.reason)
         for each in planned:
             if each.state == HIT and each.key in found:
