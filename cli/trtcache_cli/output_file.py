@@ -25,7 +25,7 @@ def check_output(output: Path, *inputs: Path, option: str = "--output") -> None:
     for number, file in enumerate(inputs):
         if output.exists() and file.exists() and output.samefile(file):
             what = "an input" if number else "the program"
-            raise click.BadParameter(f"{output} is {what}; choose another file", param_hint=option)
+            raise click.BadParameter(f"{output}: it is {what}; choose another file", param_hint=option)
 
 
 @contextmanager
