@@ -13,11 +13,12 @@ import click
 from trtcache.config.units import format_duration
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import console, note, print_json, print_pairs, shows_progress, working
+from trtcache_cli.output_file import check_output
 from trtcache_cli.require_remote import open_required, report_failures
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import shape_option
-from trtcache_cli.subjects import require_file
+from trtcache_cli.subjects import program_name, require_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,19 +75,17 @@ def build(
     With a remote that is written to, the command ends when the uploads have ended.
     """
     given = parse_settings(settings)
-    if output is not None and not output.absolute().parent.is_dir():
-        raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
-    if output is not None and output.exists() and file.exists() and output.samefile(file):
-        raise click.BadParameter("it is the program, which has the weights; choose another file", param_hint="--output")
+    if output is not None:
+        check_output(output, file)
     require_file(file)
-    from trtcache.cache import Cache
+    cache = session.cache()
     from trtcache.compiler import build as building  # imports torch
-    from trtcache_cli.programs import open_program, program_name
+    from trtcache_cli.programs import open_program
 
     program, inputs = open_program(file, shapes)
     if inputs and file.suffix != ".onnx":
         raise click.BadParameter(f"{file.name} has sizes of its own", param_hint="--shape")
-    config, began_ns = session.config(), time.time_ns()
+    config, began_ns = cache.config, time.time_ns()
     required = open_required(config) if require_remote else None
     with _progress(file.name):
         report = building.build(
@@ -94,7 +93,7 @@ def build(
             backend=backend,
             settings=given,
             target=target,
-            cache=Cache(config=config),
+            cache=cache,
             name=name or program_name(file),
             output=output,
             inputs=inputs,

@@ -10,6 +10,7 @@ from trtcache.config.units import format_size
 from trtcache.store.catalog import load_records
 from trtcache.store.gc import Eviction, PrunePlan, remove
 from trtcache.store.root import is_store
+from trtcache_cli.kind_sums import entries_text
 from trtcache_cli.output import note, print_json
 from trtcache_cli.removal import confirm, execute_plan
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -38,7 +39,7 @@ def clean(session: Session, everything: bool, dry_run: bool, yes: bool) -> None:
         execute_plan(session, plan, lambda: 0, dry_run=True, yes=yes)
         return
     if plan.evict:
-        confirm(f"Remove {len(plan.evict):,} entries, {format_size(plan.freed_bytes)}?", yes=yes)
+        confirm(f"Remove {entries_text(len(plan.evict))}, {format_size(plan.freed_bytes)}?", yes=yes)
     freed_bytes = remove(store, plan.evict)
     for record in removed_records:
         if record.pinned:
@@ -48,4 +49,4 @@ def clean(session: Session, everything: bool, dry_run: bool, yes: bool) -> None:
         removed = [one.record.digest for one in plan.evict]
         print_json({"removed": removed, "kept": len(plan.kept), "freed_bytes": freed_bytes + swept_bytes})
     else:
-        note(f"removed {len(plan.evict):,} entries, freed {format_size(freed_bytes + swept_bytes)}")
+        note(f"removed {entries_text(len(plan.evict))}, freed {format_size(freed_bytes + swept_bytes)}")

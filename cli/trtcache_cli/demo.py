@@ -17,7 +17,7 @@ from trtcache.config.environment import is_installed
 from trtcache.config.units import format_duration
 from trtcache.store.disk import DiskStore
 from trtcache_cli.demo_result import HEADER, StepResult, problems, rows
-from trtcache_cli.output import note, print_json, print_table, working
+from trtcache_cli.output import complain, note, print_json, print_table, working
 from trtcache_cli.probes import death
 from trtcache_cli.session import Session, environment_of_child, examples, pass_session, session_options
 
@@ -63,7 +63,7 @@ def demo(session: Session, device: str, keep: bool) -> int:
     if keep and not session.as_json:
         note(f"the cache directory is kept: trtcache ls --cache-dir {root}")
     for problem in wrong:
-        note(f"trtcache: error: {problem}")
+        complain(f"trtcache: error: {problem}")
     return 1 if wrong else 0
 
 

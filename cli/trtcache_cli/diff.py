@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from trtcache.keys.explain import explain
-from trtcache.keys.nearest import stored_graphs
+from trtcache.keys.nearest import stored_graph
 from trtcache_cli.differences import print_differences
 from trtcache_cli.keys import KeyType
 from trtcache_cli.output import note, print_json
@@ -19,9 +19,12 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 @pass_session
 def diff(session: Session, first: str, second: str) -> None:
     """Explain how the second entry differs from the first: causes first, without their consequences."""
-    store = session.store()
-    before, after = (store.header(store.resolve(key)) for key in (first, second))
-    found = explain(before.key.document, after.key.document, stored_graphs(store, before, after))
+    layers = session.layers()
+    (one, one_digest), (other, other_digest) = layers.resolve(first), layers.resolve(second)
+    before, after = one.header(one_digest), other.header(other_digest)
+    old, new = stored_graph(one, before), stored_graph(other, after)
+    graphs = None if old is None or new is None else (old, new)
+    found = explain(before.key.document, after.key.document, graphs)
     if session.as_json:
         keys = {"first": before.key.digest, "second": after.key.digest}
         print_json({**keys, "differences": [difference.as_json() for difference in found]})

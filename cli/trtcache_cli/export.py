@@ -10,9 +10,11 @@ import click
 from trtcache.config.units import format_duration, format_size
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import print_json, print_pairs
+from trtcache_cli.output_file import check_output
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import script_shape_option
+from trtcache_cli.subjects import program_name
 
 if TYPE_CHECKING:
     from trtcache.bundle.export import ExportReport
@@ -64,12 +66,9 @@ def export(
     The file is signed if TRTCACHE_SIGNING_KEY is set.
     """
     given = parse_settings(settings)
-    if not output.absolute().parent.is_dir():
-        raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
-    if output.exists() and file.exists() and output.samefile(file):
-        raise click.BadParameter("it is the program; choose another file", param_hint="--output")
+    check_output(output, file)
+    cache = session.cache()
     from trtcache.bundle.export import export_program
-    from trtcache.cache import Cache
     from trtcache.settings import Settings
     from trtcache_cli.programs import load_program
 
@@ -80,8 +79,8 @@ def export(
         targets=targets,
         backend=backend,
         settings=Settings.of(given),
-        cache=Cache(config=session.config()),
-        name=name or file.stem,
+        cache=cache,
+        name=name or program_name(file),
     )
     if session.as_json:
         print_json(_document(written))

@@ -13,6 +13,7 @@ import click
 from trtcache.config.units import format_duration
 from trtcache.errors import InputError
 from trtcache_cli.output import print_json, print_pairs
+from trtcache_cli.output_file import check_output, open_output
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -60,18 +61,26 @@ def infer(
 ) -> None:
     """Call a program that 'trtcache export' wrote, and print how long it took.
 
-    FILE: the program with its engines. NAME is an argument's name, or its position from 0. torch is imported only if
-    the program needs it.
+    FILE: the program with its engines. NAME is an argument's name; positional ones are given by position from 0.
+    torch is imported only if the program needs it.
     """
-    for path in outputs:
-        if not path.absolute().parent.is_dir():
-            raise click.BadParameter(f"there is no directory {path.absolute().parent}", param_hint="--output")
-    arguments = dict(_parse_input(text) for text in inputs)
+    arguments: dict[str, Any] = {}
+    read = [file]
+    for text in inputs:
+        name, value = _split_input(text)
+        if name in arguments:
+            raise click.BadParameter(f"{name!r} is given twice", param_hint="--input")
+        arguments[name] = _parse_value(value)
+        if value.endswith(".npy"):
+            read.append(Path(value))
+    for place, path in enumerate(outputs):
+        check_output(path, *read)
+        if path.resolve() in [each.resolve() for each in outputs[:place]] and (path.is_file() or not path.exists()):
+            raise click.BadParameter(f"{path} is given twice", param_hint="--output")
     from trtcache.bundle.load import load
-    from trtcache.cache import Cache
 
     start = time.perf_counter()
-    cache = Cache(config=session.config()) if session.cache_dir is not None else None
+    cache = session.cache() if session.cache_dir is not None else None
     program = load(file, trust=trust, cache=cache)
     load_s = time.perf_counter() - start
     call = _call_of(program, arguments)
@@ -107,26 +116,30 @@ def infer(
         print_pairs(_pairs(document))
 
 
-def _parse_input(text: str) -> tuple[str, Any]:
-    """Return the name and the value of an argument.
-
-    Raises:
-        BadParameter: it has another form, or the file cannot be read.
-    """
+def _split_input(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--input")
+    return name, value
+
+
+def _parse_value(value: str) -> Any:
+    """Return the value of an argument.
+
+    Raises:
+        BadParameter: the file cannot be read.
+    """
     if value.endswith(".npy"):
         import numpy as np
 
         try:
-            return name, np.load(value, allow_pickle=False)
-        except (OSError, ValueError) as error:
+            return np.load(value, allow_pickle=False)
+        except (OSError, EOFError, ValueError) as error:
             raise click.BadParameter(f"{value}: {error}", param_hint="--input") from error
     try:
-        return name, json.loads(value)
+        return json.loads(value)
     except ValueError:
-        return name, value
+        return value
 
 
 def _call_of(program: Any, arguments: Mapping[str, Any]) -> Callable[[], Any]:
@@ -145,7 +158,7 @@ def _call_of(program: Any, arguments: Mapping[str, Any]) -> Callable[[], Any]:
             return program(*positional, **values)
         except InputError as error:
             if error.where == "arguments":  # their number or their names
-                error.hint = "give each with --input, by its name or its position: --input 0=x.npy"
+                error.hint = "give each with --input: by name, positional ones by position from 0: --input 0=x.npy"
             raise
 
     return call
@@ -171,7 +184,7 @@ def _arrays(made: Any) -> list[Any]:
 def _save(path: Path, array: Any) -> None:
     import numpy as np
 
-    with path.open("wb") as file:  # np.save appends a suffix to names without one
+    with open_output(path) as temporary, temporary.open("wb") as file:  # np.save appends a suffix to names without one
         np.save(file, array)
 
 

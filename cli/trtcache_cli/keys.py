@@ -39,6 +39,29 @@ class KeyType(click.ParamType[str]):
             return []
 
 
+class LowerKeyError(click.ClickException):
+    """The entry of a key is in a lower layer only, where nothing is changed."""
+
+    exit_code = 5
+
+
+def resolve_upper(session: Session, store: DiskStore, key: str) -> str:
+    """Return the digest of a key in the cache directory, for a command that changes the entry.
+
+    Raises:
+        LowerKeyError: a lower layer has the entry.
+        UnknownKeyError: no store has it.
+        AmbiguousKeyError: several keys start with it.
+    """
+    from trtcache.errors import UnknownKeyError
+
+    try:
+        return store.resolve(key)
+    except UnknownKeyError:
+        lower, digest = session.layers().resolve(key)
+        raise LowerKeyError(f"{digest[:SHORT_DIGITS]} is in the lower layer {lower.root}, which is only read") from None
+
+
 def _completions(store: DiskStore, prefix: str) -> list[CompletionItem]:
     from trtcache.store.rows import INDEX_NAME, read_rows
 

@@ -51,7 +51,7 @@ SORTS: dict[str, Callable[[Record], Any]] = {
         "trtcache ls -f kind=aot_inductor,name~bert",
         "trtcache ls --all",
         "trtcache ls --building",
-        "trtcache ls --quiet --filter 'unused>30d' | xargs trtcache rm",
+        "trtcache ls --quiet --filter 'unused>30d' | xargs -r trtcache rm",
         "trtcache ls --long s3://engines/main",
     )
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import select
@@ -92,11 +93,11 @@ _COPIED = "what was copied stays; run it again for the rest"
 _BUILT = "complete entries stay in the cache, and nothing else was stored"
 _REMOVED = "what was removed is gone; run it again for the rest"
 LEFT = {
-    **dict.fromkeys(("build", "export", "tune", "rebuild"), _BUILT),
+    **dict.fromkeys(("build", "export", "warm", "tune", "rebuild"), _BUILT),
     **dict.fromkeys(("sync", "push", "adopt"), _COPIED),
     **dict.fromkeys(("prune", "rm", "clean"), _REMOVED),
 }
-"""Command -> what it leaves if it is interrupted at work; ``warm`` prints it itself."""
+"""Command -> what it leaves if it is interrupted at work."""
 
 _EPILOG = """\b
 Examples:
@@ -148,10 +149,16 @@ class Commands(CommandGroup):
             return super().make_context(info_name, args, parent, **extra)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read ``help COMMAND`` as ``COMMAND --help``, as git does, and ``version`` as ``--version``."""
+        """Read ``help`` as ``--help``, and ``version`` as ``--version``."""
         if args == ["version"]:
             args = ["--version"]
-        return super().parse_args(ctx, [*args[1:2], "--help"] if args[:1] == ["help"] else args)
+        return super().parse_args(ctx, ["--help"] if args == ["help"] else args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Read ``help COMMAND`` as ``COMMAND --help``, as git does."""
+        return super().resolve_command(ctx, [*args[1:], "--help"] if args[0] == "help" and args[1:] else args)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; if Ctrl-C interrupts it, print what it left. Tell which command was used wrongly."""
@@ -162,6 +169,9 @@ class Commands(CommandGroup):
             left = LEFT.get(ctx.invoked_subcommand or "")
             click.echo(f"\n{PROGRAM}: interrupted" + (f"; {left}" if left else ""), err=True)
             raise
+        except EOFError as error:  # click would end without a message, as after Ctrl-C
+            _logger.debug("the command failed", exc_info=True)
+            raise click.ClickException(_unexpected_text(error)) from error
         except click.UsageError as error:
             if error.ctx is None and ctx.invoked_subcommand in COMMANDS:  # which help the message names
                 error.ctx = click.Context(click.Command(None), info_name=ctx.invoked_subcommand, parent=ctx)
@@ -216,6 +226,7 @@ cli.params += presentation_options()
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: one line on standard error for an error, no traceback, a documented exit code."""
     _open_missing_streams()
+    _escape_unencodable()
     logging.basicConfig(format=f"{PROGRAM}: %(levelname)s: %(message)s", level=logging.WARNING)
     try:
         code = _run(args)
@@ -234,6 +245,13 @@ def _open_missing_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # open until exit
+
+
+def _escape_unencodable() -> None:
+    r"""Print characters that the encoding of a stream lacks as ``\u4e2d``; they would end the command with an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _discard_output() -> None:
@@ -259,12 +277,19 @@ def _run(args: Sequence[str] | None) -> int:
     except TrtcacheError as error:
         return _fail(str(error), error.exit_code)
     except OSError as error:
+        if error.filename is None:
+            sys.stdout.flush()  # raises again if it is standard output that cannot be written
         return _fail(_os_error_text(error), 1)
     except Exception as error:  # bugs are reported in one line too
         _logger.debug("the command failed", exc_info=True)
-        first, *_ = str(error).strip().splitlines() or [""]
-        return _fail(f"unexpected {type(error).__name__}: {first}; TRTCACHE_LOG=cli shows where", 1)
+        return _fail(_unexpected_text(error), 1)
     return code if isinstance(code, int) else 0
+
+
+def _unexpected_text(error: Exception) -> str:
+    """Return the first line of an error that no command expects."""
+    first, *_ = str(error).strip().splitlines() or [""]
+    return f"unexpected {type(error).__name__}: {first}; TRTCACHE_LOG=cli shows where"
 
 
 def _remote_error_text(error: RemoteError) -> str:

@@ -161,7 +161,12 @@ def console(*, stderr: bool = False) -> Console:
 def note(message: str) -> None:
     """Print a message on standard error, unless ``-q`` is given."""
     if not presentation().quiet:
-        click.echo(printable_lines(message), err=True)
+        complain(message)
+
+
+def complain(message: str) -> None:
+    """Print a warning or a failure on standard error, also with ``-q``."""
+    click.echo(printable_lines(message), err=True)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import click
 from trtcache.config.units import format_count
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import note, print_json, printable
+from trtcache_cli.output_file import check_output, open_output
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import script_shape_option
@@ -55,15 +56,16 @@ def partition(
     cache is needed.
     """
     given = parse_settings(settings)
-    if svg is not None and not svg.absolute().parent.is_dir():
-        raise click.BadParameter(f"there is no directory {svg.absolute().parent}", param_hint="--svg")
+    if svg is not None:
+        check_output(svg, file, option="--svg")
     from trtcache_cli.programs import outline_file  # imports torch
 
     outline = outline_file(file, backend, given, shapes)
     if svg is not None:
         from trtcache.partition.outline import svg as draw
 
-        svg.write_text(draw(outline), encoding="utf-8")
+        with open_output(svg) as picture:
+            picture.write_text(draw(outline), encoding="utf-8")
         note(f"drew {svg}")
     if session.as_json:
         print_json(outline.document())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from trtcache_cli.keys import KeyType
+from trtcache_cli.keys import KeyType, resolve_upper
 from trtcache_cli.output import print_json, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 
-@click.command(epilog=examples("trtcache ls -q -f name~bert | xargs trtcache pin"))
+@click.command(epilog=examples("trtcache ls -q -f name~bert | xargs -r trtcache pin"))
 @click.argument("keys", nargs=-1, required=True, type=KeyType(), metavar="KEY...")
 @session_options
 @pass_session
@@ -18,7 +18,7 @@ def pin(session: Session, keys: tuple[str, ...]) -> None:
     _set_pins(session, keys, pinned=True)
 
 
-@click.command(epilog=examples("trtcache ls -q -f pinned=yes | xargs trtcache unpin"))
+@click.command(epilog=examples("trtcache ls -q -f pinned=yes | xargs -r trtcache unpin"))
 @click.argument("keys", nargs=-1, required=True, type=KeyType(), metavar="KEY...")
 @session_options
 @pass_session
@@ -29,7 +29,7 @@ def unpin(session: Session, keys: tuple[str, ...]) -> None:
 
 def _set_pins(session: Session, keys: tuple[str, ...], *, pinned: bool) -> None:
     store = session.writable_store("pin" if pinned else "unpin")
-    digests = [store.resolve(key) for key in keys]
+    digests = [resolve_upper(session, store, key) for key in keys]
     for digest in digests:
         (store.pin if pinned else store.unpin)(digest)
     if session.as_json:

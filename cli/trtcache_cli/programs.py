@@ -14,7 +14,7 @@ from trtcache.frontends.pt2 import SUFFIX, ProgramFile
 from trtcache.frontends.resolve import resolve
 from trtcache.frontends.torchscript import convert_script, example_arguments, is_script_file, load_script
 from trtcache_cli.shapes import read_examples, read_shapes
-from trtcache_cli.subjects import is_function
+from trtcache_cli.subjects import is_function, program_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,11 +46,6 @@ def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | P
         return path, read_shapes(shapes)
     script = load_script(path)
     return convert_script(script, example_arguments(script, read_examples(shapes)), None, None), {}
-
-
-def program_name(path: Path) -> str:
-    """Return the name of a program: that of its file without the suffix, or of its function."""
-    return path.stem.rpartition(":")[2]
 
 
 def _describe(error: Exception) -> str:
@@ -115,7 +110,7 @@ def lower_file(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredP
         PassError: a pass broke its contract.
         BackendUnavailableError: the backend is unknown or cannot run here.
     """
-    return inspect.lower(_open_without_shapes(path, shapes), backend=backend, name=path.stem, trace=True)
+    return inspect.lower(_open_without_shapes(path, shapes), backend=backend, name=program_name(path), trace=True)
 
 
 def outline_file(path: Path, backend: str, settings: Mapping[str, object], shapes: Sequence[str]) -> Outline:
@@ -127,7 +122,8 @@ def outline_file(path: Path, backend: str, settings: Mapping[str, object], shape
         PartitionError: the settings require a single engine, and a part would stay in torch.
         SettingsError: a setting is unknown, or the arguments do not match the shapes.
     """
-    return inspect.outline(_open_without_shapes(path, shapes), backend=backend, settings=settings, name=path.stem)
+    program = _open_without_shapes(path, shapes)
+    return inspect.outline(program, backend=backend, settings=settings, name=program_name(path))
 
 
 def _open_without_shapes(path: Path, shapes: Sequence[str]) -> ExportedProgram | Path:

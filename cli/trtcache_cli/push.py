@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def push(session: Session) -> int:
     """Upload the builds that wait in the store's outbox to the remote that is written to.
 
-    A build waits there until it is uploaded, also after its process has ended. Exits with 3 if the remote does not take
-    it, and the rest stays in the outbox.
+    A build waits there until it is uploaded, also after its process has ended. Exits with 3 if one was not
+    uploaded, and with 4 if one was damaged.
     """
     from trtcache.remote.tier import RemoteTier
     from trtcache.remote.uploads import Uploader
@@ -49,7 +49,9 @@ def push(session: Session) -> int:
     else:
         words = {"there": "there already", "gone": "pruned before", "unsigned": "not signed by a trusted key"}
         print_pairs([("remote", target.text), *((words.get(name, name), str(n)) for name, n in outcomes.most_common())])
-    return 0
+    if outcomes["damaged"]:
+        return 4
+    return 3 if outcomes["unsigned"] or left > outcomes["busy"] else 0  # another process sends those that are busy
 
 
 def _size_bytes(store: DiskStore, digest: str) -> int:

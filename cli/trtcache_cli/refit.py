@@ -10,6 +10,7 @@ import click
 from trtcache.errors import SettingsError
 from trtcache_cli.keys import KeyType
 from trtcache_cli.output import print_json, print_pairs
+from trtcache_cli.output_file import check_output
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def refit(session: Session, subject: str, weights: Path, output: Path | None) ->
     parameter names of the programs whose key aliases lead to the entry. OUTPUT is for a refittable plan, and needs the
     plan's GPU.
     """
-    if output is not None and not output.absolute().parent.is_dir():
-        raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
+    if output is not None:
+        check_output(output)
     path = Path(subject)
     if onnx := next((file for file in (weights, path) if file.suffix == ".onnx"), None):
         how = f'trtcache build {onnx}, or module.refit("{weights}") of the module returned by trtcache.compile'
@@ -82,8 +83,8 @@ def _entry(session: Session, subject: str, weights: Path, output: Path | None) -
 
     if session.config().disable:
         raise SettingsError("TRTCACHE_DISABLE", "the names of weights are in the cache, which it disables; unset it")
-    store = session.store()
-    key = store.header(store.resolve(subject)).key
+    store, digest = session.layers().resolve(subject)
+    key = store.header(digest).key
     cache, entry = Cache(config=session.config()), session.entry(key)
     executable, given = check_entry(entry, list(_aliases(store, cache, key.digest)), weights)
     if output is not None:

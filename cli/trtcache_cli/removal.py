@@ -31,7 +31,7 @@ def execute_plan(session: Session, plan: PrunePlan, execute: Callable[[], int], 
     """
     if not session.as_json:
         _print_plan(plan)
-    freed_bytes = 0
+    freed_bytes = plan.freed_bytes
     if plan.evict and not dry_run:
         confirm(f"Remove {entries_text(len(plan.evict))}, {format_size(plan.freed_bytes)}?", yes=yes)
         freed_bytes = execute()

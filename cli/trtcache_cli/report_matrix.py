@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.config.frozen import frozen_dataclass
@@ -16,10 +17,9 @@ from trtcache_cli.warm_plan import BUILD, HIT, IMPOSSIBLE, UNKNOWN, PlannedCell,
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from trtcache.config.environment import Config
-    from trtcache_cli.matrix import Cell
+    from trtcache_cli.matrix import Cell, Matrix
 
 MISSING: Final = "missing"
 FAILED: Final = "failed"
@@ -85,7 +85,7 @@ def read_heat_map(config: Config, path: Path, outcomes: Path | None, listed: Col
     from trtcache.cache import Cache
 
     matrix = read_matrix(path)
-    failures = {} if outcomes is None else _read_failures(outcomes, matrix.cells)
+    failures = {} if outcomes is None else _read_failures(outcomes, matrix)
     remotes = replace(config.remotes, urls=())
     config = replace(config, readonly=True, disable=False, recache=False, remotes=remotes)
     with working(f"looking up {count_of(len(matrix.cells), 'cell', 'cells')} of {path.name}"):
@@ -108,7 +108,7 @@ def _in_remote(planned: PlannedCell, listed: Collection[str]) -> PlannedCell:
     return planned
 
 
-def _read_failures(path: Path, cells: Sequence[Cell]) -> dict[int, str]:
+def _read_failures(path: Path, matrix: Matrix) -> dict[int, str]:
     """Return the number of each cell that failed, and why.
 
     Raises:
@@ -121,10 +121,21 @@ def _read_failures(path: Path, cells: Sequence[Cell]) -> dict[int, str]:
         found = [(int(each["cell"]), str(each["file"]), each["outcome"], each["why"]) for each in document["cells"]]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise SettingsError("--outcomes", f"{path} is not what 'trtcache warm MATRIX --json' prints") from error
+    cells = matrix.cells
     for number, file, _, _ in found:
-        if not 0 <= number < len(cells) or cells[number].file != file:
+        if not 0 <= number < len(cells) or not _is_same(file, cells[number].file, matrix.path.parent):
             raise SettingsError("--outcomes", f"{path} is of another matrix: its cell {number} is {file!r}")
     return {number: str(why or "it failed") for number, _, outcome, why in found if outcome == FAILED}
+
+
+def _is_same(file: str, program: str, folder: Path) -> bool:
+    """Return whether a file in outcomes is the program of a cell; the matrix may have been named by another path."""
+    if file == program:
+        return True
+    if not Path(program).is_relative_to(folder):
+        return False
+    relative = Path(program).relative_to(folder).parts
+    return Path(file).parts[-len(relative) :] == relative
 
 
 def _arrange(path: Path, planned: Sequence[PlannedCell]) -> HeatMap:

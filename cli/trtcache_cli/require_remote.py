@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from trtcache.errors import ReadOnlyError, RemoteError, SettingsError
-from trtcache_cli.output import note
+from trtcache_cli.output import complain
 
 if TYPE_CHECKING:
     from trtcache.config.environment import Config
@@ -62,5 +62,5 @@ def report_failures(store: DiskStore, since_ns: int) -> int:
     if not failures:
         return 0
     words = ", ".join(f"{what} ({count})" for what, count in failures.most_common())
-    note(f"trtcache: --require-remote: failed {words}")
+    complain(f"trtcache: --require-remote: failed {words}")
     return FAILED

@@ -9,14 +9,14 @@ import click
 from trtcache.config.units import format_size
 from trtcache.store.catalog import load_records
 from trtcache.store.gc import Eviction, remove
-from trtcache_cli.keys import SHORT_DIGITS, KeyType
+from trtcache_cli.keys import SHORT_DIGITS, KeyType, resolve_upper
 from trtcache_cli.kind_sums import entries_text
 from trtcache_cli.output import on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.removal import confirm
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 
-@click.command(epilog=examples("trtcache rm 3fa9 b771", "trtcache ls -q -f 'unused>30d' | xargs trtcache rm"))
+@click.command(epilog=examples("trtcache rm 3fa9 b771", "trtcache ls -q -f 'unused>30d' | xargs -r trtcache rm"))
 @click.argument("keys", nargs=-1, required=True, type=KeyType(), metavar="KEY...")
 @click.option("-n", "--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -29,7 +29,7 @@ def rm(session: Session, keys: tuple[str, ...], force: bool, dry_run: bool, yes:
     On a terminal the command shows the entries and asks first.
     """
     store = session.store() if dry_run else session.writable_store("remove entries")
-    digests = {store.resolve(key) for key in keys}
+    digests = {resolve_upper(session, store, key) for key in keys}
     records = [record for record in load_records(store) if record.digest in digests]
     pinned = [record.digest[:SHORT_DIGITS] for record in records if record.pinned]
     if pinned and not force:

@@ -117,6 +117,8 @@ def _what_it_is(path: Path) -> str:
     """Return why a path cannot be run."""
     if path.is_dir():
         return "is a directory without __main__.py"
+    if path.is_file() and os.access(path, os.X_OK):
+        return f"is not on PATH; write ./{path}"
     if path.is_file():
         return "is a script for another program, and not executable"
     return "is neither a file nor a command"
@@ -141,7 +143,9 @@ def environment(environ: Mapping[str, str], cache_dir: Path | None) -> dict[str,
     import trtcache.integrations
 
     startup = str(Path(str(trtcache.integrations.__file__)).parent / _STARTUP)
-    paths = [startup, *(path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path not in {"", startup})]
+    before = environ.get("PYTHONPATH", "")
+    # An empty element of a list is the current directory.
+    paths = [startup, *(path for path in before.split(os.pathsep) if before and path != startup)]
     changed = {**environ, "PYTHONPATH": os.pathsep.join(paths), RUN: str(os.getpid())}
     if cache_dir is not None:
         changed["TRTCACHE_DIR"] = str(cache_dir.absolute())

@@ -16,6 +16,7 @@ from trtcache.store.root import is_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trtcache.cache import Cache
     from trtcache.digests import CacheKey
     from trtcache.store.disk import DiskStore
     from trtcache.store.entry import Entry
@@ -39,6 +40,18 @@ class Session:
         """
         config = Config.from_environ(os.environ)
         return config if self.cache_dir is None else replace(config, root=self.cache_dir.absolute(), lower=())
+
+    def cache(self) -> Cache:
+        """Open the cache, for a command that builds or compiles. The directory of the settings is created if needed.
+
+        Raises:
+            NotAStoreError: ``--cache-dir`` does not exist.
+        """
+        from trtcache.cache import Cache
+
+        config = self.config()
+        self._require_cache_dir(config)
+        return Cache(config=config)
 
     def store(self) -> DiskStore:
         """Open the store for reading. A directory that is not yet a store is treated as empty, and not created.
@@ -90,9 +103,12 @@ class Session:
     def _open(self, config: Config, *, readonly: bool) -> DiskStore:
         from trtcache.store.disk import DiskStore
 
+        self._require_cache_dir(config)
+        return DiskStore.open(config.root, readonly=readonly, trust=config.trust)
+
+    def _require_cache_dir(self, config: Config) -> None:
         if self.cache_dir is not None and not config.root.exists():
             raise NotAStoreError(str(config.root), "the directory does not exist")
-        return DiskStore.open(config.root, readonly=readonly, trust=config.trust)
 
 
 filter_option = click.option(

@@ -33,7 +33,14 @@ def show(session: Session, key: str) -> None:
     path, pinned, verdict = store.path(digest), digest in store.pins(), store.verdict(digest)
     if session.as_json:
         signed = {"signer": verdict.signer, "untrusted": verdict.reason}
-        print_json({**_document(header, path, pinned=pinned), **signed})
+        from trtcache.target import label_of
+
+        place = {
+            "used_ns": store.stat(digest).used_ns,
+            "target": label_of(header.key.document),
+            "layer": str(store.root),
+        }
+        print_json({**_document(header, path, pinned=pinned), **place, **signed})
     else:
         print_pairs(_pairs(header, path, pinned=pinned, signer=str(verdict)))
 

@@ -19,6 +19,11 @@ def is_function(subject: str | Path) -> bool:
     return bool(colon) and is_module and function.isidentifier() and not Path(subject).exists()
 
 
+def program_name(path: Path) -> str:
+    """Return the name of a program: that of its function, or of its file without the suffix."""
+    return str(path).rpartition(":")[2] if is_function(path) else path.stem
+
+
 def require_file(path: Path) -> None:
     """Refuse what is neither a file nor ``MODULE:FUNCTION``, before torch is imported.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from trtcache.errors import InputError, SettingsError
 from trtcache.settings import FROZEN, PACKED, REFITTABLE, WEIGHTS
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import console, note, on_terminal, print_json, print_table, print_tsv, shows_progress, working
+from trtcache_cli.output_file import check_output
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import read_examples, script_shape_option
@@ -39,6 +41,17 @@ class NumbersType(click.ParamType[tuple[int, ...]]):
         if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
             self.fail(f"{value!r} is not a comma-separated list of positive integers, such as 1,2,4", param, ctx)
         return tuple(dict.fromkeys(map(int, parts)))
+
+
+class SecondsType(click.FloatRange):
+    """A finite number of seconds; click takes ``nan`` and ``inf`` for numbers of every range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse the number."""
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is not a number of seconds, such as 3", param, ctx)
+        return seconds
 
 
 class WeightsType(click.ParamType[tuple[str, ...]]):
@@ -69,7 +82,7 @@ class WeightsType(click.ParamType[tuple[str, ...]]):
 @click.option("--runners", type=NumbersType(), help="Concurrent calls; by default 1, 2, 4 ... to the cores.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SecondsType(min=0, min_open=True),
     default=3.0,
     show_default=True,
     help="Measurement time of each cell.",
@@ -152,8 +165,7 @@ def _check_output(output: Path) -> None:
         raise click.BadParameter(
             f"the suffix of {output.name} is not one of {', '.join(_PICTURES)}", param_hint="--output"
         )
-    if not output.absolute().parent.is_dir():
-        raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
+    check_output(output)
     if find_spec("matplotlib") is None:
         raise click.BadParameter("drawing needs matplotlib: pip install 'trtcache[plot]'", param_hint="--output")
 
@@ -163,14 +175,13 @@ def _compile(
 ) -> tuple[CompiledModule, tuple[Any, ...], dict[str, Any]]:
     """Compile the program, and create arguments for it."""
     from trtcache import api
-    from trtcache.cache import Cache
     from trtcache.frontends.onnx.file import is_onnx
     from trtcache.frontends.torchscript import example_arguments, is_script_file, load_script
     from trtcache.runtime.tuning import sample
 
     if is_onnx(file):
         raise click.UsageError(f"{file} is an ONNX file; tune takes .pt2 and TorchScript files")
-    script, cache = load_script(file) if is_script_file(file) else None, Cache(config=session.config())
+    script, cache = load_script(file) if is_script_file(file) else None, session.cache()
     with working(f"compiling {file.name}, unless it is cached"):
         if script is None:
             module = api.compile(file, backend=backend, cache=cache, settings=settings, on_miss="build")

@@ -14,7 +14,7 @@ from trtcache.config.units import format_duration
 from trtcache.errors import SettingsError
 from trtcache_cli.kind_sums import count_of
 from trtcache_cli.matrix import read_matrix
-from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, printable
+from trtcache_cli.output import complain, note, on_terminal, print_json, print_table, print_tsv, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.warm_emit import FORMATS, emit, parse_ranges
 from trtcache_cli.warm_plan import HIT as PLANNED_HIT
@@ -107,13 +107,16 @@ def warm(
     """
     if sum(map(bool, (plan, cell, form, scheduler))) > 1:
         raise click.UsageError("--plan, --cell, --emit and --on exclude each other")
+    if session.config().disable and not (plan or form):
+        raise SettingsError("TRTCACHE_DISABLE", "engines are built into the cache, which it disables; unset it")
     matrix = read_matrix(file)
     cells = matrix.cells if only is None else [_cell_of(matrix.cells, number, "--only") for number in only]
     if cell is not None:
         return _build(session, _cell_of(cells, _number(cell), "--cell"), require_remote)
+    cache = session.cache()
     if require_remote:
         _check_target(session)
-    planner = _planner(session, exact=exact)
+    planner = Planner(cache, exact)
     planned = planner.plan(cells, image=image)
     if plan:
         _print_plan(session, planned)
@@ -229,7 +232,12 @@ def _build(session: Session, cell: Cell, require_remote: bool) -> int:
     note(f"cell {cell.number}: {printable(str(cell))}")
     os.environ.update(claiming_environ(os.environ))
     options = [*(["--json"] if session.as_json else []), *(["--require-remote"] if require_remote else [])]
-    code = build.main([*options, *build_arguments(cell, session.cache_dir)], standalone_mode=False)
+    code = build.main(
+        [*options, *build_arguments(cell, session.cache_dir)],
+        "build",
+        standalone_mode=False,
+        parent=click.get_current_context().find_root(),  # whose -q is in effect
+    )
     return int(code or 0)
 
 
@@ -253,12 +261,6 @@ def _cell_of(cells: Sequence[Cell], number: int, option: str) -> Cell:
     if number >= len(cells):
         raise SettingsError(option, f"there is no cell {number}; there are {len(cells)}, from 0")
     return cells[number]
-
-
-def _planner(session: Session, *, exact: bool) -> Planner:
-    from trtcache.cache import Cache
-
-    return Planner(Cache(config=session.config()), exact)
 
 
 def _print_plan(session: Session, planned: Sequence[PlannedCell]) -> None:
@@ -294,6 +296,6 @@ def _report(session: Session, outcomes: Sequence[Outcome]) -> int:
     else:
         for outcome in outcomes:
             if outcome.outcome == FAILED and outcome.seconds == 0:  # the others were shown as they ended
-                note(f"cell {outcome}")
+                complain(f"cell {outcome}")
         click.echo(", ".join(f"{count} {name}" for name, count in counts.items()))
     return 1 if counts[FAILED] else 0

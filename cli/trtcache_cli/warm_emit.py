@@ -42,7 +42,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def parse_ranges(text: str) -> list[int]:
-    """Return the numbers of ``0-3,7``.
+    """Return the numbers of ``0-3,7``, each once.
 
     Raises:
         ValueError: the text is malformed.
@@ -54,7 +54,7 @@ def parse_ranges(text: str) -> list[int]:
         if not 0 <= begin <= end < 10**6:
             raise ValueError(text)
         numbers += range(begin, end + 1)
-    return numbers
+    return list(dict.fromkeys(numbers))
 
 
 def _command(matrix: Matrix, cells: Sequence[Cell], cell: str) -> list[str]:

@@ -16,8 +16,9 @@ import click
 
 from trtcache.digests import CacheKey
 from trtcache.errors import RemoteError, TrtcacheError
-from trtcache_cli.output import note
+from trtcache_cli.output import complain
 from trtcache_cli.setting_option import parse_settings
+from trtcache_cli.subjects import program_name
 from trtcache_cli.warm_remote import RemoteListing
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Planner:
         try:
             found = self.remote.miss_reasons(left)
         except RemoteError as error:
-            note(f"trtcache: warning: {error}; its entries are not counted as hits")
+            complain(f"trtcache: warning: {error}; its entries are not counted as hits")
             found = dict.fromkeys(left, error.reason)
         for each in planned:
             if each.state == HIT and each.key in found:
@@ -242,7 +243,7 @@ class Planner:
     def _expected_s(self, cell: Cell, kind: str | None) -> float | None:
         """Return the median of earlier builds of this name, or else of this backend."""
         kind = kind or cell.get("backend")
-        name = cell.get("name") or Path(cell.file).stem
+        name = cell.get("name") or program_name(Path(cell.file))
         if (kind, name) not in self._medians_s:
             found = self.durations.get((kind, name)) or self.durations.get(kind)
             self._medians_s[kind, name] = statistics.median(found) if found else None
@@ -260,7 +261,7 @@ def _open(cell: Cell, shapes: Sequence[str]) -> Source:
     from trtcache.frontends.resolve import resolve
     from trtcache_cli.programs import open_program
 
-    name = cell.get("name") or Path(cell.file).stem
+    name = cell.get("name") or program_name(Path(cell.file))
     try:
         program, inputs = open_program(Path(cell.file), shapes)
         return resolve(program, (), inputs, name=name)

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from trtcache.config.units import format_duration
-from trtcache_cli.output import console, note, printable, shows_progress
+from trtcache_cli.output import complain, console, note, printable, shows_progress
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -63,7 +63,7 @@ class Board:
         self._states.pop(outcome.cell, None)
         self._ended[outcome.outcome] += 1
         if self._live is None:
-            note(f"cell {outcome}")
+            (complain if outcome.why else note)(f"cell {outcome}")
         else:
             self._live.console.print(f"cell {outcome}", markup=False)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trtcache.errors import RemoteError
 from trtcache_cli.kind_sums import entries_text
-from trtcache_cli.output import note, working
+from trtcache_cli.output import complain, working
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -37,7 +37,7 @@ class RemoteListing:
             try:
                 found = list_entries(remote)
             except RemoteError as error:
-                note(f"trtcache: warning: {error}; its entries are not counted as hits")
+                complain(f"trtcache: warning: {error}; its entries are not counted as hits")
                 continue
             self._remotes.append((remote, found))
             if url is config.remotes.target:
@@ -129,12 +129,12 @@ def check_remote(cache: Cache, digests: Collection[str]) -> int:
             upload(cache, here, replace=True)
             bad |= miss_reasons(remote, here)
     except RemoteError as error:
-        note(f"trtcache: --require-remote: {error}")
+        complain(f"trtcache: --require-remote: {error}")
         return FAILED
     if missing := set(digests) - there:
         verb = "is" if len(missing) == 1 else "are"
-        note(f"trtcache: --require-remote: {entries_text(len(missing))} {verb} not in {target.text}")
+        complain(f"trtcache: --require-remote: {entries_text(len(missing))} {verb} not in {target.text}")
     reasons = Counter(reason for reason in bad.values() if reason)
     for reason, count in reasons.items():
-        note(f"trtcache: --require-remote: {entries_text(count)} in {target.text} cannot be used: {reason}")
+        complain(f"trtcache: --require-remote: {entries_text(count)} in {target.text} cannot be used: {reason}")
     return FAILED if missing or reasons else 0

@@ -102,6 +102,8 @@ def outcome_of(cell: Cell, ended: Ended) -> Outcome:
         return Outcome(cell, FAILED, why, seconds=seconds)
     document = json.loads(out.splitlines()[-1])
     engines = document.get("engines", [document])
+    if not engines or any(engine["outcome"] not in (BUILT, HIT) for engine in engines):
+        return Outcome(cell, FAILED, "nothing to store: it runs in torch", seconds=seconds)
     built = any(engine["outcome"] == BUILT for engine in engines)
     keys = tuple(engine["key"] for engine in engines if engine["key"])
     if any(engine["key"] and not engine["path"] for engine in engines if engine["outcome"] == BUILT):

@@ -14,7 +14,7 @@ from trtcache_cli.keys import SHORT_DIGITS, KeyType
 from trtcache_cli.output import note, print_json, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import shape_option
-from trtcache_cli.subjects import is_program, require_file
+from trtcache_cli.subjects import is_program, program_name, require_file
 
 if TYPE_CHECKING:
     from trtcache.store.layers import Layers
@@ -89,7 +89,7 @@ def _of_entry(layers: Layers, key: str) -> dict[str, Any]:
 
 def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shapes: tuple[str, ...]) -> dict[str, Any]:
     require_file(path)
-    from trtcache_cli.programs import find_key, program_name  # imports torch
+    from trtcache_cli.programs import find_key  # imports torch
 
     key, graph, reason = find_key(path, backend, target, shapes)
     if key is None or graph is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,10 +15,10 @@ from tests.models import Affine
 from trtcache.store.disk import DiskStore
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.setting_option import parse_settings
+from trtcache_cli.subjects import program_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from .conftest import Result
 
@@ -166,3 +167,18 @@ def test_shells_complete_backends() -> None:
     """From those that are installed."""
     found = [one.value for one in BackendName().shell_complete(None, None, "a")]  # type: ignore[arg-type]  # not looked at
     assert found == ["auto", "aot_inductor"]
+
+
+def test_a_function_is_named_by_the_part_after_the_colon(
+    run: Callable[..., Result], tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one of a module in a package; ``warm`` finds the durations of its builds by the same name."""
+    names = {"zoo:small": "small", "zoo.bert:small": "small", "folder.v2/affine.v1.pt2": "affine.v1"}
+    assert {text: program_name(Path(text)) for text in names} == names
+    (tmp_path / "build_zoo").mkdir()
+    model = "import torch\nfrom tests.models import Affine\ndef small():\n    return Affine(), (torch.ones(3, 4),)\n"
+    (tmp_path / "build_zoo" / "bert.py").write_text(model)
+    monkeypatch.chdir(tmp_path)
+    assert run("build", "build_zoo.bert:small", "--backend", interpreter, "--json").json["name"] == "small"
+    output = ("-o", tmp_path / "out.pt2", "--backend", interpreter, "--json")
+    assert run("export", "build_zoo.bert:small", *output).json["name"] == "small"

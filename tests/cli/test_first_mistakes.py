@@ -98,6 +98,40 @@ def test_a_wrong_shape_is_answered_in_words(run: Callable[..., Result], file: Pa
     assert "an argument of affine.pt2 has other names or sizes: arguments: expected one of 0, got x" in done.err
 
 
+@pytest.mark.parametrize("command", ["build", "export", "infer", "tune", "warm", "warm --plan"])
+def test_a_mistyped_cache_directory_is_not_created(
+    run: Callable[..., Result], file: Path, tmp_path: Path, command: str
+) -> None:
+    """Everything would be built again in it."""
+    name, *options = command.split()
+    (tmp_path / "matrix.toml").write_text(f'[[cells]]\nfile = "{file}"\n')
+    subject = tmp_path / "matrix.toml" if name == "warm" else file
+    options += ["-o", str(tmp_path / "out.pt2")] if name == "export" else []
+    done = run(name, subject, *options, "--cache-dir", tmp_path / "none")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.splitlines()[-1].endswith("none is not a trtcache store: the directory does not exist")
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(("command", "option"), [("build", "-o"), ("export", "-o"), ("partition", "--svg")])
+def test_the_program_is_not_overwritten(run: Callable[..., Result], file: Path, command: str, option: str) -> None:
+    """What is written must be another file."""
+    before = file.read_bytes()
+    done = run(command, file, option, file)
+    assert (done.code, "is the program; choose another file" in done.err) == (2, True)
+    assert file.read_bytes() == before
+
+
+def test_a_disabled_cache_is_not_warmed(
+    run: Callable[..., Result], file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is built for nothing."""
+    (tmp_path / "matrix.toml").write_text(f'[[cells]]\nfile = "{file}"\n')
+    monkeypatch.setenv("TRTCACHE_DISABLE", "1")
+    done = run("warm", tmp_path / "matrix.toml")
+    assert (done.code, "TRTCACHE_DISABLE: engines are built into the cache" in done.err) == (2, True)
+
+
 @pytest.mark.parametrize("command", [("prune", "--max-size", "0"), ("clean",)])
 @pytest.mark.parametrize("answer", ["n\n", "\x04"])
 def test_no_and_the_end_of_input_say_that_nothing_was_removed(

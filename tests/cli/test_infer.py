@@ -58,6 +58,7 @@ def test_outputs_are_written_in_order(run: Callable[..., Result], exported: Path
 def test_what_is_wrong_is_one_line(run: Callable[..., Result], exported: Path, tmp_path: Path) -> None:
     """A missing file, a malformed argument, too many outputs, no trust, and a bad shape, each with its exit code."""
     x, trusted = tmp_path / "x.npy", ("--trust", "local-file")
+    (tmp_path / "empty.npy").touch()
     np.save(tmp_path / "wide.npy", np.ones((3, 5), np.float32))
     for arguments, code, words in (
         (("-i", f"x={tmp_path / 'none.npy'}", *trusted), 2, "none.npy"),
@@ -67,7 +68,12 @@ def test_what_is_wrong_is_one_line(run: Callable[..., Result], exported: Path, t
         (("-i", f"x={x}", *trusted, "-o", tmp_path / "no" / "y.npy"), 2, "there is no directory"),
         (("-i", f"x={x}"), 3, "no trusted signature"),
         (("-i", f"x={x}"), 3, "trtcache infer --trust local-file"),
-        (trusted, 1, "give each with --input, by its name or its position"),
+        (("-i", f"x={tmp_path / 'empty.npy'}", *trusted), 2, "empty.npy: No data left"),
+        (("-i", f"x={x}", "-i", "x=3", *trusted), 2, "'x' is given twice"),
+        (("-i", f"x={x}", *trusted, "-o", x), 2, "is an input; choose another file"),
+        (("-i", f"x={x}", *trusted, "-o", exported), 2, "is the program; choose another file"),
+        (("-i", f"x={x}", *trusted, *("-o", tmp_path / "y.npy") * 2), 2, "y.npy is given twice"),
+        (trusted, 1, "give each with --input: by name, positional ones by position from 0"),
         (("-i", f"x={tmp_path / 'wide.npy'}", *trusted), 1, "expected shape (3, 4)"),
     ):
         done = run("infer", exported, *arguments)

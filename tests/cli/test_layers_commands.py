@@ -51,6 +51,7 @@ def test_an_entry_below_is_shown_and_explained(run: Callable[..., Result], layer
     """Its path is the lower one's, and its nearest entry may lie in the other store."""
     assert run("show", BELOW[:8], "--json").json["path"] == str(layers.path(BELOW))
     assert run("why", BELOW[:8]).code == 0
+    assert run("diff", BELOW[:8], BOTH[:8]).out == "n: 2 -> 1\n"
     assert run("dir", "--json").json["lower"] == [str(layers.root)]
 
 
@@ -67,8 +68,10 @@ def test_damage_below_is_found_and_not_repaired(run: Callable[..., Result], laye
 
 def test_only_the_upper_store_is_tended(run: Callable[..., Result], layers: DiskStore) -> None:
     """Nothing below can be removed or pinned, nor is it pruned or cleaned."""
-    for command in (("rm", BELOW), ("pin", BELOW)):
-        assert run(*command).code == 5
+    for command in (("rm", BELOW), ("pin", BELOW), ("unpin", BELOW)):
+        done = run(*command)
+        assert (done.code, f"is in the lower layer {layers.root}, which is only read" in done.err) == (5, True)
+    assert "no entry" in run("rm", "f" * 64).err
     assert run("prune", "--max-size", "0", "-y", "--json").json["evict"][0]["key"] == BOTH
     assert run("clean", "-y").code == 0
     assert {one.digest for one in layers.scan()} == {BOTH, BELOW}

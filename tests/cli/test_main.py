@@ -63,7 +63,8 @@ def test_the_version_is_printed(run: Callable[..., Result]) -> None:
 def test_help_is_a_word_too(run: Callable[..., Result]) -> None:
     """``help COMMAND`` is ``COMMAND --help``."""
     assert run("help").out == run("--help").out
-    assert run("help", "ls").out == run("ls", "--help").out
+    assert run("help", "ls").out == run("-q", "help", "ls").out == run("ls", "--help").out
+    assert run("help", "config", "set").out == run("config", "set", "--help").out
     assert "command 'nonsense': unknown" in run("help", "nonsense").err
 
 
@@ -159,6 +160,37 @@ def test_a_defect_is_one_line(run: Callable[..., Result], monkeypatch: pytest.Mo
     monkeypatch.setattr(main.cli, "main", fail)
     expected = "trtcache: error: unexpected RuntimeError: no such kernel; TRTCACHE_LOG=cli shows where\n"
     assert run("ls").err == expected
+
+
+def test_the_end_of_a_file_is_not_an_interruption(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An EOFError of any command is reported; click takes it for Ctrl-C."""
+
+    def stopped(session: object) -> None:
+        raise EOFError("no data left")
+
+    monkeypatch.setattr("trtcache_cli.session.Session.store", stopped)
+    done = run("ls")
+    assert (done.code, len(done.err.splitlines())) == (1, 1)
+    assert "unexpected EOFError: no data left" in done.err
+
+
+def test_characters_that_the_output_lacks_are_escaped(put: Callable[..., str], program: Callable[..., Result]) -> None:
+    """A name in another script, with an encoding that does not have it."""
+    put(1, name="\u4e2d")
+    done = program("ls", PYTHONIOENCODING="latin-1")
+    assert (done.code, done.err) == (0, "")
+    assert "\\u4e2d" in done.out
+
+
+def test_a_full_disk_is_an_error_of_standard_output(put: Callable[..., str]) -> None:
+    """Whether the output is written at once, or at the end."""
+    put(1)
+    for arguments in (["ls"], ["dir"]):
+        with Path("/dev/full").open("wb") as full:
+            command = [sys.executable, "-m", "trtcache_cli", *arguments]
+            environ = {**os.environ, "PYTHONUNBUFFERED": ""}
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environ, check=False)
+        assert (done.returncode, done.stderr) == (1, "trtcache: error: standard output: No space left on device\n")
 
 
 def test_interruption_exits_with_130(put: Callable[..., str]) -> None:

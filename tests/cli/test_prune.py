@@ -73,7 +73,9 @@ def test_pins_stay(run: Callable[..., Result], put: Callable[..., str], store: D
 def test_json_tells_what_was_done(run: Callable[..., Result], put: Callable[..., str]) -> None:
     """The plan with reasons, sizes before and after, and what was freed."""
     put(1), put(2)
+    planned = run("prune", "--json", "--filter", "name~1", "-n").json
     found = run("prune", "--json", "--filter", "name~1", "-y").json
+    assert planned == {**found, "dry_run": True}
     assert [(one["name"], one["reason"]) for one in found["evict"]] == [("model 1", "filter")]
     assert found["freed_bytes"] == found["bytes_before"] - found["bytes_after"] > 0
     assert (found["kept"], found["dry_run"]) == (1, False)

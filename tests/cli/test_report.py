@@ -199,7 +199,8 @@ def test_a_matrix_is_a_heat_map(
     )
     assert run("build", file, "--backend", interpreter).code == 0
     outcome = {"cell": 2, "file": "zoo:nothing", "outcome": "failed", "why": "it has no model"}
-    outcomes.write_text(json.dumps({"cells": [outcome]}))
+    built = {"cell": 0, "file": "elsewhere/affine.pt2", "outcome": "built", "why": None}  # the matrix by another path
+    outcomes.write_text(json.dumps({"cells": [built, outcome]}))
     before = run("stats", "--json").json["hits"], {stored.digest: stored.used_ns for stored in store.scan()}
     assert run("report", "--matrix", matrix, "--json").json["matrix"]["unknown"] == 1
     found = run("report", "--matrix", matrix, "--outcomes", outcomes, "--json", "--html", tmp_path / "r.html").json
@@ -211,7 +212,8 @@ def test_a_matrix_is_a_heat_map(
     assert "<b>.pt2" in tags.text
     assert "it has no model" in tags.text
     assert run("report", "--outcomes", outcomes).code == 2
-    for wrong in ('{"cells": [{"cell": 7, "file": "x", "outcome": "failed", "why": ""}]}', "[]", "{"):
+    other = '{"cells": [{"cell": 0, "file": "elsewhere/other.pt2", "outcome": "built", "why": ""}]}'
+    for wrong in ('{"cells": [{"cell": 7, "file": "x", "outcome": "failed", "why": ""}]}', other, "[]", "{"):
         outcomes.write_text(wrong)
         done = run("report", "--matrix", matrix, "--outcomes", outcomes)
         assert (done.code, "--outcomes" in done.err) == (2, True), done

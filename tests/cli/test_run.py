@@ -34,6 +34,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     work = tmp_path / "work"
     (work / "package").mkdir(parents=True)
     (work / "tool").write_text("#!/bin/sh\n")
+    (work / "command").write_text("#!/bin/sh\n")
+    (work / "command").chmod(0o700)
     (work / "serve.py").write_text(_TELLS)
     (work / "package" / "__init__.py").touch()
     (work / "package" / "__main__.py").write_text(_TELLS)
@@ -162,6 +164,7 @@ def test_a_python_without_trtcache_runs_as_ever(program: Callable[..., Result], 
         (["nothing-of-this-name"], "neither a file nor a command"),
         (["."], "'.' is a directory without __main__.py"),
         (["tool"], "'tool' is a script for another program, and not executable"),
+        (["command"], "'command' is not on PATH; write ./command"),
         (["--cache-dr", "x", "serve.py"], "--cache-dir"),
         (["--port", "8000", "serve.py"], "run has no option --port, and options of the program come after it"),
         ([], "PROGRAM"),
@@ -188,6 +191,7 @@ def test_the_cache_directory_is_handed_on(tmp_path: Path) -> None:
     """``--cache-dir`` reaches the program as an absolute path, and what PYTHONPATH had stays behind ours."""
     environ = trtcache_cli.run.environment({"PYTHONPATH": "/a::/b", "TRTCACHE_DIR": "/old"}, tmp_path)
     assert environ["TRTCACHE_DIR"] == str(tmp_path)
-    assert environ["PYTHONPATH"].split(os.pathsep)[1:] == ["/a", "/b"]
+    assert environ["PYTHONPATH"].split(os.pathsep)[1:] == ["/a", "", "/b"]  # the current directory
+    assert trtcache_cli.run.environment({"PYTHONPATH": ""}, None)["PYTHONPATH"].count(os.pathsep) == 0
     assert trtcache_cli.run.environment(environ, None)["PYTHONPATH"] == environ["PYTHONPATH"]
     assert environ["TRTCACHE_RUN"] == str(os.getpid())

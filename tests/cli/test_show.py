@@ -32,6 +32,8 @@ def test_json_has_the_whole_key_document(run: Callable[..., Result], put: Callab
     found = run("show", "--json", digest).json
     assert CacheKey.of_document(found["document"]).digest == found["key"] == digest
     assert found["members"][0]["name"] == "artifact"
+    (entry,) = run("ls", "--json").json["entries"]
+    assert {name: found[name] for name in entry} == {**entry, "members": found["members"]}
     assert (found["provenance"], found["build_s"], found["pinned"]) == ({"host": "h"}, 3.0, False)
 
 

@@ -135,6 +135,8 @@ class Scaled(torch.nn.Module):
         (("--output", "plot.jpg"), 2, "the suffix of plot.jpg is not one of .png"),
         (("--output", "/nowhere/at/plot.png"), 2, "there is no directory /nowhere/at"),
         (("--seconds", "0"), 2, "--seconds"),
+        (("--seconds", "nan"), 2, "'nan' is not a number of seconds"),
+        (("--seconds", "inf"), 2, "'inf' is not a number of seconds"),
     ],
 )
 def test_unsupported_arguments_are_reported(

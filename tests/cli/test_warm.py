@@ -233,6 +233,17 @@ def test_an_engine_that_was_not_stored_is_a_failure(matrix: Path) -> None:
     assert (outcome.outcome, outcome.why) == ("failed", why)
     assert "disabled or read-only" in outcome_of(cell, (0, built, "", 1.0)).why
     assert outcome_of(cell, (0, built.replace("null", '"/x"'), log, 1.0)).outcome == "built"
+    for nothing in ({"engines": []}, {"key": None, "outcome": "eager", "path": None}):
+        in_torch = outcome_of(cell, (0, json.dumps(nothing), "", 1.0))
+        assert (in_torch.outcome, in_torch.why) == ("failed", "nothing to store: it runs in torch")
+
+
+def test_failures_are_printed_with_quiet(run: Callable[..., Result], matrix: Path) -> None:
+    """Those of cells, and nothing else; a cell built in this process is quiet too."""
+    done = run("warm", matrix, "-q", "--only", "3,3")
+    assert (done.code, done.out) == (1, "0 built, 0 hit, 1 failed\n")
+    assert done.err.startswith("cell 3 none.pt2: failed, 0 ms: ")
+    assert run("warm", matrix, "-q", "--cell", "0").err == ""
 
 
 def test_no_build_begins_after_a_stop(matrix: Path) -> None:

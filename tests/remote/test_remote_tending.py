@@ -233,7 +233,8 @@ def test_prune_keeps_pins_and_the_last_hour(
     pinned = entries[0].key.digest
     remote_of(hosts).pin(pinned)
     dry = command(*prune, "--dry-run").json
-    assert ({one["key"] for one in dry["evict"]}, dry["kept"], dry["freed_bytes"]) == (digests(entries[1:]), 1, 0)
+    assert ({one["key"] for one in dry["evict"]}, dry["kept"]) == (digests(entries[1:]), 1)
+    assert dry["freed_bytes"] == dry["bytes_before"] - dry["bytes_after"] > 0
     assert len(command("ls", hosts.name).rows) == 3
     assert command("prune", hosts.name, "--max-size", "1kB").code == 2  # no terminal to confirm
     assert command("prune", hosts.name, "--max-size", "1TB", "--dry-run").out == ""

@@ -195,6 +195,10 @@ def test_push_sends_the_outbox(
     assert waiting(cache) == 0
     assert run("push") == 0
     assert fetch(hosts.host("b"), n=2).origin == "remote"
+    damaged = fetch(cache, n=3).key.digest
+    os.truncate(cache.store.path(damaged), 50)
+    cache.store.outbox.add(damaged)
+    assert run("push") == 4
 
 
 def test_names_of_objects_are_keys() -> None:

@@ -106,12 +106,6 @@ def stored_graph(store: DiskStore, header: EntryHeader) -> StoredGraph | None:
     return None
 
 
-def stored_graphs(store: DiskStore, one: EntryHeader, other: EntryHeader) -> tuple[StoredGraph, StoredGraph] | None:
-    """Return the lowered graphs of two entries, or None unless both have one."""
-    first, second = stored_graph(store, one), stored_graph(store, other)
-    return (first, second) if first is not None and second is not None else None
-
-
 def _headers(
     store: DiskStore, kind: str, *, name: str | None = None, without: str = "", most: int | None = None
 ) -> Iterator[tuple[EntryStat, EntryHeader]]:

@@ -2,7 +2,7 @@
 
 A record is the metadata of an entry that is available without opening its file. A filter is one or more conditions
 joined by commas, all of which must hold. A condition is a field, an operator and a value. ``~`` is a case-insensitive
-substring match, not a regular expression.
+substring match, not a regular expression. A key is compared by its beginning, with or without ``b3:``.
 """
 
 from __future__ import annotations
@@ -82,6 +82,11 @@ _TEXTUAL: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "~": lambda text, part: part.casefold() in text.casefold(),
 }
+_BY_PREFIX: dict[str, Callable[[Any, Any], bool]] = {
+    **_TEXTUAL,
+    "!=": lambda digest, prefix: not digest.startswith(prefix),
+    "=": str.startswith,
+}
 _EQUAL = {sign: _ORDERED[sign] for sign in ("=", "!=")}
 
 
@@ -101,6 +106,13 @@ def _flag(text: str, name: str) -> bool:
     return value
 
 
+def _key_prefix(text: str, name: str) -> str:
+    prefix = text.lower().removeprefix("b3:")
+    if not prefix:  # which every key starts with
+        raise SettingsError(name, "expected a key, or the beginning of one")
+    return prefix
+
+
 def _count(text: str, name: str) -> int:
     if not text.isdecimal():
         raise SettingsError(name, f"{text!r} is not a whole number")
@@ -110,7 +122,7 @@ def _count(text: str, name: str) -> int:
 FIELDS = {
     "age": _Field(lambda record, now_ns: (now_ns - record.created_ns) / 1e9, parse_duration, _ORDERED),
     "build": _Field(lambda record, _: record.build_s, parse_duration, _ORDERED),
-    "key": _Field(lambda record, _: record.digest, lambda text, _: text, _TEXTUAL),
+    "key": _Field(lambda record, _: record.digest, _key_prefix, _BY_PREFIX),
     "kind": _Field(lambda record, _: record.kind, lambda text, _: text, _TEXTUAL),
     "members": _Field(lambda record, _: record.members, _count, _ORDERED),
     "name": _Field(lambda record, _: record.name or "", lambda text, _: text, _TEXTUAL),

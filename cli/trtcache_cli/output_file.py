@@ -1,0 +1,38 @@
+"""Files that a command writes where it is told: checked before the work, and written atomically."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from trtcache.config.paths import atomic_write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def check_output(output: Path, *inputs: Path, option: str = "--output") -> None:
+    """Refuse a file to write that has no directory, or that is one of the files that are read.
+
+    Raises:
+        click.BadParameter: it is refused; the message is of the option.
+    """
+    if not output.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint=option)
+    for number, file in enumerate(inputs):
+        if output.exists() and file.exists() and output.samefile(file):
+            what = "an input" if number else "the program"
+            raise click.BadParameter(f"{output}: it is {what}; choose another file", param_hint=option)
+
+
+@contextmanager
+def open_output(output: Path) -> Iterator[Path]:
+    """Write a file atomically, as :func:`atomic_write` does; a device or a pipe, such as /dev/null, is written to."""
+    if output.exists() and not output.is_file():
+        yield output
+    else:
+        with atomic_write(output) as temporary:
+            yield temporary
