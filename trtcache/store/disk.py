@@ -214,7 +214,7 @@ class DiskStore(StoredEntries, Store):
         path, original = target.path(entry.key.digest), self.path(entry.key.digest)
         admit = target.admission.admit(str(path))
         with (
-            suppress(OSError, CorruptBlobError, UntrustedEntryError),
+            suppress(FileNotFoundError, CorruptBlobError, UntrustedEntryError),
             target.open_entry(entry.key.digest, admit) as existing,
         ):
             return path if existing.header.key == entry.key else None

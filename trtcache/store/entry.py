@@ -129,8 +129,8 @@ class StoredContents(Mapping[str, "Content"]):
     """The members of an artifact that was just stored.
 
     Members built in memory are the same bytes objects, so later damage to the file cannot affect the caller. Members
-    built as files, which may be deleted, are read from the artifact and verified on first access.
-    The file is open until all members are in memory.
+    built as files, which may be deleted, are read from the artifact and verified on first access. It is closed when
+    all members are in memory.
     """
 
     def __init__(self, file: ArtifactFile, built: Mapping[str, Content], *, mapped: bool) -> None:
