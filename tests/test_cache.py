@@ -19,6 +19,7 @@ from trtcache import Cache, CacheKey, Entry
 from trtcache.config.environment import Config
 from trtcache.errors import BuildError, BuildForbiddenError, CanonicalizationError, NotAStoreError, SettingsError
 from trtcache.store.catalog import load_records
+from trtcache.store.rows import IndexState, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -360,6 +361,53 @@ def test_a_broken_index_costs_nothing(config: Config) -> None:
     (config.root / "index.sqlite" / "x").mkdir(parents=True)
     assert fetch(cache).path is not None
     assert fetch(cache, never).outcome == "hit"
+
+
+def test_an_index_that_cannot_be_written_leaves_the_limit(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of entries is kept with the directory alone, whatever a migration raises."""
+    cache = Cache(config=replace(config, max_entries=2))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no such revision")
+
+    monkeypatch.setattr("trtcache_migrations.upgrade", fail)
+    monkeypatch.setattr("trtcache.store.index._state", lambda _: IndexState.OLDER)
+    for number in range(4):
+        assert cache.get_or_build({"n": number}, lambda: b"engine", kind="test").path is not None
+    assert cache.store is not None
+    assert len(list(cache.store.scan())) <= 2
+
+
+def test_only_a_whole_digest_is_deleted_with_its_row(config: Config) -> None:
+    """No text leads out of the directory."""
+    cache = Cache(config=config)
+    entry = fetch(cache)
+    victim = config.root / "victim.trtc"
+    victim.write_bytes(b"")
+    for text in ("../../victim", entry.key.digest[:-1], entry.key.digest.upper(), ""):
+        assert not cache.delete(text)
+    assert (victim.exists(), fetch(cache, never).outcome) == (True, "hit")
+    assert cache.delete(entry.key.digest)
+    assert read_rows(config.root / "index.sqlite") == {}
+
+
+@pytest.mark.parametrize(("build_s", "expected"), [(float("nan"), 0.0), (-1.0, 0.0), (1e300, 1e9), (2.0, 2.0)])
+def test_any_build_time_of_a_by_product_is_stored(config: Config, build_s: float, expected: float) -> None:
+    """It is for pruning, and limited to what the format takes."""
+    cache = Cache(config=config)
+    key = cache.key(PARTS, kind="test")
+    cache.keep(key, b"alias", build_s=build_s)
+    found = cache.get(key)
+    assert found is not None
+    assert found.build_s == expected
+
+
+def test_a_by_product_that_is_not_stored_is_one_warning(config: Config, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is said of an index."""
+    cache = Cache(config=config)
+    (config.root / "entries").write_bytes(b"")
+    cache.keep(cache.key(PARTS, kind="test"), b"alias", build_s=1.0)
+    assert [record.message.partition(" was ")[2][:20] for record in caplog.records] == ["built but not stored"]
 
 
 def test_a_lock_that_cannot_be_had_costs_nothing(config: Config, caplog: pytest.LogCaptureFixture) -> None:

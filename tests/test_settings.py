@@ -9,6 +9,8 @@ from trtcache.digests import CacheKey
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache.settings import Settings
 
+NAMES = ("torch_executed_modules", "torch_executed_ops", "autocast_exclude")
+
 
 def test_settings_come_from_a_mapping_settings_or_nothing() -> None:
     """A mapping of field names, Settings and None give settings."""
@@ -82,3 +84,12 @@ def test_impossible_settings_of_tensorrt_are_one_clear_error(given: object, mess
     """The error names the setting and what it can be."""
     with pytest.raises(SettingsError, match=message):
         Settings.of({"tensorrt": given})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_may_come_from_an_iterator(name: str) -> None:
+    """It is read once; what is no collection of names is one clear error."""
+    assert getattr(Settings.of({name: iter(["a", "b"])}), name) == ("a", "b")
+    for wrong in (3, None, "a", [1]):
+        with pytest.raises(SettingsError, match=f"settings.{name}: expected names of (modules|operators), got"):
+            Settings.of({name: wrong})

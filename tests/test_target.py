@@ -52,6 +52,15 @@ def test_a_target_tells_what_it_lacks() -> None:
     assert target.lacks({"avx2", "fma", "more"}) == ()
 
 
+@X86
+def test_native_needs_the_instruction_sets_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without /proc/cpuinfo two processors would share a key."""
+    monkeypatch.setattr(module, "host_flags", frozenset)
+    with pytest.raises(SettingsError, match="cannot be read from /proc/cpuinfo"):
+        resolve_target(None, device="cpu")
+    assert resolve_target("x86-64", device="cpu").instruction_sets == ()
+
+
 def test_every_field_is_in_the_document() -> None:
     """Two targets that differ in any field have different documents."""
     base = ("linux-x86_64", "cpu", "native", ("avx2",), None)

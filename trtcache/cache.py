@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from trtcache.config.contention import ContentionPolicy
 from trtcache.config.environment import LOG_VARIABLE, Config, start_logging
@@ -38,6 +38,7 @@ from trtcache.errors import (
 )
 from trtcache.store.contract import COLLISION, Miss, describe_miss
 from trtcache.store.entry import REMOTE, Entry, check_kind, check_labels, is_companion, run_build
+from trtcache.store.format import LONGEST_BUILD_S
 from trtcache.store.layers import BELOW, Layers
 from trtcache.store.single_flight import hold_build_lock
 
@@ -181,12 +182,12 @@ class Cache:
     def __contains__(self, key: object) -> bool:
         """Return whether there is an entry of a ``CacheKey``, or of its digest, in any layer; nothing is read."""
         digest = key.digest if isinstance(key, CacheKey) else key
-        if not isinstance(digest, str) or re.fullmatch("[0-9a-f]{64}", digest) is None:
-            return False
-        return self.layers.holder(digest) is not None
+        return _is_digest(digest) and self.layers.holder(digest) is not None
 
     def delete(self, key: CacheKey | str) -> bool:
         """Remove the entry of a key, or of its digest, from the cache directory; return whether there was one.
+
+        A text that is not a whole digest, of 64 hexadecimal digits, names no entry.
 
         Raises:
             StoreError: the cache is disabled, or its directory is read-only.
@@ -199,6 +200,12 @@ class Cache:
             )
             raise ReadOnlyError(str(self.config.root), "remove an entry", why)
         digest = key.digest if isinstance(key, CacheKey) else key
+        if not _is_digest(digest):
+            return False
+        if self.store.writable and self.store.contains(digest):
+            from trtcache.store.gc import drop_rows
+
+            drop_rows(self.store, [digest])
         return self.store.remove(digest) > 0
 
     def stats(self) -> CacheStats:
@@ -261,9 +268,10 @@ class Cache:
         There is no lock for such an entry, and only a failure to store it is counted; it is not raised.
         """
         store = self.store
+        build_s = min(max(0.0, build_s), LONGEST_BUILD_S)  # max() of 0 and NaN is 0
         if store is not None and store.can_store_builds:
             entry = replace(run_build(key, lambda: built, reason="kept", name=name), build_s=build_s)
-            if (stored := self._put(store, entry)) is not entry:
+            if (stored := self._put(store, entry)).path is not None:
                 self._after_put(store, key.digest)
                 self._offer(store, stored)
 
@@ -556,7 +564,8 @@ class Cache:
     ) -> Entry:
         self._count_miss(key, reason)
         built = run(reason=reason)
-        if not locked and isinstance(there := store.get(key), Entry) and not self.config.recache:
+        is_usable = not locked and not self.config.recache and key.digest not in self._rejected
+        if is_usable and isinstance(there := store.get(key), Entry):
             return replace(there, outcome="built", reason=reason, build_s=built.build_s)  # another process was faster
         entry = self._put(store, built)
         if entry.path is not None:
@@ -593,15 +602,22 @@ class Cache:
         """Add the index row of a new entry and prune the store to its limits. Failures are logged."""
         from trtcache.store.gc import prune_after_put
 
-        try:
-            if index:
-                from trtcache.store.catalog import add  # a hit imports no SQLAlchemy
+        if index:
+            from trtcache.store.catalog import add  # a hit imports no SQLAlchemy
 
+            try:
                 add(store, digest)
+            except (OSError, StoreError) as error:
+                _logger.warning("the index of %s was not updated: %s", store.root, error)
+        try:
             # A sweep reads all folders, 2 to 7 ms: nothing beside a build, but as much as a hit from a remote takes.
             if index or not self._has_swept:
                 self._has_swept = True
                 store.sweep()
             prune_after_put(store, self.config.max_size_bytes, self.config.max_entries, keep=[digest])
         except (OSError, StoreError) as error:
-            _logger.warning("the index of %s was not updated: %s", store.root, error)
+            _logger.warning("%s was not pruned: %s", store.root, error)
+
+
+def _is_digest(text: object) -> TypeGuard[str]:
+    return isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) is not None

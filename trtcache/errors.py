@@ -492,7 +492,8 @@ class UnsafeStoreError(StoreError):
 class CorruptBlobError(StoreError):
     """An artifact file is damaged.
 
-    ``reason`` is one word for the counters: ``magic``, ``header``, ``size``, ``padding``, ``member``, ``key``.
+    ``reason`` is one word for the counters: ``magic``, ``header``, ``size``, ``padding``, ``member``, ``key``, ``file``
+    (not a plain file of this user), or ``index`` of the index.
     """
 
     path: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, fields, replace
 from typing import Any, TypeVar, cast
 
@@ -125,16 +125,19 @@ class Settings:
         for name, version in self.operator_versions.items():
             if not isinstance(version, str):
                 raise SettingsError(f"settings.operator_versions[{name!r}]", f"{version!r} is not a string")
-        for field_name, what in (("torch_executed_modules", "modules"), ("torch_executed_ops", "operators")):
-            names = getattr(self, field_name)
-            if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-                raise SettingsError(f"settings.{field_name}", f"expected names of {what}, got {names!r}")
+        for field_name, what in (
+            ("torch_executed_modules", "modules"),
+            ("torch_executed_ops", "operators"),
+            ("autocast_exclude", "operators"),
+        ):
+            given = getattr(self, field_name)
+            names = tuple(given) if isinstance(given, Iterable) else (None,)  # an iterator can be read once only
+            if isinstance(given, str) or not all(isinstance(name, str) for name in names):
+                raise SettingsError(f"settings.{field_name}", f"expected names of {what}, got {given!r}")
+            if not isinstance(given, Collection):
+                object.__setattr__(self, field_name, names)
         if self.autocast not in (None, *AUTOCASTS):
             raise SettingsError("settings.autocast", f"{self.autocast!r} is not one of {', '.join(AUTOCASTS)}")
-        if isinstance(self.autocast_exclude, str) or not all(isinstance(name, str) for name in self.autocast_exclude):
-            raise SettingsError(
-                "settings.autocast_exclude", f"expected names of operators, got {self.autocast_exclude!r}"
-            )
 
     def _check_parts(self) -> None:
         size = self.min_block_size

@@ -36,6 +36,8 @@ _VECTOR_FLAGS = frozenset(
     )
 )
 
+_WITH_FLAGS = ("x86_64", "aarch64")  # other processors have no instruction sets in /proc/cpuinfo
+
 _LONGEST_NAME = 100
 _CPUINFO_BYTES = 1 << 14  # the first processor's record; a whole file takes tens of milliseconds on 128 cores
 
@@ -139,6 +141,9 @@ def resolve_target(requested: str | None, *, device: str, capability: str | None
         raise SettingsError("target", f"expected a string such as 'x86-64-v3', got {requested!r}")
     level = requested or "native"
     if level == "native":
+        if sys.platform == "linux" and platform.machine() in _WITH_FLAGS and not host_flags():
+            why = "the instruction sets of this machine's processor cannot be read from /proc/cpuinfo"
+            raise SettingsError(f"target {level!r}", f"{why}, and engines of two processors would share a key")
         needed = sorted(host_flags() & (_VECTOR_FLAGS | _level_flags("x86-64-v4")))
     elif level in _LEVELS and platform.machine() == "x86_64":
         needed = sorted(_level_flags(level))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -12,16 +13,20 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
+_LOCK = threading.Lock()
+"""Alembic's environment is one per process."""
+
+
 def upgrade(connection: Connection) -> None:
     """Bring the index that ``connection`` is open on to the newest schema, inside the connection's transaction.
 
-    Not for two threads at once: alembic's environment is one per process. The caller holds the index's lock.
+    Two threads may call it for two indexes: one waits for the other. The caller holds the index's lock.
 
     Raises:
         sqlalchemy.exc.DBAPIError: a statement failed; the transaction is to be rolled back.
     """
     config = Config()
-    with resources.as_file(resources.files(__name__)) as scripts:
+    with _LOCK, resources.as_file(resources.files(__name__)) as scripts:
         config.set_main_option("script_location", str(scripts).replace("%", "%%"))
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

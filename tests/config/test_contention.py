@@ -120,6 +120,16 @@ def test_build_stores_nothing_if_the_other_was_quicker(tmp_path: Path) -> None:
     assert counted(cache, "put") == {}
 
 
+def test_a_rejected_entry_is_not_what_a_build_returns(tmp_path: Path) -> None:
+    """Although it is there, since another process has stored it."""
+    cache = cache_at(tmp_path, on_busy="build")
+    entry = cache.get_or_build(PARTS, lambda: b"rejected", kind="test")
+    cache._rejected[entry.key.digest] = "load-failed"
+    with holder(tmp_path, digest(cache)):
+        entry = cache.get_or_build(PARTS, lambda: b"mine", kind="test")
+    assert (entry.outcome, entry.read()) == ("built", b"mine")
+
+
 def test_eager_names_who_builds(tmp_path: Path) -> None:
     """The error is one of the store's, and the miss is counted as busy."""
     cache = cache_at(tmp_path, on_busy="eager")

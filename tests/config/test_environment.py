@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from datetime import date
@@ -9,8 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.users import ALICE, as_user, needs_root, public_directory
 from trtcache.config.contention import ContentionPolicy
-from trtcache.config.environment import DEFAULT_MAX_SIZE_BYTES, VARIABLES, Config, default_root, write_setting
+from trtcache.config.environment import (
+    DEFAULT_MAX_SIZE_BYTES,
+    VARIABLES,
+    Config,
+    default_root,
+    environment,
+    write_setting,
+)
 from trtcache.config.remotes import RemoteSettings, RemoteUrl
 from trtcache.config.signing_keys import PublicKey, Trust
 from trtcache.errors import SettingsError
@@ -136,6 +145,8 @@ def test_the_file_has_settings_under_the_variables(tmp_path: Path) -> None:
         ("max_size = 3", "max_size: unknown; did you mean 'max-size'"),
         ("= nonsense", "it is not valid TOML"),
         ("dir = [1]", "is not a string, an integer"),
+        ('path = ["/fast", "/srv"]', "path: ['/fast', '/srv'] is a list, and this setting takes one value"),
+        ("max-size = true", "max-size: true is a boolean, and this setting takes a string or a number"),
         ('signatures = "perhaps"', "TRTCACHE_SIGNATURES: 'perhaps' is not require or off"),
         ('trusted-keys = ["a:12"]', "'a:12' is not a public key"),
         (f'trusted-keys = ["../a:{"0" * 64}"]', "'../a' is not a valid key name"),
@@ -149,6 +160,28 @@ def test_an_invalid_file_is_named(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(why)) as caught:
         Config.from_environ({"TRTCACHE_CONFIG": str(tmp_path / "own.toml")})
     assert "0" * 64 not in str(caught.value) or "../a" in why
+
+
+def test_the_file_has_fractions_of_seconds(tmp_path: Path) -> None:
+    """As numbers, and as text."""
+    (tmp_path / "own.toml").write_text('remote-timeout = 0.5\nremote-flush = "2.5"\nremotes = ["s3://a", "s3://b"]\n')
+    remotes = Config.from_environ({"TRTCACHE_CONFIG": str(tmp_path / "own.toml")}).remotes
+    assert (remotes.timeout_s, remotes.flush_s, len(remotes.urls)) == (0.5, 2.5, 2)
+
+
+@needs_root
+def test_a_file_that_cannot_be_reached_is_none_unless_it_is_named() -> None:
+    """Such as with HOME of another user; a program goes on with a warning."""
+    with public_directory() as directory:
+        (directory / "closed").mkdir(mode=0o700)
+
+        def read() -> None:
+            os.environ["XDG_CONFIG_HOME"] = str(directory / "closed")
+            assert environment({"A": "1"}, VARIABLES) == {"A": "1"}
+            with pytest.raises(SettingsError, match=r"TRTCACHE_CONFIG: .*cannot be read: Permission denied"):
+                environment({"TRTCACHE_CONFIG": str(directory / "closed" / "own.toml")}, VARIABLES)
+
+        as_user(ALICE, read)
 
 
 def test_a_file_that_others_can_write_is_refused(tmp_path: Path) -> None:

@@ -59,6 +59,15 @@ def test_an_unknown_area_is_an_error_that_names_it() -> None:
         start_logging({"TRTCACHE_LOG": "lowerin"})
 
 
+def test_remotes_have_an_area(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their look-ups and uploads can be logged alone."""
+    logger = logging.getLogger("trtcache.remote")
+    monkeypatch.setattr(logger, "level", logger.level)
+    start_logging({"TRTCACHE_LOG": "remote"})
+    assert logger.level == logging.DEBUG
+    logger.setLevel(logging.NOTSET)
+
+
 def test_handlers_of_the_program_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """With existing handlers, nothing is printed twice."""
     logger = logging.getLogger("trtcache.keys")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         ("az://c/p?account=a", RemoteUrl("az://c/p", "az", "c", "p", account="a")),
         ("https://host:8443/cache", RemoteUrl("https://host:8443/cache", "https", "host:8443", "cache")),
         ("http://localhost:1/c", RemoteUrl("http://localhost:1/c", "http", "localhost:1", "c")),
+        ("http://[::1]:9000/e", RemoteUrl("http://[::1]:9000/e", "http", "[::1]:9000", "e")),
     ],
 )
 def test_a_url_is_parsed(url: str, expected: RemoteUrl) -> None:
@@ -70,6 +71,8 @@ def test_a_url_is_parsed(url: str, expected: RemoteUrl) -> None:
         ("s3://b?endpoint=farm:9000", "an endpoint is http:// or https://"),
         ("s3://b?endpoint=https://u:p@farm", "an endpoint is http:// or https://"),
         ("https://host:port/x", "is malformed"),
+        ("http://[fd00::1]:9000/e", "http://fd00::1 is not encrypted"),
+        ("s3://[::1]/e", "does not name a bucket"),
     ],
 )
 def test_a_wrong_url_is_one_clear_error(url: str, message: str) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trtcache.config.units import format_duration, format_size, parse_duration, parse_size
 from trtcache.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.mark.parametrize(
@@ -34,6 +39,13 @@ def test_what_is_no_size_is_refused(text: str) -> None:
     """The message names the setting and shows examples."""
     with pytest.raises(SettingsError, match=r"max_size: .* is not a size such as 500MB"):
         parse_size(text, "max_size")
+
+
+@pytest.mark.parametrize("parse", [parse_size, parse_duration])
+def test_a_number_without_bounds_is_refused(parse: Callable[[str], float]) -> None:
+    """It would be infinite."""
+    with pytest.raises(SettingsError, match=r"'9999.* is too large"):
+        parse("9" * 400 + "m")
 
 
 def test_an_unknown_unit_lists_the_known() -> None:

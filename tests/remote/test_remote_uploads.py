@@ -8,6 +8,7 @@ import os
 import re
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
@@ -17,8 +18,9 @@ import pytest
 import trtcache
 from tests.effort import SOON_S
 from tests.remote.conftest import fetch, free_port, report
+from trtcache.config.signing_keys import parse_keys
 from trtcache.remote import bucket, uploads
-from trtcache.remote.tier import object_name
+from trtcache.remote.tier import RemoteTier, object_name
 from trtcache_cli.main import main
 
 if TYPE_CHECKING:
@@ -103,6 +105,39 @@ def test_what_others_would_not_use_is_not_uploaded(
     assert uploads.flush(5) == 0
     assert (proxy.count("PUT"), waiting(cache)) == (0, 0)
     assert sum("nothing is uploaded" in record.message for record in caplog.records) == 1
+
+
+def test_an_entry_that_this_process_does_not_trust_stays_in_the_outbox(
+    hosts: Hosts, keys: dict[str, tuple[str, object]]
+) -> None:
+    """One that trusts the signer sends it later."""
+    cache = hosts.writer(TRTCACHE_REMOTE_MIN_BUILD="99")
+    entry = fetch(cache)
+    assert cache.store is not None
+    cache.store.outbox.add(entry.key.digest)
+    assert cache.config.remotes.target is not None
+    remotes = cache.config.remotes
+    trust = replace(cache.config.trust, keys=parse_keys(keys["stranger"][0], "test"))
+    for trusted, outcome in ((trust, "unsigned"), (cache.config.trust, "sent")):
+        uploader = uploads.Uploader(cache.store, RemoteTier(cache.config.remotes.target, remotes, trusted))
+        assert list(uploader.send_all()) == [(entry.key.digest, outcome)]
+        assert waiting(cache) == (outcome == "unsigned")
+
+
+def test_an_unexpected_error_ends_no_thread(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flush ends, the entry stays in the outbox, and the next one is sent."""
+    cache = hosts.writer()
+    with monkeypatch.context() as patch:
+        patch.setattr(bucket.Bucket, "put", lambda *_, **__: 1 / 0)
+        fetch(cache)
+        assert uploads.flush(SOON_S) == 0
+    assert waiting(cache) == 1
+    assert cache.store is not None
+    failed = [event.reason for event in cache.store.events.read() if event.event == "upload_failed"]
+    assert [reason.rpartition(" ")[2] for reason in failed] == ["error"]
+    fetch(cache, n=1)
+    assert uploads.flush(SOON_S) == 0
+    assert waiting(cache) == 1
 
 
 def test_an_object_that_is_there_is_kept(hosts: Hosts, proxy: FaultProxy) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,12 @@ from trtcache.store.disk import DiskStore
 from trtcache.store.index import engine_for
 from trtcache.store.rows import INDEX_NAME, IndexState, index_state, read_rows
 from trtcache.target import host_platform, resolve_target
+from trtcache_migrations import upgrade
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from sqlalchemy import Engine
 
 
 def put(store: DiskStore, number: int, size: int = 10) -> str:
@@ -101,6 +105,19 @@ def test_an_index_without_targets_is_migrated_and_read_again(store: DiskStore) -
         assert (read_rows(store.index_root / INDEX_NAME) or {})[before[0].digest][7] == before[0].target
     assert counters(store) == counted
     assert not (store.root / "quarantine").exists()
+
+
+def test_two_indexes_are_migrated_by_two_threads(tmp_path: Path) -> None:
+    """Alembic's environment is one per process, so one waits for the other."""
+    connections = [engine_for(tmp_path / f"{number}.sqlite") for number in range(4)]
+
+    def migrate(engine: Engine) -> None:
+        with engine.begin() as connection:
+            upgrade(connection)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(migrate, connections))
+    assert {index_state(tmp_path / f"{number}.sqlite") for number in range(4)} == {IndexState.CURRENT}
 
 
 def test_rows_without_files_are_dropped(store: DiskStore) -> None:

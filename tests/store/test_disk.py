@@ -23,11 +23,14 @@ from trtcache.errors import (
     ReadOnlyError,
     UnknownKeyError,
 )
+from trtcache.store.compression import CompressionError
 from trtcache.store.contract import Miss
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
 from trtcache.store.format import FORMAT, PRELUDE_BYTES
 from trtcache.store.reader import ArtifactFile
+from trtcache.store.reading import EntryStat
+from trtcache.store.single_flight import BuildProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -431,6 +434,65 @@ def test_a_sweep_takes_what_writers_left_behind(store: DiskStore, key: CacheKey)
     assert store.sweep() == 0
     assert store.sweep(quarantine_s=-1, temporary_s=-1) > 5
     assert sum(1 for _ in store.root.rglob("*.test*")) == 0
+
+
+def test_a_quarantined_entry_is_kept_for_a_week(store: DiskStore, key: CacheKey) -> None:
+    """The week begins when it is moved, however long ago it was used."""
+    path = store.put(key, CONTENTS, kind="test").path
+    assert path is not None
+    os.utime(path, ns=(0, 0))
+    store.quarantine(key.digest, "test")
+    assert store.sweep() == 0
+    assert len(list((store.root / "quarantine").iterdir())) == 1
+
+
+def test_a_sweep_of_the_quarantine_leaves_the_files_of_running_builds(store: DiskStore, key: CacheKey) -> None:
+    """As ``trtcache clean`` sweeps it; abandoned ones go after a week."""
+    with store.flight(key.digest), store.notes.waiting(key.digest, BuildProcess.here()):
+        store.sweep(quarantine_s=0.0)
+        (found,) = store.notes.running_builds()
+        assert (found.builder is not None, len(found.waiters)) == (True, 1)
+    abandoned = store.root / "locks" / "waiting" / f"{key.digest}.0"
+    abandoned.write_bytes(b"x")
+    os.utime(abandoned, ns=(0, 0))
+    store.sweep()
+    assert not abandoned.exists()
+
+
+def test_inode_numbers_fit_into_the_index(store: DiskStore, key: CacheKey) -> None:
+    """SQLite has integers of 64 bits with a sign."""
+    store.put(key, CONTENTS, kind="test")
+    status = list(store.path(key.digest).stat())
+    status[1] = (1 << 64) - 5
+    assert EntryStat.of(key.digest, os.stat_result(status)).inode == (1 << 63) - 5
+
+
+def test_a_built_entry_keeps_no_file_open_once_it_is_in_memory(store: DiskStore, key: CacheKey, tmp_path: Path) -> None:
+    """Members that were built as files are read from the artifact first."""
+    (tmp_path / "built").write_bytes(b"engine")
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # names alone are wanted
+    in_memory = store.put(key, CONTENTS, kind="test")
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208  # as above
+    built = store.put(key, {"artifact": tmp_path / "built", "map": b"{}"}, kind="test")
+    assert len(os.listdir("/proc/self/fd")) == before + 1  # noqa: PTH208  # as above
+    assert (built.read(), in_memory.read()) == (b"engine", CONTENTS["artifact"])
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208  # as above
+    assert built.read() == b"engine"
+
+
+@pytest.mark.parametrize("error", [MemoryError(), CompressionError("Allocation error : not enough memory")])
+def test_a_put_without_memory_is_an_error_of_writing(
+    store: DiskStore, key: CacheKey, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The cache then returns the build without having stored it."""
+
+    def compressor(size_bytes: int) -> None:
+        raise error
+
+    monkeypatch.setattr("trtcache.store.writer.compressor", compressor)
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        store.put(key, CONTENTS, kind="test")
+    assert store.get(key) == Miss("absent")
 
 
 def test_a_readonly_store_serves_hits_and_writes_nothing(store: DiskStore, key: CacheKey) -> None:

@@ -126,6 +126,34 @@ def test_a_copy_keeps_its_signature_and_needs_it(tmp_path: Path) -> None:
     assert fetched(cache, 2, lambda: b"own").reason == "untrusted:unsigned"
 
 
+def test_a_copy_takes_the_place_of_an_untrusted_file(tmp_path: Path) -> None:
+    """The entry that is returned is the trusted one, and it is copied once."""
+    pytest.importorskip("cryptography")
+    secret = SecretKey.generate("ci")
+    secret.write(tmp_path / "key")
+    signing = Trust(True, (secret.public,), tmp_path / "key")
+    fetched(Cache(config=Config(tmp_path / "lower", trust=signing)), 1, lambda: b"signed")
+    fetched(Cache(tmp_path / "upper"), 1, lambda: b"unsigned")
+    asking = Trust(True, (secret.public,))
+    cache = Cache(config=Config(tmp_path / "upper", trust=asking, lower=(tmp_path / "lower",), copy_up=True))
+    assert cache.store is not None
+    for _ in range(2):
+        entry = fetched(cache)
+        assert (entry.read(), entry.path) == (b"signed", cache.store.path(KEY.digest))
+    assert cache.store.verdict(KEY.digest).signer == "ci"
+    assert [event.event for event in cache.store.events.read()].count("copy") == 1
+
+
+@pytest.mark.parametrize("missed", ["format", "collision", "unreadable"])
+def test_no_copy_takes_the_place_of_a_file_that_stays(tmp_path: Path, lower: Path, missed: str) -> None:
+    """The hit from below is used in place, and no copy is counted."""
+    below, upper = DiskStore.open(lower, readonly=True), DiskStore.open(tmp_path / "upper")
+    entry = below.get(KEY)
+    assert not isinstance(entry, Miss)
+    assert Layers(upper, (below,), copies=True)._from_below(below, entry, missed) is entry
+    assert (list(upper.scan()), list(upper.events.read())) == ([], [])
+
+
 def test_unsigned_entries_of_a_group_are_not_copied_into_a_private_store(tmp_path: Path) -> None:
     """They are used because the user allowed it; a copy would still be trusted after the user revokes that."""
     root = tmp_path / "lower"
@@ -337,5 +365,5 @@ def test_a_copy_is_refused_if_it_is_not_the_entry_any_more(tmp_path: Path, lower
     assert not isinstance(entry, Miss)
     other = CacheKey.of("test", {"n": 2})
     below.path(KEY.digest).write_bytes(below.path(other.digest).read_bytes())
-    assert Layers(upper, (below,), copies=True)._from_below(below, entry) is entry
+    assert Layers(upper, (below,), copies=True)._from_below(below, entry, "absent") is entry
     assert list(upper.scan()) == []

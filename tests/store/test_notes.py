@@ -54,6 +54,17 @@ def test_a_strangers_text_is_short_and_printable() -> None:
     assert (who.host, len(who.program)) == ("a?[2Jb?", 128)
 
 
+@pytest.mark.parametrize("letter", ["x", "\N{ROCKET}"])
+def test_a_long_name_is_truncated_when_it_is_written(tmp_path: Path, letter: str) -> None:
+    """The status file is read whole, also if each character takes twelve bytes."""
+    store = DiskStore.open(tmp_path / "cache")
+    who = BuildProcess("h" * 200, 1, letter * 5000, 1, letter * 5000, letter * 5000)
+    with store.flight(KEY, who=who):
+        found = store.notes.builder(KEY)
+    assert found is not None
+    assert (found.name, found.pid) == (letter * 128, 1)
+
+
 @pytest.mark.parametrize("put", ["link", "pipe", "directory"])
 def test_a_note_is_read_from_regular_files_only(tmp_path: Path, put: str) -> None:
     """Links are not followed, and pipes do not block."""

@@ -32,7 +32,7 @@ def test_a_missing_root_is_made_for_this_user_alone(tmp_path: Path) -> None:
     assert store.writable
 
 
-@pytest.mark.parametrize("names", [[], [".tmp-0123"], [TAG], [".tmp-0123", TAG]])
+@pytest.mark.parametrize("names", [[], [".tmp-0123"], [TAG], [".tmp-0123", TAG], ["lost+found"]])
 def test_an_empty_directory_becomes_a_store(tmp_path: Path, names: list[str]) -> None:
     """Empty is also what a crash while making a store leaves."""
     for name in names:

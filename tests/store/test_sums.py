@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.store.users import ALICE, as_user, needs_root, public_directory
 from trtcache.store.catalog import counters, counters_since
 from trtcache.store.disk import DiskStore
-from trtcache.store.events import KEPT, EventCount, EventLog, log_name, read_sums, retire
+from trtcache.store.events import KEPT, EventCount, EventLog, log_name, read_sums, retire, tails
 from trtcache.store.files import Folders
 from trtcache.store.rows import INDEX_NAME
 
@@ -58,6 +59,53 @@ def test_a_forged_number_does_not_end_the_rotation(tmp_path: Path, forged: tuple
     assert max(sizes.values()) < 700
     assert all(sizes[log_name("h", number)] == 0 for number in forged)
     assert counters(store) == {HITS: EventCount(210, 210.0)}
+
+
+def test_a_log_that_is_in_the_sums_is_not_written_again(tmp_path: Path) -> None:
+    """If logs are deleted and their sums stay, the numbers go on, and every later event is counted."""
+    store = DiskStore.open(tmp_path)
+    hit(log_in(tmp_path), 60)
+    for path in store.events.logs():
+        path.unlink()
+    summed = sum(one.counters[HITS].count for one in read_sums(tmp_path / "events"))
+    assert summed > 0
+    hit(log_in(tmp_path), 60)
+    assert counters(store) == {HITS: EventCount(summed + 60, summed + 60.0)}
+
+
+def test_seconds_without_a_sum_count_as_none(tmp_path: Path) -> None:
+    """Of a log and of sums; the index is not rebuilt for them."""
+    store = DiskStore.open(tmp_path)
+    hit(log_in(tmp_path), 1)
+    with store.events.logs()[0].open("ab") as file:
+        for text in ("NaN", "Infinity", "-5", "1e300"):
+            file.write(b'{"t": %d, "event": "hit", "kind": "test", "saved_s": %s}\n' % (FIRST_NS, text.encode()))
+    line = '{"log": "g.jsonl", "bytes": 9, "counts": [["2001-09-09", "hit", "", "test", 1, NaN]]}\n'
+    (tmp_path / "events" / "g.sums").write_text(line)
+    for _ in range(2):
+        assert counters(store) == {HITS: EventCount(6, 1.0)}
+    assert not (tmp_path / "quarantine").exists()
+
+
+@needs_root
+def test_an_unreadable_log_costs_only_its_own_events() -> None:
+    """Another member of a shared store can leave one."""
+    with public_directory() as directory:
+        log = log_in(directory)
+        hit(log, 3)
+        log.directory.chmod(0o755)
+        log.logs()[0].chmod(0o644)
+        for name in ("other.jsonl", "other.sums"):
+            (log.directory / name).write_bytes(b"")
+            (log.directory / name).chmod(0)
+
+        def count() -> None:
+            counted = tails(log.logs(), {}, read_sums(log.directory))
+            assert counted is not None
+            assert counted[0] == {HITS: EventCount(3, 3.0)}
+            assert len(list(log.read())) == 3
+
+        as_user(ALICE, count)
 
 
 def test_folding_goes_on_over_logs_that_go(tmp_path: Path) -> None:

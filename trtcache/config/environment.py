@@ -67,8 +67,15 @@ VARIABLES = {
     "TRTCACHE_DIRECT": "on: skip the export of a known module; verify: export it and compare; off (default)",
     "TRTCACHE_CONFIG": "path of the settings file (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config)",
     "TRTCACHE_QUIET": "1: no line on a terminal while compile builds (also silent in CI and in a pipe)",
-    "TRTCACHE_LOG": "areas to log to standard error, by commas: lowering, keys, store, tensorrt, cli, torch_compile",
+    "TRTCACHE_LOG": (
+        "areas to log to standard error, by commas: lowering, keys, store, remote, tensorrt, cli, torch_compile"
+    ),
 }
+
+_FLAGS = frozenset(
+    f"{_PREFIX}{name}" for name in ("COPY_UP", "DISABLE", "READONLY", "RECACHE", "FORBID_BUILD", "NO_TORCH", "QUIET")
+)
+_LISTS = frozenset({REMOTE_VARIABLE, "TRTCACHE_TRUSTED_KEYS"})
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
@@ -79,6 +86,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
     "lowering": ("trtcache.lowering",),
     "keys": ("trtcache.keys", "trtcache.api", "trtcache.compiler", "trtcache.frontends"),
     "store": ("trtcache.store", "trtcache.cache"),
+    "remote": ("trtcache.remote",),
     "tensorrt": ("trtcache.tensorrt", "trtcache.backends"),
     "cli": ("trtcache_cli",),
     "torch_compile": ("trtcache.integrations.torch_compile", "trtcache.integrations.dynamo"),
@@ -271,14 +279,29 @@ def read_settings(path: Path, variables: Collection[str]) -> dict[str, str]:
     for name, value in _parse(text, path).items():
         if name not in names:
             raise SettingsError(f"{path}: {name}", did_you_mean(name, list(names)))
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            settings[names[name]] = " ".join(value)
-        elif isinstance(value, (bool, str, int)):
-            settings[names[name]] = str(int(value) if isinstance(value, bool) else value)
-        else:
-            what = f"{value!r} is not a string, an integer, a boolean, or a list of strings"
-            raise SettingsError(f"{path}: {name}", what)
+        settings[names[name]] = _text_of(value, names[name], f"{path}: {name}")
     return settings
+
+
+def _text_of(value: object, variable: str, where: str) -> str:
+    """Return a value of the file as the text that the variable would have.
+
+    Raises:
+        SettingsError: the setting does not take this type; the message starts with ``where``.
+    """
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        if variable not in _LISTS:
+            raise SettingsError(where, f"{value!r} is a list, and this setting takes one value")
+        return " ".join(value)
+    if isinstance(value, bool):
+        if variable not in _FLAGS:
+            raise SettingsError(
+                where, f"{str(value).lower()} is a boolean, and this setting takes a string or a number"
+            )
+        return str(int(value))
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise SettingsError(where, f"{value!r} is not a string, an integer, a float, a boolean, or a list of strings")
 
 
 def write_setting(path: Path, name: str, value: Value) -> None:
@@ -376,13 +399,26 @@ def environment(environ: Mapping[str, str], variables: Collection[str]) -> dict[
 
     Raises:
         SettingsError: the file is not TOML, has an unknown setting, is writable by other users, or does not exist
-            although TRTCACHE_CONFIG names it.
+            or cannot be reached although TRTCACHE_CONFIG names it.
     """
-    path = settings_path(environ)
-    if environ.get("TRTCACHE_CONFIG") and not path.exists():
-        raise SettingsError("TRTCACHE_CONFIG", f"{path} does not exist")
+    path, is_named = settings_path(environ), bool(environ.get("TRTCACHE_CONFIG"))
+    try:
+        path.stat()
+    except PermissionError as error:  # a folder that this user may not search, such as a HOME of another user
+        if is_named:
+            raise SettingsError("TRTCACHE_CONFIG", f"{path} cannot be read: {error.strerror}") from error
+        _warn_of_unreachable(path)
+        return dict(environ)
+    except OSError as error:
+        if is_named:
+            raise SettingsError("TRTCACHE_CONFIG", f"{path} does not exist") from error
     settings = read_settings(path, variables)
     return {**settings, **environ}
+
+
+@lru_cache(maxsize=1)  # one warning in a process, which reads its environment often
+def _warn_of_unreachable(path: Path) -> None:
+    _logger.warning("%s cannot be reached (its folder is closed to this user); continuing without settings", path)
 
 
 def parse_areas(text: str) -> list[str]:

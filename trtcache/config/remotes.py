@@ -29,6 +29,7 @@ PARAMETERS: Final = {
 _MODES = ("read", "write")
 _LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|::1")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+_IPV6 = re.compile(r"[0-9a-f:]*:[0-9a-f:.]*")
 _PREFIX = re.compile(r"(?!\.)[A-Za-z0-9._=-]{1,200}")
 
 
@@ -91,7 +92,9 @@ class RemoteUrl:
                 where, f"{_without_secrets(url)!r}: a prefix has letters, digits and ._=- between slashes"
             )
         is_web = scheme in ("http", "https")
-        if not _BUCKET.fullmatch(parts.hostname or "") or (port is not None and not is_web):
+        host = parts.hostname or ""
+        is_valid = _BUCKET.fullmatch(host) or (is_web and _IPV6.fullmatch(host))  # urlsplit has checked the address
+        if not is_valid or (port is not None and not is_web):
             raise SettingsError(where, f"{_without_secrets(url)!r} does not name a {'host' if is_web else 'bucket'}")
         web = f"{scheme}://{parts.netloc}" if is_web else options.get("endpoint", "")
         _check_transport(web, options, where)

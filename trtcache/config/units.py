@@ -16,6 +16,8 @@ for _power, _letter in enumerate("KMGT", start=1):
 _DURATIONS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
+_LARGEST = 1e30  # in any unit, it is still finite
+
 T = TypeVar("T")
 
 
@@ -23,7 +25,7 @@ def parse_size(text: str | int, name: str = "size") -> int:
     """Return bytes for ``"100MB"`` (10^6), ``"2GiB"`` (2^30) or a plain number.
 
     Raises:
-        SettingsError: the text is not a size.
+        SettingsError: the text is not a size, or is too large.
     """
     number, unit = _split(str(text), name, "a size such as 500MB, 20GB or 2GiB")
     factor = _SIZES.get(unit.upper())
@@ -76,7 +78,10 @@ def _split(text: str, name: str, example: str) -> tuple[float, str]:
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise SettingsError(name, f"{text!r} is not {example}")
-    return float(match[1]), match[2]
+    number = float(match[1])
+    if number > _LARGEST:
+        raise SettingsError(name, f"{text!r:.40} is too large")
+    return number, match[2]
 
 
 def format_count(count: int, noun: str) -> str:

@@ -165,6 +165,10 @@ class Uploader:
             except (OSError, StoreError) as error:
                 reason = ""
                 _logger.warning("entry %s is not uploaded: %s", digest[:16], error)
+            except BaseException as error:  # noqa: BLE001  # such as a panic of the library; flush() waits for this thread
+                reason = "error"
+                _logger.warning("entry %s is not uploaded: %s: %s", digest[:16], type(error).__name__, error)
+                self._note("upload_failed", reason, digest)
             with self._changed:
                 # A remote that does not answer is not tried with the rest: all of it stays in the outbox.
                 done = self._waiting[: len(self._waiting) if reason else 1]
@@ -190,7 +194,8 @@ class Uploader:
             except CorruptBlobError as error:
                 _logger.warning("%s; it is not uploaded", error)
                 outcome = "damaged"
-            outbox.remove(digest)
+            if outcome != "unsigned":  # a process that trusts its signer will send it
+                outbox.remove(digest)
             if outcome in ("sent", "there"):
                 self._connection.breaker.note_success()
             if outcome == "sent":

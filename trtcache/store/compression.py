@@ -15,6 +15,8 @@ else:
 if TYPE_CHECKING:
     from trtcache.store.reader import Buffer
 
+CompressionError = zstd.ZstdError
+
 LEVEL = 3
 _STEP_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 16

@@ -52,6 +52,7 @@ _logger = logging.getLogger("trtcache.store")
 
 STALE_TEMPORARY_S: Final = 3600.0
 STALE_QUARANTINE_S: Final = 7 * 86400.0
+STALE_NOTE_S: Final = 7 * 86400.0
 
 
 class DiskStore(StoredEntries, Store):
@@ -195,14 +196,15 @@ class DiskStore(StoredEntries, Store):
         return entry_of(file.header, stored, path=self.path(key.digest), outcome="built", load_s=load_s)
 
     def copy_to(self, entry: Entry, target: DiskStore) -> Path | None:
-        """Copy the file of an entry to another store, byte for byte and with its signatures; an existing one is kept.
+        """Copy the file of an entry to another store, byte for byte and with its signatures.
 
-        Entries of a group without signatures are not copied: the target would vouch for them.
+        A file that the target would serve is kept, and one that is damaged or untrusted is replaced. Entries of a group
+        without signatures are not copied: the target would vouch for them.
 
         Raises:
             OSError: the entry cannot be read or written.
             CorruptBlobError: it is damaged, or has been replaced by the entry of another key.
-            FormatVersionError: it has a newer format.
+            FormatVersionError: it, or the file in the target, has a newer format.
             UntrustedEntryError: its signatures are not trusted in the source or in the target.
             ReadOnlyError: ``target`` is not writable.
         """
@@ -210,8 +212,12 @@ class DiskStore(StoredEntries, Store):
             _logger.info("%s stays in %s: entries of a group without signatures are not copied", entry.path, self.root)
             return None
         path, original = target.path(entry.key.digest), self.path(entry.key.digest)
-        if path.exists():
-            return path
+        admit = target.admission.admit(str(path))
+        with (
+            suppress(FileNotFoundError, CorruptBlobError, UntrustedEntryError),
+            target.open_entry(entry.key.digest, admit) as existing,
+        ):
+            return path if existing.header.key == entry.key else None
         file = ArtifactFile(original, shared=self.shared, admit=self.admission.admit(str(original)))
         try:
             if file.header.key != entry.key:
@@ -276,7 +282,7 @@ class DiskStore(StoredEntries, Store):
         with self.place(digest) as place:
             file = self._publish(place, write_file, admit, durable=durable)
         file.close()
-        return EntryStat(digest, file.stat.st_size, file.stat.st_mtime_ns, file.stat.st_ino)
+        return EntryStat.of(digest, file.stat)
 
     @contextmanager
     def place(self, digest: str) -> Iterator[Path]:
@@ -316,7 +322,10 @@ class DiskStore(StoredEntries, Store):
         inside = self._folders.inside
         try:
             with inside("quarantine", make=True) as target, inside("entries", digest[:2]) as folder:
-                (folder / self.path(digest).name).rename(target / f"{digest}.{word}.{self.clock_ns()}")
+                damaged = folder / self.path(digest).name
+                with suppress(OSError):  # the time of its last use; it is kept for seven days from now on
+                    os.utime(damaged, follow_symlinks=False)
+                damaged.rename(target / f"{digest}.{word}.{self.clock_ns()}")
         except FileNotFoundError:
             return
         self.events.append("quarantine", reason=reason, key=digest)
@@ -405,13 +414,15 @@ class DiskStore(StoredEntries, Store):
     def sweep(self, *, temporary_s: float = STALE_TEMPORARY_S, quarantine_s: float = STALE_QUARANTINE_S) -> int:
         """Delete abandoned temporary files and old quarantined files; return the bytes freed.
 
-        Temporary files younger than ``temporary_s`` seconds are kept, as their writers may be alive.
+        Temporary files younger than ``temporary_s`` seconds are kept, as their writers may be alive. Status files of
+        builds and waits are kept for a week in any case.
         """
         self._require_writable("sweep")
         now_ns = self.clock_ns()
         temporary_ns, quarantine_ns = now_ns - int(temporary_s * 1e9), now_ns - int(quarantine_s * 1e9)
         stale: list[tuple[tuple[str, ...], str, int]] = [((), TEMPORARY, temporary_ns)]
-        stale += [(names, "", quarantine_ns) for names in (("quarantine",), *(("locks", name) for name in NOTES))]
+        stale.append((("quarantine",), "", quarantine_ns))
+        stale += [(("locks", name), "", now_ns - int(STALE_NOTE_S * 1e9)) for name in NOTES]
         stale += [(("entries", name), TEMPORARY, temporary_ns) for name in folders(self.root)]
         if self.shared:  # permanent files of a shared store are created under a temporary name
             stale += [((name,), TEMPORARY, temporary_ns) for name in ("events", "pins", "locks", "outbox")]

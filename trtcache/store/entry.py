@@ -6,6 +6,7 @@ Labels are validated before a build: a header that cannot be written would waste
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import field
@@ -128,7 +129,8 @@ class StoredContents(Mapping[str, "Content"]):
     """The members of an artifact that was just stored.
 
     Members built in memory are the same bytes objects, so later damage to the file cannot affect the caller. Members
-    built as files, which may be deleted, are read from the artifact and verified on first access.
+    built as files, which may be deleted, are read from the artifact and verified on first access. It is closed when
+    all members are in memory.
     """
 
     def __init__(self, file: ArtifactFile, built: Mapping[str, Content], *, mapped: bool) -> None:
@@ -136,11 +138,19 @@ class StoredContents(Mapping[str, "Content"]):
         self._mapped = mapped
         self._loaded = {name: content for name, content in built.items() if not isinstance(content, Path)}
         self._members = {member.name: member for member in file.header.members}
+        self._lock = threading.Lock()
+        self._close_if_loaded()
 
     def __getitem__(self, name: str) -> Content:
-        if name not in self._loaded:
-            self._loaded[name] = self._file.read(self._members[name], mapped=self._mapped)
-        return self._loaded[name]
+        with self._lock:
+            if name not in self._loaded:
+                self._loaded[name] = self._file.read(self._members[name], mapped=self._mapped)
+                self._close_if_loaded()
+            return self._loaded[name]
+
+    def _close_if_loaded(self) -> None:
+        if self._loaded.keys() >= self._members.keys():
+            self._file.close()  # a mapping keeps its own reference to the file
 
     def __contains__(self, name: object) -> bool:
         return name in self._members

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import re
 import stat
@@ -27,9 +28,13 @@ if TYPE_CHECKING:
 
     from trtcache.store.files import Folders
 
+_logger = logging.getLogger("trtcache.store")
+
 _LONGEST_READ_BYTES = 16384  # three texts of 512 characters, each written in six bytes, and the rest
 _MAX_TEXT = 512
 _MOST_TRANSFERRED_BYTES = 1 << 40  # sums of what another member of a shared store writes must fit into 64 bits
+_MOST_S = 1e18  # 30 billion years, and no sum of them is infinite
+_LAST_NUMBER = 10**8
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]|^\.")
 _LOG = re.compile(r"([^+]*)(?:\+([1-9][0-9]{0,8}))?\.jsonl")
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -131,7 +136,9 @@ class EventLog:
                 with suppress(FileNotFoundError):
                     fd = os.open(directory / log_name(self._host, self._number), flags)
             if fd < 0:
-                self._number = max(numbers(directory, self._host), default=0)
+                self._number = max(numbers(directory, self._host), default=None)
+                if self._number is None:
+                    self._number = _after_sums(directory, self._host)
                 path = directory / log_name(self._host, self._number)
                 make_permanent(path)
                 fd = os.open(path, flags)
@@ -143,7 +150,7 @@ class EventLog:
             finally:
                 os.close(fd)
             if full:  # switch to the next log for all processes, and reduce the oldest logs to sums
-                newest = max(numbers(directory, self._host), default=0)
+                newest = max(numbers(directory, self._host), default=self._number or 0)
                 self._number = newest if self._number is None or newest > self._number else newest + 1
                 make_permanent(directory / log_name(self._host, self._number))
                 retire(directory, self._host)
@@ -166,7 +173,7 @@ class EventLog:
     def read(self) -> Iterator[Event]:
         """Yield all events, log by log."""
         for path in self.logs():
-            yield from read_from(path, 0)[0]
+            yield from _tail(path, 0)[0]
 
 
 def _encode(event: Event) -> bytes:
@@ -183,6 +190,9 @@ def read_from(path: Path, offset: int) -> tuple[list[Event], int]:
     """Return the events of a log after a byte offset, and the offset to continue from.
 
     An incomplete last line and data beyond the read limit are left for the next call; malformed lines are skipped.
+
+    Raises:
+        OSError: it cannot be read.
     """
     if not stat.S_ISREG(path.lstat().st_mode):
         return [], offset  # a directory or a pipe
@@ -198,10 +208,20 @@ def read_from(path: Path, offset: int) -> tuple[list[Event], int]:
         with suppress(ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
             document = json.loads(line)
             event, reason, kind, key = (str(document.get(name, "")) for name in ("event", "reason", "kind", "key"))
-            saved_s, waited_s = (float(document.get(name, 0.0)) for name in ("saved_s", "waited_s"))
+            saved_s, waited_s = (_seconds(document.get(name, 0.0)) for name in ("saved_s", "waited_s"))
             size_bytes = min(max(0, int(document.get("bytes", 0))), _MOST_TRANSFERRED_BYTES)
             events.append(Event(int(document["t"]), event, reason, kind, key, saved_s, waited_s, size_bytes))
     return events, offset + len(whole)
+
+
+def _seconds(given: object) -> float:
+    """Return the seconds of a line, or 0 for a number that has no sum: the index would be rebuilt for a NaN.
+
+    Raises:
+        TypeError, ValueError, OverflowError: it is not a number.
+    """
+    seconds = float(given)  # type: ignore[arg-type]  # raises
+    return seconds if 0 <= seconds <= _MOST_S else 0.0
 
 
 def log_name(host: str, number: int) -> str:
@@ -260,6 +280,9 @@ def _tail(log: Path, offset_bytes: int) -> tuple[list[Event], int]:
         return read_from(log, offset_bytes)
     except FileNotFoundError:
         return [], offset_bytes  # summed and removed after the logs were listed; its sum is read next time
+    except OSError as error:
+        _logger.warning("%s cannot be read and is not counted: %s", log, error.strerror)
+        return [], offset_bytes
 
 
 def since(logs: Iterable[Path], sums: Iterable[LogTotals], since_ns: int) -> Counters:
@@ -346,8 +369,25 @@ def retire(directory: Path, host: str, *, kept: int = KEPT) -> None:
 
 
 def read_sums(directory: Path) -> list[LogTotals]:
-    """Return the sums of all hosts."""
-    return [totals for path in sorted(directory.glob(f"*{SUFFIX}")) for totals in _read_sums(path)]
+    """Return the sums of all hosts. A file that cannot be read is logged and skipped."""
+    found: list[LogTotals] = []
+    for path in sorted(directory.glob(f"*{SUFFIX}")):
+        try:
+            found += _read_sums(path)
+        except OSError as error:
+            _logger.warning("%s cannot be read and is not counted: %s", path, error.strerror)
+    return found
+
+
+def _after_sums(directory: Path, host: str) -> int:
+    """Return the number for the first log of a host that has none: a log in the sums is not counted again."""
+    try:
+        names = [totals.log for totals in _read_sums(directory / f"{host}{SUFFIX}")]
+    except OSError:
+        return 0
+    matches = (match for name in names if (match := _LOG.fullmatch(name)) and match[1] == host)
+    # No log could follow the highest number, which a member of a shared store could write.
+    return max((number + 1 for match in matches if (number := int(match[2] or 0)) < _LAST_NUMBER), default=0)
 
 
 def _read_sums(path: Path) -> list[LogTotals]:
@@ -361,7 +401,7 @@ def _read_sums(path: Path) -> list[LogTotals]:
             document: Any = json.loads(line)
             counters: Counters = {}
             for day, event, reason, kind, count_, sum_s in document["counts"]:
-                counters[str(day), str(event), str(reason), str(kind)] = EventCount(int(count_), float(sum_s))
+                counters[str(day), str(event), str(reason), str(kind)] = EventCount(int(count_), _seconds(sum_s))
             name = str(document["log"])
             found[name] = LogTotals(name, int(document["bytes"]), counters)
     return list(found.values())

@@ -49,7 +49,7 @@ _PRELUDE = struct.Struct("<8sIIIIQ")
 _MEMBER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
 _LARGEST = (1 << 63) - 1
-_LONGEST_BUILD_S = 1e9
+LONGEST_BUILD_S: Final = 1e9
 
 LARGE_BYTES: Final = 64 << 20
 """Size from which a member counts as large."""
@@ -273,7 +273,7 @@ def _decode_header(raw: bytes, file_bytes: int) -> EntryHeader:
         kind=_check_type(document["kind"], str),
         name=None if document["name"] is None else _check_type(document["name"], str),
         created_ns=_check_range(_check_type(document["created_ns"], int), _LARGEST),
-        build_s=float(_check_range(_check_type(document["build_s"], (int, float)), _LONGEST_BUILD_S)),
+        build_s=float(_check_range(_check_type(document["build_s"], (int, float)), LONGEST_BUILD_S)),
         provenance={str(name): _check_type(text, str) for name, text in document["provenance"].items()},
         members=tuple([_decode_member(member) for member in _check_type(document["members"], list)]),
         file_bytes=file_bytes,

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.errors import IndexUnavailableError, LockTimeoutError
+from trtcache.errors import LockTimeoutError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -68,19 +68,10 @@ class PrunePlan:
 
 
 def remove(store: DiskStore, evictions: Collection[Eviction]) -> int:
-    """Remove entries, index rows first, count each as evicted, and return the bytes freed.
-
-    An index that cannot be written does not stop the removal: on a full disk the files are the space to free, and the
-    next listing drops rows without files.
-    """
+    """Remove entries, index rows first, count each as evicted, and return the bytes freed."""
     if not evictions:
         return 0
-    from trtcache.store.index import write_rows
-
-    try:
-        write_rows(store.index_root, drop=[eviction.record.digest for eviction in evictions])
-    except IndexUnavailableError as error:
-        _LOG.warning("%s", error)
+    drop_rows(store, [eviction.record.digest for eviction in evictions])
     freed_bytes = 0
     for eviction in evictions:
         record = eviction.record
@@ -89,6 +80,20 @@ def remove(store: DiskStore, evictions: Collection[Eviction]) -> int:
             store.events.append("evict", reason=eviction.reason, kind=record.kind, key=record.digest)
         freed_bytes += removed_bytes
     return freed_bytes
+
+
+def drop_rows(store: DiskStore, digests: Iterable[str]) -> None:
+    """Remove the index rows of entries that are about to be removed.
+
+    An index that cannot be written does not stop the removal: on a full disk the files are the space to free, and the
+    next listing drops rows without files.
+    """
+    from trtcache.store.index import write_rows
+
+    try:
+        write_rows(store.index_root, drop=digests)
+    except StoreError as error:
+        _LOG.warning("%s", error)
 
 
 def worth(record: Record, *, now_ns: int) -> float:

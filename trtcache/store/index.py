@@ -6,6 +6,7 @@ rebuilt; an older one is migrated. Both happen on open, under one lock file, so 
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from contextlib import contextmanager, suppress
@@ -98,9 +99,7 @@ class Index:
                         path.touch(mode=0o600)
                         with _transaction(path) as connection:
                             if state is IndexState.OLDER:
-                                from trtcache_migrations import upgrade  # alembic, 0.3 s
-
-                                upgrade(connection)
+                                _upgrade(connection, path)
                             else:
                                 _create_tables(connection)
         index = cls(path, engine_for(path))
@@ -145,6 +144,17 @@ class Index:
     def _writing(self) -> Iterator[Connection]:
         with _translate_errors(self.path), self.engine.begin() as connection:
             yield connection
+
+
+def _upgrade(connection: Connection, path: Path) -> None:
+    try:
+        from trtcache_migrations import upgrade  # alembic, 0.3 s
+
+        upgrade(connection)
+    except SQLAlchemyError:
+        raise  # the caller knows damage from a lock
+    except Exception as error:  # alembic has errors of its own, and a migration may raise anything
+        raise IndexUnavailableError(str(path), f"its migration failed: {error}") from error
 
 
 def _create_tables(connection: Connection) -> None:
@@ -238,6 +248,8 @@ def _quarantine(root: Path, reason: str) -> None:
     for name in (INDEX_NAME, f"{INDEX_NAME}-journal", f"{INDEX_NAME}-wal", f"{INDEX_NAME}-shm"):
         path = root / name
         with suppress(FileNotFoundError):
+            with suppress(PermissionError):
+                os.utime(path, follow_symlinks=False)  # it is kept for seven days from now on
             path.rename(quarantine / f"{name}.{reason}.{time.time_ns()}")
 
 

@@ -136,11 +136,13 @@ class Layers:
         With ``copies``, a hit in a lower store is copied to the upper one before this returns; a failed copy is only
         logged.
         """
-        missed = Miss("absent")
+        missed = above = Miss("absent")
         for store in self.stores:
             found = store.get(key)
             if isinstance(found, Entry):
-                return found if store is self.upper else self._from_below(store, found)
+                return found if store is self.upper else self._from_below(store, found, above.reason)
+            if store is self.upper:
+                above = found
             if missed.reason == "absent":
                 missed = found
         return missed
@@ -168,9 +170,12 @@ class Layers:
             return entry.outcome == "hit"
         return self.upper is None or entry.path != self.upper.path(entry.key.digest)
 
-    def _from_below(self, store: Store, entry: Entry) -> Entry:
+    def _from_below(self, store: Store, entry: Entry, missed: str) -> Entry:
+        """Copy a hit in a lower store to the upper one, unless a file stays there for which that ``missed`` it."""
         upper = self.upper
         if not self.copies or upper is None or not upper.writable:
+            return entry
+        if missed.partition(":")[0] not in ("absent", "corrupt", "untrusted"):  # a newer format, another document
             return entry
         try:
             path = store.copy_to(entry, upper)

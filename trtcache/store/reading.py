@@ -29,17 +29,26 @@ SUFFIX: Final = ".trtc"
 
 _ENTRY_NAME = re.compile(r"([0-9a-f]{64})\.trtc")
 _HEX = re.compile(r"[0-9a-f]{1,64}")
+_LARGEST = (1 << 63) - 1
 _FOLDER_NAME = re.compile(r"[0-9a-f]{2}")
 
 
 @frozen_dataclass
 class EntryStat:
-    """Directory metadata of an entry. ``used_ns`` is the file's modification time."""
+    """Directory metadata of an entry. ``used_ns`` is the file's modification time.
+
+    ``inode`` is the lower 63 bits of its number: SQLite has no larger integers, and some file systems use all 64.
+    """
 
     digest: str
     file_bytes: int
     used_ns: int
     inode: int
+
+    @classmethod
+    def of(cls, digest: str, status: os.stat_result) -> EntryStat:
+        """Build the metadata from the status of the entry's file."""
+        return cls(digest, status.st_size, status.st_mtime_ns, status.st_ino & _LARGEST)
 
 
 def folders(root: Path, of: str = "entries") -> list[str]:
@@ -91,7 +100,7 @@ class StoredEntries:
             status = self.path(digest).lstat()
         except FileNotFoundError as error:
             raise UnknownKeyError(digest) from error
-        return EntryStat(digest, status.st_size, status.st_mtime_ns, status.st_ino)
+        return EntryStat.of(digest, status)
 
     def scan(self) -> Iterator[EntryStat]:
         """Yield the directory metadata of each entry, unordered, without opening any file."""
@@ -113,7 +122,7 @@ class StoredEntries:
             with suppress(FileNotFoundError):
                 status = item.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
-                    yield EntryStat(match[1], status.st_size, status.st_mtime_ns, status.st_ino)
+                    yield EntryStat.of(match[1], status)
 
     def header(self, digest: str) -> EntryHeader:
         """Return an entry's authenticated header; its members are not read."""

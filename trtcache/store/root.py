@@ -110,10 +110,15 @@ def _check_marker(root: Path, *, writable: bool) -> None:
         return
     # Not a store yet. Only an empty directory may become one.
     for name in names:
-        if name != TAG and not name.startswith(TEMPORARY):
+        if not _is_ignored(name):
             raise NotAStoreError(str(root), f"it has no {MARKER} and contains {name!r}; use an empty directory")
     if writable:
         write_marker(root)
+
+
+def _is_ignored(name: str) -> bool:
+    """Return whether a directory that has this name in it counts as empty: a new ext4 volume has ``lost+found``."""
+    return name in (TAG, "lost+found") or name.startswith(TEMPORARY)
 
 
 def is_private(root: Path) -> bool:
@@ -321,7 +326,7 @@ def share(root: Path, gid: int) -> None:
         marker, found = read_marker(root), root.stat()
         if marker is None:
             for path in root.iterdir():
-                if path.name != TAG and not path.name.startswith(TEMPORARY):
+                if not _is_ignored(path.name):
                     raise NotAStoreError(str(root), f"it contains {path.name!r}; use a new directory")
         elif marker[0].get("shared") is not True:
             raise NotAStoreError(str(root), "it is already a private store; use a new directory for the shared one")

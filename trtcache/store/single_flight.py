@@ -47,7 +47,7 @@ OnWait: TypeAlias = Callable[["BuildProcess | None", float], object]
 
 NOTES = _BUILDING, _WAITING = "building", "waiting"
 """Directories of the status files, next to those of the locks."""
-_MAX_BYTES = 4096
+_MAX_BYTES = 8192  # four texts of 128 characters, each written in up to twelve bytes, and the rest
 _MAX_TEXT = 128
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -201,8 +201,9 @@ class BuildProcess:
         return f"{self.host}:{self.pid}"
 
     def encode(self) -> bytes:
-        """Encode as JSON."""
-        return json.dumps(asdict(self)).encode("ascii")
+        """Encode as JSON, with its texts truncated."""
+        document = {name: text[:_MAX_TEXT] if isinstance(text, str) else text for name, text in asdict(self).items()}
+        return json.dumps(document).encode("ascii")
 
     @classmethod
     def decode(cls, raw: bytes) -> BuildProcess | None:

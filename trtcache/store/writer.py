@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from blake3 import blake3
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BuildError, HeaderSizeError
-from trtcache.store.compression import compressed_size, compressor
+from trtcache.store.compression import CompressionError, compressed_size, compressor
 from trtcache.store.files import write_at
 from trtcache.store.format import (
     MAX_HEADER_BYTES,
@@ -45,7 +46,7 @@ def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> Entry
     ``key`` signs the header. Does not flush: the caller calls ``fsync``.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file cannot be written, or there is not enough memory.
         BuildError: a member's file cannot be read, or changed while it was read.
         HeaderSizeError: the header would be larger than the format allows.
     """
@@ -55,8 +56,11 @@ def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> Entry
     end = PRELUDE_BYTES + header_bytes + (LINE_BYTES if key else 0)
     members = []
     for name, content in draft.contents.items():
-        with _open_content(content, draft.kind) as source:
-            member = _write_member(fd, name, source, align(end))
+        try:
+            with _open_content(content, draft.kind) as source:
+                member = _write_member(fd, name, source, align(end))
+        except (CompressionError, MemoryError) as error:  # zstd compresses everything, unless it has no memory
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
         members.append(member)
         end = member.end
     os.ftruncate(fd, end)  # an empty last member ends the file after its padding
