@@ -1,4 +1,4 @@
-"""Files that a command writes where it is told: checked before the work, and written atomically."""
+"""Files that a command writes at a path that the user gives: checked before the work, and written atomically."""
 
 from __future__ import annotations
 
