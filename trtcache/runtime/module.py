@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from collections import OrderedDict
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol
 
 import torch
@@ -26,6 +27,7 @@ from trtcache.weights.slots import EngineWeights, check, fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from torch.utils import _pytree as pytree
 
@@ -281,16 +283,15 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                 needed, source.state, known=self._known, device=self._device, keep=True, anywhere=source.is_file
             )
             off_by = None
-            if verify is False:
-                refitted = refit(self._swap, self._weights, needed, sources, device=self._device)
-            else:
-                inputs = self._inputs(args, kwargs)
-                refitted, off_by = self._refit_verified(sources, source, inputs, tolerance)
+            with self._others_refitted(sources, source):
+                if verify is False:
+                    refitted = refit(self._swap, self._weights, needed, sources, device=self._device)
+                else:
+                    inputs = self._inputs(args, kwargs)
+                    refitted, off_by = self._refit_verified(sources, source, inputs, tolerance)
             self._weights = refitted.weights
             self._state = self._state_with(refitted.weights, source.state)
             self._drop_tables()
-            if self.on_guard is not None:
-                self.on_guard.refit(weights, source.state)
         if refitted.interrupt is not None:
             raise refitted.interrupt
         return RefitReport(
@@ -301,6 +302,13 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             off_by=off_by,
             refit_s=time.perf_counter() - start,
         )
+
+    def _others_refitted(self, sources: SlotWeights, source: WeightSource) -> AbstractContextManager[None]:
+        """Refit what answers the calls that the guards reject, if the engine's refit in the block succeeds."""
+        if self.on_guard is None:
+            return nullcontext()
+        placed = sources.by_name(self._interface.slots) if source.is_file else {}
+        return self.on_guard.refit({**source.state, **placed})
 
     def _inputs(
         self, args: tuple[Any, ...] | None, kwargs: Mapping[str, Any] | None
