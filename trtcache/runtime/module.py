@@ -23,7 +23,7 @@ from trtcache.runtime.module_state import ModelNames, changed_by, publish, tenso
 from trtcache.runtime.refit import EngineSwap, make_new_weights, refit
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.verify import Examples, compare, eager, tolerance_of
-from trtcache.weights.slots import EngineWeights, check, fit
+from trtcache.weights.slots import EngineWeights, check, copy_shared, fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -389,6 +389,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         with self._refitting:
             engine, current, needed = self._swap.engine, self._weights, self._interface.weights
             fitted = fit(needed, source.state, known=self._known, device=self._device, current=current)
+            copy_shared(fitted, [current[name] for name in current.own])
         return self._of(engine, fitted, self._state_with(fitted, source.state))
 
     def __copy__(self) -> CompiledModule[Output]:
