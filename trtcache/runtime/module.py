@@ -340,7 +340,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             state = sources.by_name(self._interface.slots) | state
         dtypes = {one.dtype for one in refitted.weights.values()}
         off_by = compare(
-            eager(module, state), candidate, *inputs, tolerance=tolerance, dtypes=dtypes, device=self._device
+            eager(module, state), candidate.forward, *inputs, tolerance=tolerance, dtypes=dtypes, device=self._device
         )
         engine = candidate._swap.engine
         if changing:  # the call modified them
@@ -517,7 +517,10 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                     usable[name] = usable[name].detach().to(self._state[name], copy=True)
         if usable:
             try:
-                self.refit({**self._state, **usable})
+                # Of a tied weight one name is enough; its other names have the old value.
+                slots = [slot for slot in self._interface.slots if not usable.keys().isdisjoint(slot.names)]
+                tied = {name for slot in slots for name in slot.names}
+                self.refit({**{name: one for name, one in self._state.items() if name not in tied}, **usable})
             except RefitError as error:
                 error_msgs.append(f"{prefix.rstrip('.') or self.report.name}: {error}")
 

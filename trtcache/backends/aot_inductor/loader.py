@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from trtcache.backends.aot_inductor.marks import FROZEN_MARK, read_mark
 from trtcache.backends.protocol import GRAPH, INTERFACE
 from trtcache.errors import FixedWeightsError, GuardError, IncompatibleEngineError
+from trtcache.lowering.guard_checks import compile_guards
 from trtcache.lowering.interface import affine, describe, evaluate
 
 if TYPE_CHECKING:
@@ -78,6 +79,10 @@ class Assumptions:
     def __init__(self, inputs: Sequence[Sequence[Json]], guards: Sequence[Json]) -> None:
         """Store the guards, and the first input dimension that defines each symbol."""
         self._guards = tuple(guards)
+        try:
+            self._hold = compile_guards(self._guards)
+        except ValueError:  # an operation that it does not know: each call evaluates them
+            self._hold = None
         self._places: dict[int, tuple[int, int, int, int]] = {}
         for place, shape in enumerate(inputs):
             for dim, size in enumerate(shape):
@@ -111,6 +116,9 @@ class Assumptions:
             number: (inputs[place].shape[dim] - more) // factor
             for number, (place, dim, factor, more) in self._places.items()
         }
+        with suppress(ArithmeticError, ValueError):  # a guard divides by a size of 0
+            if self._hold is not None and self._hold(sizes):
+                return
         guard = next((guard for guard in self._guards if evaluate(guard, sizes) is not True), None)
         if guard is not None:
             names = {number: f"input{place}.shape[{dim}]" for number, (place, dim, *_) in self._places.items()}
