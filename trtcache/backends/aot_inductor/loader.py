@@ -216,6 +216,15 @@ class Package:
         self.assumptions = assumptions
         self.device = device
 
+    def check_sizes(self, inputs: Sequence[Any]) -> None:
+        """Check the sizes of an engine's inputs.
+
+        Raises:
+            GuardError: Inductor assumed others.
+        """
+        if self.assumptions is not None:
+            self.assumptions.check(inputs)
+
     @cached_property
     def library(self) -> PackageLibrary:
         """The package's shared library, for parallel calls."""
@@ -397,10 +406,17 @@ class PackageEngine:
             raise IncompatibleEngineError("package", "on a GPU calls are enqueued by torch's loader, one at a time")
         return ParallelEngine(self._package, self._constants, self._shared, calls)
 
+    def check_sizes(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Check the sizes of inputs, as ``run`` does.
+
+        Raises:
+            GuardError: Inductor assumed others.
+        """
+        self._package.check_sizes(inputs)
+
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the package."""
-        if self._package.assumptions is not None:
-            self._package.assumptions.check(inputs)
+        self._package.check_sizes(inputs)
         if self._enters:
             import torch
 
@@ -459,10 +475,17 @@ class ParallelEngine:
             return self
         return ParallelEngine(self._package, self._constants, self._weights, calls)
 
+    def check_sizes(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Check the sizes of inputs, as ``run`` does.
+
+        Raises:
+            GuardError: Inductor assumed others.
+        """
+        self._package.check_sizes(inputs)
+
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the package."""
-        if self._package.assumptions is not None:
-            self._package.assumptions.check(inputs)
+        self._package.check_sizes(inputs)
         here, packed = self._loaded
         if packed is not None and not packed.is_current():
             # Both are replaced at once: a concurrent call must not see new tensors with the old container.
