@@ -72,6 +72,13 @@ class WeightFile(Protocol):
         ...
 
 
+def _copy_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return copies; those of a part of a larger memory have only that part, and others share theirs as before."""
+    parts = {name: one for name, one in tensors.items() if one.nbytes < one.untyped_storage().nbytes()}
+    whole = copy.deepcopy({name: one.detach() for name, one in tensors.items() if name not in parts})
+    return {name: parts[name].detach().clone() if name in parts else whole[name] for name in tensors}
+
+
 class CompiledModule(torch.nn.Module, Generic[Output]):
     """A model compiled for inference: called like the model, returns outputs of its structure, without gradients.
 
@@ -412,12 +419,12 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         needed = self._interface.weights
         with self._refitting:
             engine, current = self._swap.engine, self._weights
-            made = copy.deepcopy({name: one.detach() for name, one in current.items()})
+            made = _copy_tensors(current)
             from_engine = {
                 name for one in needed if one.slot is not None and one.name in made for name in one.slot.names
             }
-            others = {name: one.detach() for name, one in self._state.items() if name not in from_engine}
-            state = tensors_by_name(self._interface, EngineWeights(made), copy.deepcopy(others))
+            others = {name: one for name, one in self._state.items() if name not in from_engine}
+            state = tensors_by_name(self._interface, EngineWeights(made), _copy_tensors(others))
         slots = [self._interface.slots[index] for index in current.source_weights]
         sources = {slot.index: state[slot.names[0]] for slot in slots if slot.names}
         weights = EngineWeights(made, own=made, source_weights=sources)
