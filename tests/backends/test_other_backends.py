@@ -323,3 +323,28 @@ def test_engines_without_refit_refuse_other_weights(offer: Callable[..., str], t
     other = trtcache.compile(Affine(2.0), (X,), **options)
     assert other.report.partitions[0].outcome == "hit"
     assert difference(other(X), Affine(2.0)(X)) is None
+
+
+class Concurrent(Interpretation):
+    """An engine that accepts concurrent calls."""
+
+    def parallel(self, calls: int) -> Concurrent:  # as the protocol
+        """Return this engine."""
+        return self
+
+
+def test_concurrent_engines_without_refit_refuse_other_weights(offer: Callable[..., str], tmp_path: Path) -> None:
+    """They are found to accept concurrent calls, and take no other weights then either."""
+
+    def load(self: Plugin, *args: Any, **kwargs: Any) -> Engine:
+        engine = Plugin.load(self, *args, **kwargs)
+        engine.__class__ = Concurrent
+        return engine
+
+    members = {"capabilities": replace(Plugin.capabilities, refit=False), "load": load}
+    offer(type("Fixed", (Plugin,), members))
+    module = trtcache.compile(Affine(1.0), (X,), backend="plugin", cache=tmp_path / "cache")
+    with module.runners(2) as runners:
+        assert runners.report.why_not == ""
+        with pytest.raises(FixedWeightsError):
+            module.refit(Affine(2.0))

@@ -156,3 +156,19 @@ def test_what_torch_cannot_write_is_refused(interpreter: str, tmp_path: Path, ca
 class _Nothing(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[()]:
         return ()
+
+
+def test_a_loaded_program_in_parts_with_constants_is_written_again(interpreter: str, tmp_path: Path) -> None:
+    """Constants of its engines, and of what stays in torch, travel as often as it is written."""
+    model = torch.nn.Linear(4, 4)
+    for name in ("one", "two", "three"):
+        model.register_buffer(name, torch.randn(4), persistent=False)
+    lin = torch.nn.functional.linear
+    model.forward = lambda x: lin((lin(x, model.weight) * model.one).softmax(1) + model.two, model.weight) * model.three
+    settings = {"torch_executed_ops": ["aten.softmax"]}
+    module = trtcache.compile(model, (torch.randn(3, 4),), backend=interpreter, settings=settings)
+    assert len(module.report.partitions) > 1
+    for written in ("first", "second"):
+        trtcache.export(module, tmp_path / written)
+        module = trtcache.load(tmp_path / written, trust="local-file")
+        torch.testing.assert_close(module(torch.ones(3, 4)), model(torch.ones(3, 4)).detach())

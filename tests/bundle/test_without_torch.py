@@ -34,6 +34,8 @@ from trtcache.weights.arrays import HostArray, array_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tests.conftest import RunPython
+
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
@@ -475,6 +477,34 @@ print(type(module).__name__, module.report.torch)
         trtcache.load(tmp_path / "torch.pt2", trust="local-file", outputs="nump")
     monkeypatch.setenv("TRTCACHE_NO_TORCH", "1")  # torch is imported in this process
     assert isinstance(trtcache.load(tmp_path / "torch.pt2", trust="local-file"), trtcache.CompiledModule)
+
+
+def test_outputs_do_not_import_torch(run_fresh_python: RunPython) -> None:
+    """An output that is another program's input is no tensor of torch; torch is not imported where it is forbidden."""
+    code = """
+    import sys
+    from trtcache.backends.aot_inductor.libtorch import libtorch
+    from trtcache.errors import TorchForbiddenError
+    from trtcache.runtime.program import convert, library_of
+    array = libtorch().empty("float32", (2, 3), (3, 1))
+    assert library_of({0: array}) == "dlpack"
+    try:
+        convert(array, "torch")
+    except TorchForbiddenError:
+        print("torch" in sys.modules)
+    """
+    assert run_fresh_python(code, TRTCACHE_NO_TORCH="1").stdout.strip() == "False"
+
+
+def test_a_read_only_array_keeps_its_layout_in_torch() -> None:
+    """It is copied, with the order of its elements in memory."""
+    values = np.arange(6.0).reshape(3, 2).T
+    values.flags.writeable = False
+    array = array_of(values)
+    assert array is not None
+    made = programs.convert(array, "torch")
+    assert made.stride() == (1, 2)
+    assert torch.equal(made, torch.arange(6.0, dtype=torch.float64).reshape(3, 2).t())
 
 
 def test_bfloat16_goes_through_dlpack_and_ml_dtypes() -> None:

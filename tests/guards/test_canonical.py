@@ -17,9 +17,9 @@ from tests.effort import tries
 from tests.guards.keys_of_before import PARTS, PROGRAMS, parts_of
 from tests.prepare import prepare
 from trtcache.digests import CacheKey
+from trtcache.lowering.guard_checks import compile_guards, failed_guard
 from trtcache.lowering.guards import UnknownTermError, combine, conjuncts, negate, parse
 from trtcache.lowering.interface import describe, evaluate, guard_symbols
-from trtcache.runtime.guards import compile_guards, failed_guard
 
 pytestmark = [pytest.mark.torture]
 

@@ -74,6 +74,16 @@ def test_every_path_is_held_to_it(engines: Path, tmp_path: Path) -> None:
         runners.submit(torch.rand(3, 2, 16, 12)).result()
 
 
+def test_takes_says_what_a_call_does(engines: Path) -> None:
+    """Sizes that Inductor took for numbers are not taken with others, also by an engine for concurrent calls."""
+    module = trtcache.compile(Pooling(), (PICTURE,), dynamic_shapes=SHAPES, cache=engines)
+    for _ in range(2):
+        assert module.takes(torch.rand(7, 2, 6, 8))
+        assert not module.takes(torch.rand(3, 2, 16, 12))
+        with module.runners(2):
+            pass
+
+
 def test_a_build_leaves_the_program_as_it_was(engines: Path) -> None:
     """Sizes that vary in a program still vary after Inductor took them for numbers."""
     program = torch.export.export(Pooling(), (PICTURE,), dynamic_shapes=SHAPES)

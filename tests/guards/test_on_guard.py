@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 from torch.export import Dim
 
 import trtcache
-from trtcache.errors import GuardError, InputError, SettingsError
+from trtcache.errors import GuardError, InputError, RefitError, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,6 +111,45 @@ def test_a_program_that_is_compiled_after_a_refit_has_the_new_weights(
     module = compiled(model, EXAMPLE, dynamic_shapes=DYNAMIC, on_guard="compile")
     module.refit(other.state_dict())
     torch.testing.assert_close(module(*OTHER), other(*OTHER).detach())
+
+
+@pytest.mark.parametrize("kind", ["file", "module"])
+def test_a_refit_reads_its_argument_once(
+    compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, kind: str
+) -> None:
+    """A program compiled later has the weights of the refit, whatever happened to the file or the module since."""
+    model, other = Branches(), Branches()
+    other.scale.data = torch.tensor([-2.0])
+    expected = other(*OTHER).detach()
+    module = compiled(model, EXAMPLE, dynamic_shapes=DYNAMIC, on_guard="compile")
+    file = tmp_path / "weights.safetensors"
+    save_file(other.state_dict(), file)
+    module.refit(file if kind == "file" else other)
+    file.unlink()
+    other.scale.data = torch.tensor([7.0])
+    torch.testing.assert_close(module(*OTHER), expected)
+
+
+class Locked(Branches):
+    """A model that cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize("policy", ["eager", "compile"])
+def test_a_refit_is_done_as_a_whole_or_not_at_all(
+    compiled: Callable[..., trtcache.CompiledModule], policy: str
+) -> None:
+    """Where the model cannot be copied with other weights, the engine keeps the old ones as well."""
+    model = Locked()
+    module = compiled(model, EXAMPLE, dynamic_shapes=DYNAMIC, on_guard=policy)
+    with pytest.raises(RefitError, match="cannot be copied"):
+        module.refit({"scale": torch.tensor([-2.0])})
+    for inputs in (EXAMPLE, OTHER):
+        torch.testing.assert_close(module(*inputs), model(*inputs).detach())
+    assert torch.equal(module.state_dict()["scale"], model.scale)
 
 
 def test_a_module_keeps_eight_programs(compiled: Callable[..., trtcache.CompiledModule]) -> None:

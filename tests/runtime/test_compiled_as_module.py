@@ -231,3 +231,22 @@ def test_a_loaded_program_has_the_names_too(compiled: Callable[[int], Outer], tm
     assert state.keys() == {name for name in wanted if not name.startswith("unused") and "tracked" not in name}
     assert all(torch.equal(one, wanted[name]) for name, one in state.items())
     assert {name for name, _ in loaded.named_buffers()} == {"bn.running_mean", "bn.running_var"}
+
+
+def test_one_name_of_a_tied_weight_is_enough(interpreter: str, engines: Path) -> None:
+    """As of an ``nn.Module``, whose other names have the same weight."""
+    model = Net().eval()
+    module = trtcache.compile(model, (X,), backend=interpreter, cache=engines)
+    module.load_state_dict({"head.weight": torch.eye(4)}, strict=False)
+    assert torch.equal(module.state_dict()["first.weight"], torch.eye(4))
+    model.load_state_dict({"head.weight": torch.eye(4)}, strict=False)
+    torch.testing.assert_close(module(X), model(X).detach())
+
+
+def test_hooks_do_not_see_the_calls_of_a_verification(interpreter: str, engines: Path) -> None:
+    """``refit(verify=True)`` compares the engine, and calls no hook of the module."""
+    model, called = Net().eval(), list[bool]()
+    module = trtcache.compile(model, (X,), backend=interpreter, cache=engines)
+    module.register_forward_hook(lambda *_: called.append(True))
+    module.refit(model, verify=True)
+    assert not called

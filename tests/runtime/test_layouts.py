@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 import torch
 
+import trtcache
+from trtcache.errors import InputError
 from trtcache.runtime.memory import has_layout, to_layout
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 0, 1), (1, 0, 2)])
@@ -25,3 +32,25 @@ def test_a_size_of_one_lies_in_any_place() -> None:
     assert has_layout(torch.randn(1, 5), (1, 0))
     assert has_layout(torch.randn(5), (0,))
     assert has_layout(torch.tensor(1.0), ())
+
+
+def test_an_input_is_not_copied_for_a_stride_that_says_nothing(interpreter: str, engines: Path) -> None:
+    """The stride of a dimension of size 1 may be any number."""
+    module = trtcache.compile(torch.nn.Linear(4, 4), (torch.randn(1, 4),), backend=interpreter, cache=engines)
+    x = torch.randn(4).as_strided((1, 4), (9, 1))
+    (given,) = module._path.check([x])
+    assert given.data_ptr() == x.data_ptr()
+    assert given.stride() == (4, 1)
+    assert torch.equal(given, x)
+
+
+def test_tensors_of_function_transforms_are_refused(interpreter: str, engines: Path) -> None:
+    """Their memory does not have what they stand for; a tensor that no transform changes is no obstacle."""
+    linear, x = torch.nn.Linear(4, 4), torch.randn(3, 4)
+    module = trtcache.compile(linear, (x,), backend=interpreter, cache=engines)
+    with pytest.raises(InputError, match="vmap or grad"):
+        torch.func.vmap(module)(torch.randn(2, 3, 4))
+    with pytest.raises(InputError, match="vmap or grad"):
+        torch.func.grad(lambda y: module(y).sum())(x)
+    made = torch.func.vmap(lambda y: y + module(x).sum())(torch.zeros(2))
+    torch.testing.assert_close(made, linear(x).sum().detach().expand(2))

@@ -268,6 +268,73 @@ def test_a_module_never_writes_into_weights_that_are_not_its_own(
     assert difference(Affine(2.0)(X), other(X)) is None
 
 
+def _own_memory(values: Affine) -> dict[str, torch.Tensor]:
+    """Return weights in layouts that an engine copies."""
+    one, two = (torch.stack((each, each), -1)[..., 0] for each in (values.b.detach(), values.c.detach()))
+    return {"a": values.a.detach().t().contiguous().t(), "b": one, "c": two}
+
+
+def test_weights_that_are_computed_from_the_engine_s_own_are_not_overwritten_first(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refit with views of the module's state_dict reads the old values, as ``load_state_dict`` of a copy would."""
+    in_place(monkeypatch)
+    module = compile_with(Affine(), X)
+    values = Affine(1.0)
+    with torch.no_grad():
+        values.a.copy_(torch.randn(4, 4))
+        values.b.copy_(torch.arange(4.0))
+        values.c.copy_(-torch.arange(4.0))
+    module.refit(_own_memory(values))
+    assert module.refit(_own_memory(values)).in_place
+    state = module.state_dict()
+    module.refit({"a": state["a"].t(), "b": state["a"][:, 0], "c": state["b"]})
+    with torch.no_grad():
+        values.c.copy_(values.b)
+        values.b.copy_(values.a[:, 0])
+        values.a.copy_(values.a.t().clone())
+    assert difference(values(X), module(X)) is None
+
+
+class Counters(nn.Module):
+    """Has two buffers that calls change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("a", torch.tensor([1.0, 1.0]))
+        self.register_buffer("b", torch.tensor([2.0, 3.0]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.a.add_(1)
+        self.b.mul_(2)
+        return x + self.a - self.b
+
+
+def test_state_can_be_exchanged(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two buffers that calls modify take each other's values."""
+    in_place(monkeypatch)
+    module = compile_with(Counters(), torch.zeros(2))
+    state = module.state_dict()
+    module.refit({"a": state["b"], "b": state["a"]})
+    assert [one.tolist() for one in module.state_dict().values()] == [[2.0, 3.0], [1.0, 1.0]]
+    assert torch.equal(module(torch.zeros(2)), torch.tensor([1.0, 2.0]))
+
+
+def test_a_module_made_of_a_state_dict_has_memory_of_its_own(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``with_weights(module.state_dict())`` is a snapshot, which a later refit of the module does not change."""
+    in_place(monkeypatch)
+    module = compile_with(Affine(), X)
+    module.refit(_own_memory(Affine(2.0)))
+    snapshot = module.with_weights(module.state_dict())
+    assert module.refit(_own_memory(Affine(3.0))).in_place
+    assert difference(Affine(2.0)(X), snapshot(X)) is None
+    assert difference(Affine(3.0)(X), module(X)) is None
+
+
 def test_a_file_that_is_no_weights_changes_nothing(
     compile_with: Callable[..., trtcache.CompiledModule], tmp_path: Path
 ) -> None:

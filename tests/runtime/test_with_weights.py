@@ -54,6 +54,14 @@ def test_a_deep_copy_has_weights_of_its_own(engines: Path, interpreter: str, cas
     torch.testing.assert_close(second(*args), first(*args))
 
 
+def test_a_deep_copy_has_only_the_weights(engines: Path, interpreter: str) -> None:
+    """Of a weight that is a part of a larger tensor, the part is copied."""
+    model, x = Weights(torch.randn(100, 4, 4)[3]), torch.ones(3, 4)
+    copied = copy.deepcopy(trtcache.compile(model, (x,), backend=interpreter, cache=engines))
+    assert copied.state_dict()["w"].untyped_storage().nbytes() == 64
+    assert torch.equal(copied(x), model(x))
+
+
 def test_weights_that_do_not_fit_make_no_module(engines: Path, interpreter: str) -> None:
     """Weights of another shape are an error, and the first module keeps its own."""
     model, x = Affine(), torch.ones(3, 4)

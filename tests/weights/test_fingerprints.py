@@ -112,3 +112,19 @@ def test_what_has_no_plain_elements_is_refused(tensor: torch.Tensor) -> None:
     """A tensor without readable elements has no fingerprint."""
     with pytest.raises(CanonicalizationError, match="no elements"):
         fingerprints([tensor])
+
+
+@pytest.mark.parametrize("order", ["flipped", "rolled", "rows exchanged"])
+def test_elements_that_change_places_are_noticed(order: str) -> None:
+    """Past the version counter, within one block of a sum: it has the same sum, and another order."""
+    known = Fingerprints()
+    weight = torch.nn.Parameter(torch.randn(_LARGE // 64, 64))
+    first = known.of([weight])[0]
+    match order:
+        case "flipped":
+            weight.data[:64] = weight.data[:64].flip(0, 1)
+        case "rolled":
+            weight.data[:64] = weight.data[:64].roll(1, 0)
+        case _:
+            weight.data[[3, 5]] = weight.data[[5, 3]]
+    assert known.of([weight])[0] != first

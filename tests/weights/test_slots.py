@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trtcache.errors import RefitError
 from trtcache.weights.recipes import Operation, WeightRef
-from trtcache.weights.slots import EngineWeight, Slot, contiguous, fit, layout, weight_map
+from trtcache.weights.slots import EngineWeight, Slot, alike, contiguous, fit, layout, weight_map
 
 CPU = torch.device("cpu")
 
@@ -134,3 +134,39 @@ def test_gaps_and_repeats_have_no_layout_to_keep() -> None:
     assert layout((2, 3), (0, 1)) == (3, 1)
     assert layout((2, 3), (1, 2)) == (1, 2)
     assert layout((1, 3), (17, 1)) == (17, 1)
+
+
+def test_weights_without_memory_are_refused() -> None:
+    """A storage that was freed, as FSDP does, and a zero tensor have no bytes that an engine could read."""
+    freed = torch.randn(2, 3)
+    freed.untyped_storage().resize_(0)
+    with pytest.raises(RefitError, match="its memory was freed"):
+        put(engine_weight("a"), freed)
+    with pytest.raises(RefitError, match="zero tensor"):
+        put(engine_weight("a"), torch._efficientzerotensor((2, 3)))
+    assert torch.equal(put(engine_weight("a"), torch.ones(3).expand(2, 3)), torch.ones(2, 3))
+    assert put(engine_weight("a", shape=(0, 3)), torch.empty(0, 3)).numel() == 0
+
+
+@pytest.mark.parametrize(("value", "other", "are_equal"), [(float("nan"), float("nan"), True), (0.0, -0.0, False)])
+def test_tied_names_are_compared_by_their_bits(value: float, other: float, are_equal: bool) -> None:
+    """Copies of one weight are equal where they are NaN; zeros of different signs are different."""
+    weight = engine_weight("a", "b")
+    state = {"a": torch.full((2, 3), value), "b": torch.full((3, 2), other).t()}
+    if are_equal:
+        assert fit([weight], state, known=frozenset("ab"), device=CPU)["w0"].isnan().all()
+    else:
+        with pytest.raises(RefitError, match="tied to b"):
+            fit([weight], state, known=frozenset("ab"), device=CPU)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex128, torch.complex64, torch.float64, torch.bfloat16, torch.bool])
+def test_equal_weights_of_any_dtype_are_alike(dtype: torch.dtype) -> None:
+    """Their bits are compared, whatever their layout, and also where they are conjugated lazily."""
+    one = torch.randn(3, 4, dtype=torch.float64).to(dtype)
+    assert alike(one, one.clone())
+    assert alike(one.conj(), one.conj().clone())
+    assert alike(one, one.t().contiguous().t())
+    assert not alike(one, one.logical_not().to(dtype))
+    square = torch.arange(4).reshape(2, 2).to(torch.int8)
+    assert not alike(square, square.t())

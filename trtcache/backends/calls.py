@@ -7,11 +7,11 @@ A backend of another distribution may raise anything. What leaves these function
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.backends.protocol import Artifact
+from trtcache.backends.protocol import Artifact, Parallel
 from trtcache.backends.registry import require_engine
 from trtcache.config.backend_names import BUILT_IN
 from trtcache.errors import BuildError, FixedWeightsError, IncompatibleEngineError, TrtcacheError
@@ -65,7 +65,7 @@ def load_engine(
         engine = backend.load_entry(read, device=device, constants=constants, weights=weights)
     if backend.name not in BUILT_IN:
         require_engine(backend, engine)
-    return engine if backend.capabilities.refit else _FixedEngine(backend.name, engine)
+    return engine if backend.capabilities.refit else _fix_weights(backend.name, engine)
 
 
 @contextmanager
@@ -97,3 +97,15 @@ class _FixedEngine:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._engine, name)
+
+
+class _FixedParallelEngine(_FixedEngine):
+    """One that accepts concurrent calls. ``isinstance`` finds only methods of a class from Python 3.12 on."""
+
+    def parallel(self, calls: int) -> Engine:
+        engine: Any = self._engine
+        return _fix_weights(self._backend, engine.parallel(calls))
+
+
+def _fix_weights(backend: str, engine: Engine) -> Engine:
+    return (_FixedParallelEngine if isinstance(engine, Parallel) else _FixedEngine)(backend, engine)

@@ -17,6 +17,7 @@ import binascii
 import json
 import os
 import re
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal
 
 from trtcache.backends.protocol import ENGINE
@@ -159,23 +160,22 @@ class EngineReader:
         expected, path = self._archive.header.beside.get(name), self._archive.path.with_name(name)
         path = (path if path.exists() else self._archive.path.resolve().with_name(name)).resolve()
         try:
-            file = ArtifactFile(path, shared=True)  # its owner does not matter: its digest is in the header
-            contents: Any = file.load(mapped=is_private(file.stat))
+            # Its owner does not matter: its digest is in the header.
+            with closing(ArtifactFile(path, shared=True)) as file:
+                contents: Any = file.load(mapped=is_private(file.stat))
+                header, digest = file.header, f"b3:{file.prelude.digest.hex()}"
         except FileNotFoundError as error:
             why = f"its engines are in {name}, which must be in the same folder"
             raise MissingEngineError(self._path, f"{why}; copy that file as well") from error
         except (CorruptBlobError, FormatVersionError, OSError) as error:
             raise MissingEngineError(self._path, f"the file of its engines cannot be used: {error}") from error
-        header, digest = file.header, f"b3:{file.prelude.digest.hex()}"
         is_expected = expected is not None and (header.file_bytes, digest) == (expected.size_bytes, expected.digest)
         if not is_expected or header.key != key:
             raise TamperedProgramError(self._path, f"{name} is not the file that was written with it")
-        found = Entry(
+        return Entry(
             key, header.kind, header.name, header.build_s, header.created_ns, header.provenance,
             "hit", None, path, 0.0, contents,
         )  # fmt: skip
-        file.close()
-        return found
 
 
 @frozen_dataclass

@@ -25,6 +25,7 @@ from trtcache.bundle.signature import without_classes
 from trtcache.errors import ProgramFileError
 from trtcache.frontends.torch_archive import OF_ALL_BYTES, register_tensor
 from trtcache.lowering import TORCH_LOCK
+from trtcache.lowering.guard_checks import failed_guard
 from trtcache.lowering.interface import affine, evaluate
 from trtcache.partition.partitions import (
     ConstantWire,
@@ -36,7 +37,6 @@ from trtcache.partition.partitions import (
     WeightWire,
 )
 from trtcache.runtime.checks import bind_sizes, evaluate_size
-from trtcache.runtime.guards import failed_guard
 from trtcache.runtime.operator import specs_of, with_carriers
 from trtcache.weights.recipes import evaluate as evaluate_recipe
 from trtcache.weights.slots import contiguous, weight_map

@@ -28,7 +28,7 @@ from trtcache.runtime.signature import CallSignature
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from trtcache.backends.protocol import Engine
     from trtcache.bundle.archive import ProgramArchive
@@ -98,7 +98,7 @@ class _ProgramReader:
             found = {number: self._part(entries[number], names) for number, names in slots.items()}
             parts = read_partitions(document["division"], found)
         interface = parse_interface(document["interface"], document["weight_map"], document["slots"])
-        constants = found[0].constants if parts.is_one_engine else self._constants()
+        constants = found[0].constants if parts.is_one_engine else self._constants(found.values())
         executable = Executable(
             interface,
             self._device,
@@ -163,12 +163,18 @@ class _ProgramReader:
             reports.append(report_engine(entry, record["way"], weights=count, load_s=load_s, path=self._path))
         return engines, reports
 
-    def _constants(self) -> Mapping[str, torch.Tensor]:
-        """Return the constants of what stays in torch; an engine's are in its entry."""
+    def _constants(self, engines: Iterable[Executable]) -> Mapping[str, torch.Tensor]:
+        """Return the constants of a partitioned program: of what stays in torch, and of its engines."""
         names, kinds = self._document["constants"], self._document["interface"]["constants"]
         found = self._tensors(_CONSTANTS, set(names.values())) if names else {}
         places = {own: self._device if kinds[own][1] == self._device.type else str(kinds[own][1]) for own in names}
-        return {str(own): found[name].to(places[own]) for own, name in names.items()}
+        stays = {str(own): found[name].to(places[own]) for own, name in names.items()}
+        inside = {
+            (digest, tensor.device.type): tensor
+            for engine in engines
+            for digest, tensor in zip(engine.interface.constants, engine.constants.values(), strict=True)
+        }
+        return {own: stays[own] if own in stays else inside[tuple(kinds[own])] for own in in_order(kinds)}
 
     def _tensors(self, folder: str, names: set[str] | None = None) -> dict[str, torch.Tensor]:
         document = parse(self._archive.read(f"{folder}model_{folder.split('/')[1]}_config.json"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import GuardError, InputError
+from trtcache.lowering.guard_checks import failed_guard
 from trtcache.lowering.interface import describe, evaluate, guard_symbols, symbol_names
-from trtcache.runtime.guards import failed_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
+from trtcache.lowering.guard_checks import compile_guards
 from trtcache.lowering.interface import evaluate
 from trtcache.runtime.checks import CallCheck, bind, describe_value, shape_text, symbols_in
-from trtcache.runtime.guards import compile_guards
 from trtcache.runtime.memory import find_overlap
 from trtcache.weights.slots import contiguous, dtype_name, is_aligned
 
@@ -254,6 +254,11 @@ def _apply_layout(spec: TensorInput, given: torch.Tensor, sizes: dict[int, int])
     stride = tuple(step for step in evaluated if step is not None)
     if len(stride) != len(evaluated):  # a stride that does not follow from the sizes
         stride = contiguous(tuple(given.shape))
-    if given.stride() == stride and is_aligned(given) and not (given.is_neg() or given.is_conj()):
+    plain = is_aligned(given) and not (given.is_neg() or given.is_conj())
+    if plain and given.stride() == stride:
         return given.detach()
+    pairs = zip(given.shape, given.stride(), stride, strict=True)
+    # The strides of dimensions with one element, and those of an empty tensor, say nothing about its memory.
+    if plain and (not given.numel() or all(size == 1 or before == step for size, before, step in pairs)):
+        return given.detach().as_strided(given.shape, stride)
     return given.new_empty_strided(given.shape, stride).copy_(given.detach())

@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from collections import OrderedDict
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol
 
 import torch
@@ -22,10 +23,11 @@ from trtcache.runtime.module_state import ModelNames, changed_by, publish, tenso
 from trtcache.runtime.refit import EngineSwap, make_new_weights, refit
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.verify import Examples, compare, eager, tolerance_of
-from trtcache.weights.slots import EngineWeights, check, fit
+from trtcache.weights.slots import EngineWeights, check, copy_shared, fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from torch.utils import _pytree as pytree
 
@@ -68,6 +70,13 @@ class WeightFile(Protocol):
     def current(self) -> Mapping[str, torch.Tensor]:
         """Return the weights of the file that was compiled, by the engine's names for them."""
         ...
+
+
+def _copy_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return copies; those of a part of a larger memory have only that part, and others share theirs as before."""
+    parts = {name: one for name, one in tensors.items() if one.nbytes < one.untyped_storage().nbytes()}
+    whole = copy.deepcopy({name: one.detach() for name, one in tensors.items() if name not in parts})
+    return {name: parts[name].detach().clone() if name in parts else whole[name] for name in tensors}
 
 
 class CompiledModule(torch.nn.Module, Generic[Output]):
@@ -228,7 +237,10 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def takes(self, *args: Any, **kwargs: Any) -> bool:
         """Return whether a call with these arguments would run, without running it."""
         try:
-            self._path.check(self._call.flatten(args, kwargs))
+            inputs = self._path.check(self._call.flatten(args, kwargs))
+            check_sizes = getattr(self._swap.engine, "check_sizes", None)  # a package was compiled for some sizes only
+            if check_sizes is not None:
+                check_sizes(inputs)
         except InputError:
             return False
         return True
@@ -281,16 +293,15 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                 needed, source.state, known=self._known, device=self._device, keep=True, anywhere=source.is_file
             )
             off_by = None
-            if verify is False:
-                refitted = refit(self._swap, self._weights, needed, sources, device=self._device)
-            else:
-                inputs = self._inputs(args, kwargs)
-                refitted, off_by = self._refit_verified(sources, source, inputs, tolerance)
+            with self._others_refitted(sources, source):
+                if verify is False:
+                    refitted = refit(self._swap, self._weights, needed, sources, device=self._device)
+                else:
+                    inputs = self._inputs(args, kwargs)
+                    refitted, off_by = self._refit_verified(sources, source, inputs, tolerance)
             self._weights = refitted.weights
             self._state = self._state_with(refitted.weights, source.state)
             self._drop_tables()
-            if self.on_guard is not None:
-                self.on_guard.refit(weights, source.state)
         if refitted.interrupt is not None:
             raise refitted.interrupt
         return RefitReport(
@@ -301,6 +312,13 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             off_by=off_by,
             refit_s=time.perf_counter() - start,
         )
+
+    def _others_refitted(self, sources: SlotWeights, source: WeightSource) -> AbstractContextManager[None]:
+        """Refit what answers the calls that the guards reject, if the engine's refit in the block succeeds."""
+        if self.on_guard is None:
+            return nullcontext()
+        placed = sources.by_name(self._interface.slots) if source.is_file else {}
+        return self.on_guard.refit({**source.state, **placed})
 
     def _inputs(
         self, args: tuple[Any, ...] | None, kwargs: Mapping[str, Any] | None
@@ -332,7 +350,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             state = sources.by_name(self._interface.slots) | state
         dtypes = {one.dtype for one in refitted.weights.values()}
         off_by = compare(
-            eager(module, state), candidate, *inputs, tolerance=tolerance, dtypes=dtypes, device=self._device
+            eager(module, state), candidate.forward, *inputs, tolerance=tolerance, dtypes=dtypes, device=self._device
         )
         engine = candidate._swap.engine
         if changing:  # the call modified them
@@ -381,6 +399,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         with self._refitting:
             engine, current, needed = self._swap.engine, self._weights, self._interface.weights
             fitted = fit(needed, source.state, known=self._known, device=self._device, current=current)
+            copy_shared(fitted, [current[name] for name in current.own])
         return self._of(engine, fitted, self._state_with(fitted, source.state))
 
     def __copy__(self) -> CompiledModule[Output]:
@@ -400,12 +419,12 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         needed = self._interface.weights
         with self._refitting:
             engine, current = self._swap.engine, self._weights
-            made = copy.deepcopy({name: one.detach() for name, one in current.items()})
+            made = _copy_tensors(current)
             from_engine = {
                 name for one in needed if one.slot is not None and one.name in made for name in one.slot.names
             }
-            others = {name: one.detach() for name, one in self._state.items() if name not in from_engine}
-            state = tensors_by_name(self._interface, EngineWeights(made), copy.deepcopy(others))
+            others = {name: one for name, one in self._state.items() if name not in from_engine}
+            state = tensors_by_name(self._interface, EngineWeights(made), _copy_tensors(others))
         slots = [self._interface.slots[index] for index in current.source_weights]
         sources = {slot.index: state[slot.names[0]] for slot in slots if slot.names}
         weights = EngineWeights(made, own=made, source_weights=sources)
@@ -508,7 +527,10 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                     usable[name] = usable[name].detach().to(self._state[name], copy=True)
         if usable:
             try:
-                self.refit({**self._state, **usable})
+                # Of a tied weight one name is enough; its other names have the old value.
+                slots = [slot for slot in self._interface.slots if not usable.keys().isdisjoint(slot.names)]
+                tied = {name for slot in slots for name in slot.names}
+                self.refit({**{name: one for name, one in self._state.items() if name not in tied}, **usable})
             except RefitError as error:
                 error_msgs.append(f"{prefix.rstrip('.') or self.report.name}: {error}")
 

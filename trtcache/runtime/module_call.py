@@ -73,6 +73,8 @@ class ModuleCall:
                 self.check.check_numbers(leaves)
                 outputs = self.operator(leaves)
             else:
+                if torch._C._functorch.peek_interpreter_stack() is not None:
+                    self._refuse_transforms(leaves)
                 outputs = self._answer(leaves)
         except GuardError as error:
             if self.on_guard is None:
@@ -83,6 +85,17 @@ class ModuleCall:
                 outputs = self._finish_results(outputs, leaves)
             return self.signature.unflatten(outputs)
         return self.on_guard.answer(refused, args, kwargs)
+
+    def _refuse_transforms(self, leaves: Sequence[Any]) -> None:
+        """Refuse tensors of a function transform, whose memory does not have what they stand for.
+
+        Raises:
+            InputError: there is one.
+        """
+        for place, leaf in enumerate(leaves):
+            if isinstance(leaf, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(leaf):
+                hint = "an engine has no batching rule and no derivative: transform the model, or call it without"
+                raise InputError(self.signature.label(place), "a plain tensor", "one of torch.func.vmap or grad", hint)
 
     def _answer(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
         """Return the engine's outputs in the model's layouts."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -14,11 +15,10 @@ from trtcache.runtime.guards import ON_GUARD as ON_GUARD
 from trtcache.runtime.guards import parse_on_guard as parse_on_guard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from trtcache.runtime.module import CompiledModule
     from trtcache.runtime.report import Report
-    from trtcache.runtime.weight_source import Weights
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +43,24 @@ class TorchCalls:
         Raises:
             RefitError: the model cannot be copied.
         """
+        self._refitted = self.copy_with(state)
+
+    def copy_with(self, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:
+        """Return a copy of the model with these weights.
+
+        Raises:
+            RefitError: the model cannot be copied.
+        """
         try:
-            self._refitted = with_state(self.model(), state)
+            return with_state(self.model(), state)
         except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
             raise RefitError(
                 mismatched=(f"the model, which cannot be copied to run with them in torch: {error}",)
             ) from error
+
+    def use(self, refitted: torch.nn.Module) -> None:
+        """Use a copy of the model with other weights."""
+        self._refitted = refitted
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the model returns, without gradients."""
@@ -105,24 +117,32 @@ class OnGuard:
         self.programs: list[CompiledModule] = []
         self._report, self._compile_for = report, compile_for
         self._in_torch = TorchCalls(model)
-        self._weights: Weights | None = None
+        self._state: Mapping[str, torch.Tensor] | None = None
         self._lock = threading.RLock()
 
-    def refit(self, weights: Weights, state: Mapping[str, torch.Tensor]) -> None:
-        """Refit all programs; the weights that the model was compiled with are no longer used.
+    @contextmanager
+    def refit(self, state: Mapping[str, torch.Tensor]) -> Iterator[None]:
+        """Make programs with other weights, which answer the calls if the block ends without an exception.
+
+        The weights that the model was compiled with are then no longer used.
 
         Args:
-            weights: the argument of ``CompiledModule.refit``.
-            state: the same weights by the model's names.
+            state: weights by the model's names, on its devices. They are kept for programs that are compiled later.
 
         Raises:
-            RefitError: see ``CompiledModule.refit``.
+            RefitError: the model cannot be copied, or see ``CompiledModule.refit``; nothing was changed.
         """
+        # A parameter can be assigned other data; its detached tensor cannot.
+        state = {name: one.detach() if isinstance(one, torch.Tensor) else one for name, one in state.items()}
         with self._lock:
-            self._in_torch.refit(state)
-            self._weights = weights
-            for program in self.programs:
-                program.refit(weights)
+            in_torch = self._in_torch.copy_with(state)
+            ready = [program.with_weights(state) if program.ready else program for program in self.programs]
+            yield
+            self._in_torch.use(in_torch)
+            for program, before in zip(ready, self.programs, strict=True):
+                if program is before:  # it is still built, and its calls run in torch
+                    program.refit(state)
+            self.programs, self._state = ready, state
 
     def answer(self, error: GuardError, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return what the model returns for a call that the guards rejected.
@@ -160,8 +180,8 @@ class OnGuard:
                 program = self._compile_for(args, kwargs)
             except ExportError as refused:
                 raise GuardError(error.where, error.expected, error.found, f"{error.hint}; {refused}") from refused
-            if self._weights is not None:
-                program.refit(self._weights)
+            if self._state is not None:
+                program.refit(self._state)
             # Drop the least recently used program. It is in the cache, so it comes back without a build.
             self.programs = [*self.programs, program][-(MOST_PROGRAMS - 1) :]
             self._report.programs = [one.report for one in self.programs]

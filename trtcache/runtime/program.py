@@ -145,7 +145,8 @@ class ArrayCheck(CallCheck):
         if array.device != "cpu":
             raise self.wrong(spec.leaf, "a tensor on cpu", f"one on {array.device}", "use .to('cpu')")
         if array.dtype != spec.dtype:
-            raise self.wrong(spec.leaf, spec.dtype, array.dtype, f"use .to(torch.{spec.dtype})")
+            cast = f"use .astype({spec.dtype!r})" if array.library == "numpy" else f"use .to(torch.{spec.dtype})"
+            raise self.wrong(spec.leaf, spec.dtype, array.dtype, cast)
         if len(array.shape) != len(spec.shape):
             raise self.wrong_rank(spec, array.shape)
         return array
@@ -415,6 +416,9 @@ def convert(array: HostArray, library: str) -> Any:
 
 
 def _to_torch(array: HostArray) -> Any:
+    from trtcache.config.environment import require_torch_allowed
+
+    require_torch_allowed("outputs='torch'", "outputs are tensors of torch; 'numpy' and 'dlpack' do without it")
     import torch
 
     dtype = getattr(torch, array.dtype)
@@ -423,7 +427,7 @@ def _to_torch(array: HostArray) -> Any:
     has_integers = array.item_bytes <= 8  # not for complex128, which NumPy has
     values = array.as_integers() if has_integers else array.numpy()
     if not array.writable:  # an output that shares the memory of a read-only input: torch has no such tensors
-        values = values.copy()
+        values = values.copy(order="K")
     return torch.from_numpy(values).view(dtype)
 
 

@@ -112,7 +112,10 @@ def _in_place(
     sources: SlotWeights,
     device: torch.device,
 ) -> RefitResult | None:
-    """Overwrite the old weights; None, with nothing done, if running calls do not end in time."""
+    """Overwrite the old weights; None, with nothing done, if running calls do not end in time.
+
+    Or if a new weight is computed from one that would be overwritten, such as one of this module's state_dict.
+    """
     weights = tuple(weights)
     chosen: dict[str, torch.Tensor] = {}
     own, changed = set(), []
@@ -130,6 +133,8 @@ def _in_place(
             changed.append(weight)
         if sources.is_own(weight, chosen[name]):
             own.add(name)
+    if _reads_targets(sources, writes, current):
+        return None
     engine = swap.engine.refit(chosen)
     if not swap.pause(_WAIT_S):
         return None
@@ -141,6 +146,18 @@ def _in_place(
     swap.swap_in(engine)
     order = sorted((*changed, *written), key=lambda weight: weight.index)
     return RefitResult(EngineWeights(chosen, own, sources.source_weights(weights)), tuple(order), True, interrupt)
+
+
+def _reads_targets(sources: SlotWeights, writes: Iterable[EngineWeight], current: EngineWeights) -> bool:
+    """Return whether a given weight is in memory that would be overwritten with other values."""
+    targets = set()
+    for weight in writes:
+        target, slot = current[weight.name], weight.slot
+        given = target if slot is None else sources.given[slot.index]
+        is_itself = slot is not None and given.data_ptr() == target.data_ptr() and given.stride() == target.stride()
+        if target.numel() and not is_itself:  # else nothing is written
+            targets.add(target.untyped_storage().data_ptr())
+    return any(given.untyped_storage().data_ptr() in targets for given in sources.given.values())
 
 
 # The weights may belong to a module that was compiled in inference mode.

@@ -3,7 +3,9 @@
 A fingerprint is the BLAKE3 digest of a tensor's elements in order, independent of layout and device. Weights in host
 memory are hashed on all cores; GPU weights are staged through a small host buffer. A fingerprint is cached for as long
 as the tensor's storage lives and its version counter is unchanged. Writes that bypass the counter (``weight.data[3] =
-0``) are detected by sums over the elements, which cost a quarter of the digest.
+0``) are detected by sums over the elements, which cost a quarter of the digest. A sum does not depend on the order, so
+some elements are compared as well: rows of 248 bytes or more that change places in a block are noticed, two elements
+are not.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ _ALONE_FROM_BYTES = 8 << 20  # one tensor of this size uses all cores
 _STAGED_BYTES = 32 << 20
 _WORD_BYTES = 8
 _SUM_WORDS = 1 << 12
+_SAMPLED_WORDS = 31  # one of so many words; a power of two would be the same column of each row
 _REMEMBERED_FROM_BYTES = 1 << 16  # a smaller tensor's digest costs no more than a lookup
 
 _Place = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
@@ -130,10 +133,10 @@ def _place(tensor: torch.Tensor) -> _Place:
 
 
 def _sums(tensor: torch.Tensor) -> bytes:
-    """Hash the sums of 32 KiB blocks: on 2 cores sums read 25 GB/s, and BLAKE3 6.6 GB/s."""
+    """Hash the sums of 32 KiB blocks and some elements: on 2 cores sums read 25 GB/s, and BLAKE3 6.6 GB/s."""
     flat = _flat(tensor)
     words = flat[: len(flat) // _WORD_BYTES * _WORD_BYTES].view(torch.int64)
     whole = words[: len(words) // _SUM_WORDS * _SUM_WORDS].view(-1, _SUM_WORDS).sum(1)
     rest = words[len(whole) * _SUM_WORDS :].sum().view(1)
     tail = flat[len(words) * _WORD_BYTES :].to(torch.int64)
-    return hash_bytes(torch.cat([whole, rest, tail]).view(torch.uint8).cpu().numpy().data)
+    return hash_bytes(torch.cat([whole, rest, tail, words[::_SAMPLED_WORDS]]).view(torch.uint8).cpu().numpy().data)

@@ -61,6 +61,8 @@ def read_header(path: Path) -> tuple[dict[str, Any], memoryview]:
     start = LENGTH_BYTES + length
     header = json.loads(bytes(memory[LENGTH_BYTES:start]), object_pairs_hook=_unique)
     header.pop(_METADATA, None)
+    if unknown := sorted({str(one["dtype"]) for one in header.values()} - DTYPE_NAMES.keys()):
+        raise WeightsFileError(str(path), f"it has weights of dtype {unknown[0]}, which is not supported")
     _check_places(header, len(memory) - start)
     return header, memory[start:]
 

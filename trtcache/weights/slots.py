@@ -248,6 +248,16 @@ def fit(
     return EngineWeights(tensors, own, sources.source_weights(weights))
 
 
+def copy_shared(weights: EngineWeights, others: Iterable[torch.Tensor]) -> None:
+    """Copy the weights that share memory with other tensors, which a refit of their module overwrites."""
+    places = {one.untyped_storage().data_ptr() for one in others}
+    for name, tensor in weights.items():
+        if name not in weights.own and tensor.untyped_storage().data_ptr() in places:
+            weights[name] = tensor.clone()
+            weights.own |= {name}
+            finish(tensor.device)
+
+
 def finish(device: torch.device) -> None:
     """Wait for work on this thread's current CUDA stream; calls may use another stream."""
     if device.type == "cuda":
@@ -317,16 +327,16 @@ def check(
 
 
 def alike(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Return whether two tensors of one dtype, shape and layout are bit-identical."""
-    if first.data_ptr() == second.data_ptr():
+    """Return whether two tensors of one dtype and shape are bit-identical."""
+    first, second = (one.detach().resolve_conj().resolve_neg() for one in (first, second))
+    if first.data_ptr() == second.data_ptr() and first.stride() == second.stride():
         return True
-    bits = _BITS.get(first.itemsize)
-    if bits is None or first.is_conj() or second.is_conj() or first.is_neg() or second.is_neg():
-        return False
     import torch
 
-    view = getattr(torch, bits)
-    return torch.equal(first.detach().view(view), second.detach().view(view))
+    if first.dtype == torch.complex128:  # no integer has 16 bytes
+        first, second = torch.view_as_real(first), torch.view_as_real(second)
+    bits = getattr(torch, _BITS[first.itemsize])
+    return torch.equal(first.view(bits), second.view(bits))
 
 
 def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | None:
@@ -344,6 +354,12 @@ def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | 
         return f"on {tensor.device}, the engine is on {device}"
     if str(tensor.layout) != "torch.strided":
         return f"layout {tensor.layout}, the engine takes strided weights"
+    if tensor._is_zerotensor():
+        return "a zero tensor, which has no memory"
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    needed_bytes = (tensor.storage_offset() + last + 1) * tensor.itemsize
+    if tensor.numel() and needed_bytes > tensor.untyped_storage().nbytes():  # as FSDP does between its calls
+        return "its memory was freed"
     return None
 
 
@@ -355,8 +371,7 @@ def is_fake(tensor: torch.Tensor) -> bool:
 def _tie_mismatch(given: list[tuple[str, torch.Tensor]]) -> str | None:
     first = given[0][1]
     for name, tensor in given[1:]:
-        shared = tensor.data_ptr() == first.data_ptr() and tensor.stride() == first.stride()
-        if not (shared or (tensor.shape == first.shape and bool((tensor == first).all()))):
+        if not alike(tensor, first):
             return f"tied to {name} in the compiled model, but their values differ"
     return None
 

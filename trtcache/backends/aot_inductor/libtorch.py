@@ -271,7 +271,7 @@ class LibTorch:
         self._call("aoti_torch_get_data_ptr", ctypes.c_void_p(handle), ctypes.byref(pointer))
         count = rank.value
         shape, steps = (tuple(one[:count]) if count else () for one in (sizes, strides))
-        return HostArray(self._names[code.value], shape, steps, pointer.value or 0, owner, "torch")
+        return HostArray(self._names[code.value], shape, steps, pointer.value or 0, owner, "dlpack")
 
     def _dispatch(self, operator: bytes, overload: bytes, *handles: int) -> int:
         """Call an operator of tensors that returns one; it takes ownership of its arguments."""

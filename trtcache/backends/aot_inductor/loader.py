@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from trtcache.backends.aot_inductor.marks import FROZEN_MARK, read_mark
 from trtcache.backends.protocol import GRAPH, INTERFACE
 from trtcache.errors import FixedWeightsError, GuardError, IncompatibleEngineError
+from trtcache.lowering.guard_checks import compile_guards
 from trtcache.lowering.interface import affine, describe, evaluate
 
 if TYPE_CHECKING:
@@ -78,6 +79,10 @@ class Assumptions:
     def __init__(self, inputs: Sequence[Sequence[Json]], guards: Sequence[Json]) -> None:
         """Store the guards, and the first input dimension that defines each symbol."""
         self._guards = tuple(guards)
+        try:
+            self._hold = compile_guards(self._guards)
+        except ValueError:  # an operation that it does not know: each call evaluates them
+            self._hold = None
         self._places: dict[int, tuple[int, int, int, int]] = {}
         for place, shape in enumerate(inputs):
             for dim, size in enumerate(shape):
@@ -111,6 +116,9 @@ class Assumptions:
             number: (inputs[place].shape[dim] - more) // factor
             for number, (place, dim, factor, more) in self._places.items()
         }
+        with suppress(ArithmeticError, ValueError):  # a guard divides by a size of 0
+            if self._hold is not None and self._hold(sizes):
+                return
         guard = next((guard for guard in self._guards if evaluate(guard, sizes) is not True), None)
         if guard is not None:
             names = {number: f"input{place}.shape[{dim}]" for number, (place, dim, *_) in self._places.items()}
@@ -207,6 +215,15 @@ class Package:
         self._content = content
         self.assumptions = assumptions
         self.device = device
+
+    def check_sizes(self, inputs: Sequence[Any]) -> None:
+        """Check the sizes of an engine's inputs.
+
+        Raises:
+            GuardError: Inductor assumed others.
+        """
+        if self.assumptions is not None:
+            self.assumptions.check(inputs)
 
     @cached_property
     def library(self) -> PackageLibrary:
@@ -389,10 +406,17 @@ class PackageEngine:
             raise IncompatibleEngineError("package", "on a GPU calls are enqueued by torch's loader, one at a time")
         return ParallelEngine(self._package, self._constants, self._shared, calls)
 
+    def check_sizes(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Check the sizes of inputs, as ``run`` does.
+
+        Raises:
+            GuardError: Inductor assumed others.
+        """
+        self._package.check_sizes(inputs)
+
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the package."""
-        if self._package.assumptions is not None:
-            self._package.assumptions.check(inputs)
+        self._package.check_sizes(inputs)
         if self._enters:
             import torch
 
@@ -451,10 +475,17 @@ class ParallelEngine:
             return self
         return ParallelEngine(self._package, self._constants, self._weights, calls)
 
+    def check_sizes(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Check the sizes of inputs, as ``run`` does.
+
+        Raises:
+            GuardError: Inductor assumed others.
+        """
+        self._package.check_sizes(inputs)
+
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the package."""
-        if self._package.assumptions is not None:
-            self._package.assumptions.check(inputs)
+        self._package.check_sizes(inputs)
         here, packed = self._loaded
         if packed is not None and not packed.is_current():
             # Both are replaced at once: a concurrent call must not see new tensors with the old container.

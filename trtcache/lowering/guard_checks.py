@@ -1,0 +1,94 @@
+"""Guard checks at a call: one compiled Python function for all of a program's guards.
+
+A guard's JSON becomes a Python expression over integers, about 0.1 us each; ``interface.evaluate`` takes 2 to 5 us
+for the same JSON. The source contains only the operations below and numbers, whatever an entry contains.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from trtcache.lowering.interface import evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from trtcache.digests import Json
+
+_INFIX = {
+    "Add": "+",
+    "Mul": "*",
+    "FloorDiv": "//",
+    "CleanDiv": "//",
+    "Mod": "%",
+    "PythonMod": "%",
+    "TrueDiv": "/",
+    "Pow": "**",
+    "Eq": "==",
+    "Ne": "!=",
+    "Le": "<=",
+    "Lt": "<",
+    "And": "and",
+    "Or": "or",
+}
+_CALLS = {
+    "Max": "max",
+    "Min": "min",
+    "Abs": "abs",
+    "Float": "float",
+    "Round": "round",
+    "Not": "not",
+    "Floor": "floor",
+    "Ceil": "ceil",
+    "Trunc": "trunc",
+    "Sqrt": "sqrt",
+}
+_NAMES = {
+    "max": max,
+    "min": min,
+    "abs": abs,
+    "float": float,
+    "round": round,
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": math.trunc,
+    "sqrt": math.sqrt,
+}
+
+
+def compile_guards(guards: Iterable[Json]) -> Callable[[Sequence[int] | Mapping[int, int]], bool] | None:
+    """Return a function of the symbols' values, by number, that returns whether all guards hold; None without guards.
+
+    It raises ArithmeticError or ValueError if a guard divides by zero.
+
+    Raises:
+        ValueError: a guard has an unknown operation.
+    """
+    texts = [_source(guard) for guard in guards]
+    if not texts:
+        return None
+    code = compile(f"lambda s: {' and '.join(texts)}", "<guards>", "eval")
+    holds: Callable[[Sequence[int] | Mapping[int, int]], bool] = eval(code, {"__builtins__": {}, **_NAMES})  # noqa: S307  # built from the tables above
+    return holds
+
+
+def failed_guard(guards: Iterable[Json], sizes: Mapping[int, int]) -> Json:
+    """Return the first guard that is false or cannot be evaluated; None if all hold."""
+    return next((guard for guard in guards if evaluate(guard, sizes) is not True), None)
+
+
+def _source(part: Json) -> str:
+    if isinstance(part, (bool, int)):
+        return f"({part!r})"
+    if isinstance(part, dict):
+        return f"s[{int(str(part['sym']))}]"
+    if isinstance(part, list) and part:
+        head, *args = part
+        if head == "Number":
+            return f"({float.fromhex(str(args[0]))!r})"
+        if head in _INFIX and len(args) > 1:
+            return f"({f' {_INFIX[str(head)]} '.join(map(_source, args))})"
+        if head in _CALLS and args:
+            return f"({_CALLS[str(head)]}({', '.join(map(_source, args))}))"
+    raise ValueError(f"{part!r} is not a guard")
