@@ -23,8 +23,8 @@ from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.resolve import Model, as_args, resolve
 from trtcache.frontends.source import CompileOptions
 from trtcache.keys.code import code_digest
-from trtcache.runtime.guards import parse_on_guard
 from trtcache.runtime.verify import Examples
+from trtcache.settings import parse_on_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

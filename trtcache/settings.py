@@ -15,13 +15,16 @@ from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.config.threads import Threads
 from trtcache.config.units import field_names, refuse_unknown
 from trtcache.digests import canonical
-from trtcache.errors import BackendUnavailableError, CanonicalizationError, SettingsError
+from trtcache.errors import BackendUnavailableError, CanonicalizationError, SettingsError, did_you_mean
 
 SettingsT = TypeVar("SettingsT", bound=BackendSettings)
 
 _SECTIONS: Mapping[str, type[BackendSettings]] = {kind.section: kind for kind in (InductorSettings, TensorRTSettings)}
 """Settings of built-in backends, which are fields of ``Settings``."""
 
+
+ON_GUARD = ("error", "eager", "compile")
+"""What a call with sizes does that the program was not exported for."""
 
 IN_THE_GRAPH = frozenset({"torch_executed_modules", "torch_executed_ops", "min_block_size"})
 """Settings that affect the partitioning only: each key has the graph of its partition."""
@@ -247,3 +250,14 @@ def _section_class(name: str) -> type[BackendSettings]:
     if not (isinstance(kind, type) and issubclass(kind, BackendSettings)) or getattr(kind, "section", "") != name:
         raise SettingsError(f"settings.{name}", f"backend {name!r} has no settings of this name")
     return kind
+
+
+def parse_on_guard(policy: object) -> str:
+    """Validate one of ``ON_GUARD``.
+
+    Raises:
+        SettingsError: it is unknown; the message has the nearest one.
+    """
+    if policy in ON_GUARD:
+        return str(policy)
+    raise SettingsError("on_guard", f"{policy!r}: {did_you_mean(str(policy), list(ON_GUARD))}")

@@ -12,8 +12,8 @@ from trtcache.bundle.archive import LOCAL_FILE, ProgramArchive
 from trtcache.config.environment import Config, require_torch_allowed, start_logging
 from trtcache.config.signing_keys import parse_keys
 from trtcache.errors import SettingsError
-from trtcache.runtime.guards import parse_on_guard
 from trtcache.runtime.program import parse_outputs
+from trtcache.settings import parse_on_guard
 
 if TYPE_CHECKING:
     from pathlib import Path

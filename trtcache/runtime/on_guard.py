@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from trtcache.errors import ExportError, GuardError, InputError, RefitError
-from trtcache.runtime.guards import ON_GUARD as ON_GUARD
-from trtcache.runtime.guards import parse_on_guard as parse_on_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
