@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from trtcache.errors import ExportError
 from trtcache.lowering.arguments import leaf_paths
 from trtcache.lowering.interface import SmallSizes, bounds, evaluate
 from trtcache.lowering.small_sizes import small_size_guards
-from trtcache.lowering.unguarded_sizes import AddedGuard, operator_checks, shape_environment
+from trtcache.lowering.unguarded_sizes import operator_checks, shape_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -88,6 +88,7 @@ class ExportGuards:
             decomposed; None without dynamic sizes.
         operators: conditions of its operators that decompositions drop, as sympy expressions.
         excluded: conditions on sizes of 0 and 1, likewise; empty before these sizes are tried.
+        added: those of the texts that torch has not recorded, as sympy expressions; empty for a program from a file.
     """
 
     texts: tuple[str, ...]
@@ -95,13 +96,15 @@ class ExportGuards:
     environment: Any
     operators: tuple[Any, ...]
     excluded: tuple[Any, ...] = ()
+    added: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: ExportedProgram) -> ExportGuards:
         """Read the guards of an exported program, before it is decomposed."""
         texts = tuple(program._guards_code)
         terms = _named_terms(program) if texts else {}
-        return cls(texts, terms, shape_environment(program), operator_checks(program))
+        added = getattr(program, "_added_guards", {})
+        return cls(texts, terms, shape_environment(program), operator_checks(program), added=added)
 
     def with_small_sizes(self, program: ExportedProgram, decomposed: ExportedProgram) -> ExportGuards:
         """Return these guards with conditions on sizes of 0 and 1, found by trial (``small_sizes.py``)."""
@@ -131,8 +134,9 @@ class ExportGuards:
                     )
                 )
             except UnknownTermError as error:
-                # torch's own guards were read from the environment, too, if there is one.
-                if not live or isinstance(text, AddedGuard):
+                if text in self.added:  # it may name the size of an input in a way that is not known here
+                    found += symbolic_guards([self.environment.replace(self.added[text])], symbols)
+                elif not live:  # otherwise the same guards were read from the environment
                     raise _uncheckable(text, error) from error
         parts = {json_bytes(part): part for guard in found for part in conjuncts(guard)}
         least = []

@@ -142,18 +142,15 @@ class Decisions:
             return str(source.name() if callable(source.name) else source.name)  # a property from torch 2.12 on
 
         printer, texts = ShapeGuardPythonPrinter(sources, name, sources), list(program._guards_code)
+        added: dict[str, Any] = {}
         for condition in self.conditions:
             if condition.free_symbols <= known:
                 text = printer.doprint(condition)
                 if "L['self']" not in text and text not in texts:
-                    texts.append(AddedGuard(text))
+                    texts.append(text)
+                    added[text] = condition
         program._guards_code = texts
-
-
-class AddedGuard(str):
-    """A guard that torch has not recorded, in torch's notation: no shape environment has it, too."""
-
-    __slots__ = ()
+        program._added_guards = added  # type: ignore[attr-defined]  # our attribute, for ExportGuards
 
 
 def _term(value: Any) -> Any:
