@@ -339,9 +339,11 @@ def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
     for name, tensor in ({**program.constants, **program.state_dict} if reads_memory else {}).items():
         if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
             continue
-        # The copy of a constant is contiguous: in another layout as_strided would read other elements.
-        if not covers_memory(tensor) or (name in program.constants and not tensor.is_contiguous()):
-            why = f"it calls as_strided, and {name} is a view of another tensor: replace {name} with a contiguous copy"
+        if not covers_memory(tensor):
+            why = f"it calls as_strided, and {name} is a view of a larger tensor: replace {name} with {name}.clone()"
+            raise ExportError("the program", why)
+        if name in program.constants and not tensor.is_contiguous():  # its copy in an engine is
+            why = f"it calls as_strided, and {name} is not contiguous: replace {name} with {name}.contiguous()"
             raise ExportError("the program", why)
     return tuple(dict.fromkeys(condition for condition in found if condition not in {sympy.true, True}))
 
