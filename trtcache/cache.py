@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -38,7 +37,7 @@ from trtcache.errors import (
 )
 from trtcache.store.contract import COLLISION, Miss, describe_miss
 from trtcache.store.entry import REMOTE, Entry, check_kind, check_labels, is_companion, run_build
-from trtcache.store.format import LONGEST_BUILD_S
+from trtcache.store.format import HEX_DIGEST, LONGEST_BUILD_S
 from trtcache.store.layers import BELOW, Layers
 from trtcache.store.single_flight import hold_build_lock
 
@@ -620,4 +619,4 @@ class Cache:
 
 
 def _is_digest(text: object) -> TypeGuard[str]:
-    return isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) is not None
+    return isinstance(text, str) and HEX_DIGEST.fullmatch(text) is not None

@@ -47,7 +47,7 @@ Admit: TypeAlias = "Callable[[int, bytes, bytes], None]"
 
 _PRELUDE = struct.Struct("<8sIIIIQ")
 _MEMBER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
+HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
 _LARGEST = (1 << 63) - 1
 LONGEST_BUILD_S: Final = 1e9
 
@@ -291,7 +291,7 @@ def _decode_member(document: dict[str, Json]) -> Member:
         if type(size) is not int or not 0 <= size <= _LARGEST:
             raise ValueError(f"the size {size!r}")
     for digest in (member.digest, member.stored_digest):
-        if not _HEX_DIGEST.fullmatch(digest.removeprefix("b3:")):
+        if not HEX_DIGEST.fullmatch(digest.removeprefix("b3:")):
             raise ValueError(f"the digest {digest!r}")
     if not _MEMBER_NAME.fullmatch(member.name):
         raise ValueError(f"the name {member.name!r}")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from trtcache.store.files import make_permanent
+from trtcache.store.format import HEX_DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 FOLDER: Final = "outbox"
 MOST: Final = 10_000
 """Entries that may wait. A remote that is down for long must not fill the directory without limit."""
-
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Outbox:
@@ -51,7 +49,7 @@ class Outbox:
                 names = os.listdir(folder)  # noqa: PTH208  # only the names are needed
         except OSError:
             return []
-        return sorted(name for name in names if _DIGEST.fullmatch(name))
+        return sorted(name for name in names if HEX_DIGEST.fullmatch(name))
 
     @contextmanager
     def hold(self, digest: str) -> Iterator[bool]:

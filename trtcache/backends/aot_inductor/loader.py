@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from trtcache.backends.aot_inductor.marks import FROZEN_MARK, read_mark
 from trtcache.backends.protocol import GRAPH, INTERFACE
 from trtcache.errors import FixedWeightsError, GuardError, IncompatibleEngineError
-from trtcache.lowering.guard_checks import compile_guards
-from trtcache.lowering.interface import affine, describe, evaluate
+from trtcache.lowering.guard_checks import compile_guards, failed_guard
+from trtcache.lowering.interface import affine, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -119,7 +119,7 @@ class Assumptions:
         with suppress(ArithmeticError, ValueError):  # a guard divides by a size of 0
             if self._hold is not None and self._hold(sizes):
                 return
-        guard = next((guard for guard in self._guards if evaluate(guard, sizes) is not True), None)
+        guard = failed_guard(self._guards, sizes)
         if guard is not None:
             names = {number: f"input{place}.shape[{dim}]" for number, (place, dim, *_) in self._places.items()}
             text = describe(guard, names)

@@ -39,6 +39,7 @@ FORMATS = frozenset({"str", "format", "dumps", "format_map", "str_", "bytes_", "
 FORMATS |= {"substitute", "safe_substitute", "mod", "imod", "__mod__", "redirect_stdout", "redirect_stderr"}
 FORMATS |= {"repr", "ascii", "pformat", "formatwarning", "format_exc", "format_exception", "format_exception_only"}
 FORMATS |= {"formatannotation"}
+_MAKES_TEXTS = FORMATS | {"__get__"}
 _FORMATTED = frozenset({"FORMAT_VALUE", "CONVERT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC"})  # Python 3.13
 _COMPARED = frozenset({"IS_OP", "COMPARE_OP", "CONTAINS_OP"})
 _STARTS_COMPREHENSION = frozenset({"LOAD_FAST_AND_CLEAR", "SWAP", "BUILD_LIST", "BUILD_SET", "BUILD_MAP"})
@@ -341,7 +342,7 @@ def _makes_texts(value: Any) -> bool:
     if isinstance(value, type):
         return issubclass(value, (str, bytes, UserString)) and not issubclass(value, Enum)
     is_function = callable(value) and not isinstance(value, torch.nn.Module)
-    return is_function and getattr(value, "__name__", "") in FORMATS | {"__get__"}
+    return is_function and getattr(value, "__name__", "") in _MAKES_TEXTS
 
 
 def _referents(value: object) -> Iterator[Any]:
