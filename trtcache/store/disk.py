@@ -29,7 +29,16 @@ from trtcache.store.contract import COLLISION, Miss, Store
 from trtcache.store.entry import StoredContents, entry_of
 from trtcache.store.events import EventLog
 from trtcache.store.file_lock import hold, why_not_exclusive
-from trtcache.store.files import TEMPORARY, Folders, TemporaryFile, delete, make_permanent, sweep, sync_directory
+from trtcache.store.files import (
+    TEMPORARY,
+    Folders,
+    TemporaryFile,
+    delete,
+    make_permanent,
+    quarantine_time_ns,
+    sweep,
+    sync_directory,
+)
 from trtcache.store.format import Draft, check_document
 from trtcache.store.outbox import Outbox
 from trtcache.store.reader import ArtifactFile
@@ -322,10 +331,7 @@ class DiskStore(StoredEntries, Store):
         inside = self._folders.inside
         try:
             with inside("quarantine", make=True) as target, inside("entries", digest[:2]) as folder:
-                damaged = folder / self.path(digest).name
-                with suppress(OSError):  # the time of its last use; it is kept for seven days from now on
-                    os.utime(damaged, follow_symlinks=False)
-                damaged.rename(target / f"{digest}.{word}.{self.clock_ns()}")
+                (folder / self.path(digest).name).rename(target / f"{digest}.{word}.{self.clock_ns()}")
         except FileNotFoundError:
             return
         self.events.append("quarantine", reason=reason, key=digest)
@@ -421,13 +427,14 @@ class DiskStore(StoredEntries, Store):
         now_ns = self.clock_ns()
         temporary_ns, quarantine_ns = now_ns - int(temporary_s * 1e9), now_ns - int(quarantine_s * 1e9)
         stale: list[tuple[tuple[str, ...], str, int]] = [((), TEMPORARY, temporary_ns)]
-        stale.append((("quarantine",), "", quarantine_ns))
         stale += [(("locks", name), "", now_ns - int(STALE_NOTE_S * 1e9)) for name in NOTES]
         stale += [(("entries", name), TEMPORARY, temporary_ns) for name in folders(self.root)]
         if self.shared:  # permanent files of a shared store are created under a temporary name
             stale += [((name,), TEMPORARY, temporary_ns) for name in ("events", "pins", "locks", "outbox")]
             stale += [(("locks", name), TEMPORARY, temporary_ns) for name in folders(self.root, "locks")]
         freed_bytes = 0
+        with suppress(OSError), self._folders.inside("quarantine") as folder:
+            freed_bytes += sweep(folder, "", quarantine_ns, quarantine_time_ns)
         for names, prefix, before_ns in stale:
             with suppress(OSError), self._folders.inside(*names) as folder:
                 freed_bytes += sweep(folder, prefix, before_ns)

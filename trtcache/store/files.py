@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Self
 
 TEMPORARY: Final = ".tmp-"
@@ -136,15 +136,31 @@ def make_permanent(path: Path) -> None:
             temporary.path.unlink()
 
 
-def sweep(directory: str | os.PathLike[str], prefix: str, before_ns: int) -> int:
+def modification_time_ns(entry: os.DirEntry[str]) -> int:
+    """Return when a file was last modified. A link is not followed."""
+    return entry.stat(follow_symlinks=False).st_mtime_ns
+
+
+def quarantine_time_ns(entry: os.DirEntry[str]) -> int:
+    """Return when a file was quarantined: the end of its name. Its modification time is that of its last use."""
+    suffix = entry.name.rpartition(".")[2]
+    return int(suffix) if suffix.isdecimal() else modification_time_ns(entry)
+
+
+def sweep(
+    directory: str | os.PathLike[str],
+    prefix: str,
+    before_ns: int,
+    time_ns: Callable[[os.DirEntry[str]], int] = modification_time_ns,
+) -> int:
     """Delete files in ``directory`` with this prefix that are older than ``before_ns``; return the bytes freed.
 
-    Files that cannot be deleted are left for the next sweep.
+    ``time_ns`` returns the time of a file. Files that cannot be deleted are left for the next sweep.
     """
     freed_bytes = 0
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name.startswith(prefix) and entry.stat(follow_symlinks=False).st_mtime_ns <= before_ns:
+            if entry.name.startswith(prefix) and time_ns(entry) <= before_ns:
                 freed_bytes += delete(Path(entry.path))
     return freed_bytes
 

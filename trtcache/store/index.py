@@ -6,7 +6,6 @@ rebuilt; an older one is migrated. Both happen on open, under one lock file, so 
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from contextlib import contextmanager, suppress
@@ -246,11 +245,8 @@ def _quarantine(root: Path, reason: str) -> None:
     quarantine = root / "quarantine"
     quarantine.mkdir(mode=0o700, exist_ok=True)
     for name in (INDEX_NAME, f"{INDEX_NAME}-journal", f"{INDEX_NAME}-wal", f"{INDEX_NAME}-shm"):
-        path = root / name
         with suppress(FileNotFoundError):
-            with suppress(PermissionError):
-                os.utime(path, follow_symlinks=False)  # it is kept for seven days from now on
-            path.rename(quarantine / f"{name}.{reason}.{time.time_ns()}")
+            (root / name).rename(quarantine / f"{name}.{reason}.{time.time_ns()}")
 
 
 @contextmanager
