@@ -166,6 +166,24 @@ def test_it_is_a_submodule_before_and_after(portable: str, tmp_path: Path, monke
     torch.testing.assert_close(answer(outer), answer(expected))
 
 
+@pytest.mark.parametrize("name", ["0.weight", "2.weight"])
+def test_one_name_of_a_tied_weight_is_enough(
+    portable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As of an ``nn.Module``: in torch and with the engine."""
+    monkeypatch.setenv("PORTABLE_BUILD", "1")
+    live, expected = (nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)).eval() for _ in range(2))
+    live[2].weight, expected[2].weight = live[0].weight, expected[0].weight
+    expected.load_state_dict(live.state_dict())
+    module = trtcache.compile(live, (X,), backend=portable, cache=tmp_path / "cache", on_miss="background")
+    for ready in (False, True):
+        weight = {name: torch.randn(8, 8)}
+        module.load_state_dict(weight, strict=False)
+        expected.load_state_dict(weight, strict=False)
+        torch.testing.assert_close(module(X), answer(expected))
+        assert (module.ready, module.wait(90)) == (ready, True)
+
+
 def test_programs_with_dynamic_sizes_and_their_files(portable: str, tmp_path: Path, temporary: Path) -> None:
     """An exported program, and the file of one, run in torch as the program does."""
     rows = torch.export.Dim("rows", min=2)

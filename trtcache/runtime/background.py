@@ -24,7 +24,7 @@ from trtcache.runtime.weight_source import WeightSource
 from trtcache.weights.slots import alike
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from trtcache.runtime.report import Report
     from trtcache.runtime.weight_source import Weights
@@ -152,12 +152,21 @@ class BackgroundModule(CompiledModule):
         return super().state_dict(*args, **kwargs)
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> CompiledModule:
-        self._follow()
-        return super()._apply(fn, recurse)
+        with self._pending_lock:
+            self._follow()
+            return super()._apply(fn, recurse)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._follow()
-        super()._load_from_state_dict(*args, **kwargs)
+        with self._pending_lock:
+            self._follow()
+            super()._load_from_state_dict(*args, **kwargs)
+
+    def _tied_names(self) -> Iterable[Collection[str]]:
+        if self._program is None:
+            return super()._tied_names()
+        from trtcache.lowering.rewriting import group_tied  # which a hit does not need
+
+        return group_tied(self._program.state_dict).values()
 
     def _follow(self) -> None:
         """Take the weights of the calls in torch for parameters and buffers: the model may have got others."""

@@ -26,7 +26,7 @@ from trtcache.runtime.verify import Examples, compare, eager, tolerance_of
 from trtcache.weights.slots import EngineWeights, check, copy_shared, fit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from contextlib import AbstractContextManager
 
     from torch.utils import _pytree as pytree
@@ -527,12 +527,16 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                     usable[name] = usable[name].detach().to(self._state[name], copy=True)
         if usable:
             try:
-                # Of a tied weight one name is enough; its other names have the old value.
-                slots = [slot for slot in self._interface.slots if not usable.keys().isdisjoint(slot.names)]
-                tied = {name for slot in slots for name in slot.names}
-                self.refit({**{name: one for name, one in self._state.items() if name not in tied}, **usable})
+                for names in self._tied_names():  # one name of a tied weight is enough
+                    if value := [usable[name] for name in names if name in usable]:
+                        usable |= {name: value[0] for name in names if name not in usable}
+                self.refit({**self._state, **usable})
             except RefitError as error:
                 error_msgs.append(f"{prefix.rstrip('.') or self.report.name}: {error}")
+
+    def _tied_names(self) -> Iterable[Collection[str]]:
+        """Return the names of each weight that has several; others can be among them."""
+        return [slot.names for slot in self._interface.slots]
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Refuse to be pickled.
