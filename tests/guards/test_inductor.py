@@ -74,6 +74,30 @@ def test_every_path_is_held_to_it(engines: Path, tmp_path: Path) -> None:
         runners.submit(torch.rand(3, 2, 16, 12)).result()
 
 
+def test_an_example_of_other_sizes_gets_an_engine_of_its_own(engines: Path, tmp_path: Path) -> None:
+    """Each example is answered, by its alias too; sizes about which nothing was assumed are not in the key."""
+    examples = [torch.rand(3, 2, 6, 8), torch.rand(3, 2, 7, 9), torch.rand(5, 2, 7, 9)]
+    first = trtcache.key(Pooling(), (examples[0],), dynamic_shapes=SHAPES)
+    keys = [first]
+    for again in (False, True):
+        for example in examples:
+            module = trtcache.compile(Pooling(), (example,), dynamic_shapes=SHAPES, cache=engines)
+            (part,) = module.report.partitions
+            assert not again or (module.report.outcome, module.report.route) == ("hit", "alias")
+            torch.testing.assert_close(module(example), Pooling()(example))
+            keys.append(part.key)
+    assert keys[1:4] == keys[4:]
+    assert keys[0] == keys[1] != keys[2] == keys[3]
+    parts: Any = keys[2].document["parts"]
+    assert parts["example_sizes"] == [[1, 7], [2, 9]]
+    program = torch.export.export(Pooling(), (examples[1],), dynamic_shapes=SHAPES)
+    torch.export.save(program, tmp_path / "model.pt2")
+    for _ in range(2):
+        loaded = trtcache.compile(tmp_path / "model.pt2", cache=engines)
+        assert (loaded.report.outcome, loaded.report.partitions[0].key) == ("hit", keys[2])
+        torch.testing.assert_close(loaded(examples[1]), Pooling()(examples[1]))
+
+
 def test_takes_says_what_a_call_does(engines: Path) -> None:
     """Sizes that Inductor took for numbers are not taken with others, also by an engine for concurrent calls."""
     module = trtcache.compile(Pooling(), (PICTURE,), dynamic_shapes=SHAPES, cache=engines)

@@ -261,6 +261,25 @@ class Backend(ABC):
         """Return whether a stored engine for another GPU of the same compute capability may be used."""
         return False
 
+    def refused_sizes(
+        self,
+        read: Callable[[str], bytes | memoryview],  # noqa: ARG002  # a default
+        sizes: Mapping[int, int],  # noqa: ARG002  # a default
+    ) -> frozenset[int]:
+        """Return the symbolic sizes on whose values an engine relies, if it cannot run with the given ones.
+
+        For a builder that can specialise on the sizes of the example, although they are dynamic. The program then gets
+        another engine, with another key. By default engines run with all sizes that the program accepts.
+
+        Args:
+            read: returns a member of the engine's entry by name.
+            sizes: the example's sizes, by the numbers of their symbols.
+
+        Returns:
+            The numbers of these symbols; empty if the engine runs with the given sizes.
+        """
+        return frozenset()
+
     @abstractmethod
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
         """Build an artifact into ``folder``.

@@ -18,7 +18,7 @@ from trtcache.backends.protocol import WEIGHT_MAP, use_tuning_store
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
-from trtcache.keys.key import KIND, MEMBER, KeyAlias, alias_key
+from trtcache.keys.key import EXAMPLE_SIZES, KIND, MEMBER, KeyAlias, alias_key
 from trtcache.lowering.operators import identify_again
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
@@ -245,8 +245,11 @@ class AliasLookup:
             alias_saved_s=found.alias_saved_s,
         )
 
-    def store_after_build(self, request: EngineRequest) -> None:
+    def store_after_build(self, request: EngineRequest, report: Report) -> None:
         """Store the alias, unless the engine of its key is not stored: it was frozen, or its build failed."""
+        keys = [partition.key for partition in report.partitions if partition.key is not None]
+        if len(keys) == 1 and EXAMPLE_SIZES in parts_of(keys[0]):  # the engine of this example's sizes
+            request = replace(request, key=keys[0])
         if isinstance(request.key, CacheKey) and self._cache.layers.holder(request.key.digest) is None:
             log.info("%s gets no key alias: no engine of its key is stored", self._source.label)
         else:

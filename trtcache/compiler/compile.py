@@ -152,7 +152,7 @@ class Compilation:
         assert self.request is not None  # noqa: S101  # set by prepare
         module = build_and_load(self.request, self.source, self.cache)
         if self.lookup is not None:
-            self.lookup.store_after_build(self.request)
+            self.lookup.store_after_build(self.request, module.report)
         return module
 
 
@@ -203,5 +203,5 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
         if output is not None and entries:
             entries[0].write(ENGINE, output)
     if lookup is not None:
-        lookup.store_after_build(request)
+        lookup.store_after_build(request, report)
     return report

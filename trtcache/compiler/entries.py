@@ -56,6 +56,9 @@ def entry_for(
 ) -> tuple[Entry, BuildDetails]:
     """Get or build the entry of one engine; also return the details of its build, empty for a hit.
 
+    A stored engine can be for other sizes than the example's: Inductor specialises on some sizes, although they are
+    dynamic. Then the engine's entry has another key, with these sizes.
+
     If the settings do not decide whether an engine is refittable, and some of its weights cannot be refitted, the
     engine is built for these weights alone. Its entry has another key, with the fingerprints of the weights; after a
     build its reason starts with ``frozen:``.
@@ -71,6 +74,20 @@ def entry_for(
         BuildError: the build failed.
         BusyError: another process builds it, and the cache does not wait.
     """
+    wanted: EngineRequest | None = request
+    while wanted is not None:
+        request = wanted
+        entry, details = _any_entry_for(request, cache, folder, worker)
+        wanted = request.for_example(entry) if entry.outcome != "built" else None
+        if wanted is not None:
+            log.info("%s: the engine of %s is for other sizes than the example's", request.program.name, request.key)
+    return entry, details
+
+
+def _any_entry_for(
+    request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None
+) -> tuple[Entry, BuildDetails]:
+    """Get or build an entry, which can be for other sizes than the example's if it was stored."""
     holder = cache.layers.holder
     if request.backend.capabilities.bakes_weights and isinstance(request.key, CacheKey):
         # Case 1: only an engine for these weights alone is stored here, or in a remote.
@@ -154,7 +171,7 @@ def similar_gpu_entry_for(request: EngineRequest, cache: Cache) -> Entry | None:
 
     found = next(filter(None, (find_similar_gpu(store, key) for store in cache.layers.disks)), None)
     entry = cache.peek(found.key) if found else None
-    if entry is None:
+    if entry is None or request.for_example(entry) is not None:
         return None
     log.warning("%s: %s", request.program.name, found)
     return replace(entry, reason=str(found))

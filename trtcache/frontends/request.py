@@ -14,7 +14,7 @@ from trtcache.backends.registry import why_unavailable
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BackendUnavailableError, BuildError, CanonicalizationError
-from trtcache.keys.key import frozen_part, key_parts, part_digests
+from trtcache.keys.key import EXAMPLE_SIZES, frozen_part, key_parts, part_digests
 from trtcache.partition.division import PartitionedProgram, summarize_left
 from trtcache.weights.slots import fit
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trtcache.keys.stored_graph import StoredGraph
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
+    from trtcache.store.entry import Entry
     from trtcache.store.format import Built
     from trtcache.target import Target
 
@@ -107,6 +108,10 @@ class EngineRequest(ABC):
 
     def freeze(self) -> EngineRequest | None:
         """Return the request for an engine with these weights embedded; None if it cannot be built."""
+        return None
+
+    def for_example(self, entry: Entry) -> EngineRequest | None:  # noqa: ARG002  # a default
+        """Return the request for an engine for the example's sizes; None if the engine of an entry takes them."""
         return None
 
     def weight_file(self) -> Any:
@@ -190,6 +195,24 @@ class Request(EngineRequest):
             return None
         key = CacheKey.of_document({**document, "parts": {**document["parts"], **changed}})
         return replace(self, settings=settings, key=key)
+
+    def for_example(self, entry: Entry) -> Request | None:
+        """Return the request for an engine for the example's sizes; None if the engine of an entry takes them.
+
+        The key has those sizes on whose values engines of the program have been found to rely.
+        """
+        known = self.program.example_sizes
+        refused = self.backend.refused_sizes(entry.read, known)
+        if not refused or not isinstance(self.key, CacheKey):
+            return None
+        document: dict[str, Any] = self.key.document
+        before: list[Any] = document["parts"].get(EXAMPLE_SIZES, [])
+        numbers = refused | {number for number, _ in before}
+        sizes: list[Json] = [[number, known[number]] for number in sorted(numbers)]
+        if sizes == before:
+            return None
+        parts = {**document["parts"], EXAMPLE_SIZES: sizes}
+        return replace(self, key=CacheKey.of_document({**document, "parts": parts}))
 
 
 def partition_request(program: LoweredProgram, backend: Backend, settings: Settings, target: str | None) -> Request:

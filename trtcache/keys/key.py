@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from trtcache.weights.slots import Slot
 
 
+EXAMPLE_SIZES = "example_sizes"
+"""The part of a key with sizes of the example, for an engine that may take no others."""
+
 _SDPA = ("cudnn_sdp_enabled", "flash_sdp_enabled", "math_sdp_enabled", "mem_efficient_sdp_enabled")
 
 

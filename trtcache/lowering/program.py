@@ -83,6 +83,15 @@ class LoweredProgram:
         """The lowered program as text: a line for each node, in canonical order, with canonical names."""
         return render(self)
 
+    @property
+    def example_sizes(self) -> dict[int, int]:
+        """The example's dynamic sizes by the numbers of their symbols. They are not part of the key."""
+        values = (node.meta.get("val") for node in self.graph_module.graph.find_nodes(op="placeholder"))
+        shapes: Iterable[Any] = (value.shape for value in values if isinstance(value, torch.Tensor))
+        size = next((size for shape in shapes for size in shape if isinstance(size, torch.SymInt)), None)
+        known = size.node.shape_env.backed_var_to_val if size is not None else {}
+        return {number: int(known[symbol]) for number, symbol in enumerate(self.symbols.order) if symbol in known}
+
 
 def _device(name: str, nodes: Iterable[fx.Node]) -> torch.device:
     values = (node.meta.get("val") for node in nodes)

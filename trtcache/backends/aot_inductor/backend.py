@@ -19,6 +19,7 @@ from trtcache.backends.aot_inductor.variables import INITIAL_AMBIENT
 from trtcache.backends.aot_inductor.variables import environment as environment
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.config.inductor_settings import InductorSettings
+from trtcache.errors import IncompatibleEngineError
 from trtcache.keys.torch_config import overrides
 from trtcache.settings import FROZEN, PACKED, REFITTABLE
 from trtcache.target import Target, resolve_target
@@ -148,6 +149,14 @@ class AotInductor(Backend):
     ) -> PackageEngine:
         """Load a package with Inductor's assumptions about sizes, which are checked on each call."""
         return PackageEngine(Package(read(ENGINE), device, Assumptions.of(read)), constants, weights)
+
+    def refused_sizes(self, read: Callable[[str], bytes | memoryview], sizes: Mapping[int, int]) -> frozenset[int]:
+        """Return the sizes about which Inductor assumed something, if it does not hold for the given ones."""
+        try:
+            assumptions = Assumptions.of(read) if sizes else None
+        except IncompatibleEngineError:  # the entry is built again when it is loaded
+            return frozenset()
+        return assumptions.refused(sizes) if assumptions is not None else frozenset()
 
 
 def _version(distribution: str) -> str | None:

@@ -30,7 +30,7 @@ from trtcache.backends.aot_inductor.marks import FROZEN_MARK, read_mark
 from trtcache.backends.protocol import GRAPH, INTERFACE
 from trtcache.errors import FixedWeightsError, GuardError, IncompatibleEngineError
 from trtcache.lowering.guard_checks import compile_guards, failed_guard
-from trtcache.lowering.interface import affine, describe
+from trtcache.lowering.interface import affine, describe, guard_symbols
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -105,6 +105,12 @@ class Assumptions:
                 raise IncompatibleEngineError("package", f"{why}; build it again") from None
             return None
         return cls(document["inputs"], document["guards"]) if document["guards"] else None
+
+    def refused(self, sizes: Mapping[int, int]) -> frozenset[int]:
+        """Return the numbers of all guards' symbols if a guard with known sizes is false; otherwise none."""
+        numbers = {number for guard in self._guards for number in guard_symbols(guard)}
+        checked = [guard for guard in self._guards if sizes.keys() >= set(guard_symbols(guard))]
+        return frozenset(numbers & sizes.keys()) if failed_guard(checked, sizes) is not None else frozenset()
 
     def check(self, inputs: Sequence[Any]) -> None:
         """Check the sizes of an engine's inputs.
