@@ -98,7 +98,7 @@ def test_an_example_of_other_sizes_gets_an_engine_of_its_own(engines: Path, tmp_
         torch.testing.assert_close(loaded(examples[1]), Pooling()(examples[1]))
 
 
-def test_takes_says_what_a_call_does(engines: Path) -> None:
+def test_takes_says_what_a_call_does(engines: Path, tmp_path: Path) -> None:
     """Sizes that Inductor took for numbers are not taken with others, also by an engine for concurrent calls."""
     module = trtcache.compile(Pooling(), (PICTURE,), dynamic_shapes=SHAPES, cache=engines)
     for _ in range(2):
@@ -106,6 +106,11 @@ def test_takes_says_what_a_call_does(engines: Path) -> None:
         assert not module.takes(torch.rand(3, 2, 16, 12))
         with module.runners(2):
             pass
+    trtcache.export(module, tmp_path / "program.pt2")
+    program = trtcache.load(tmp_path / "program.pt2", trust="local-file", outputs="torch")
+    assert not isinstance(program, trtcache.CompiledModule)
+    assert program.takes(torch.rand(7, 2, 6, 8))
+    assert not program.takes(torch.rand(3, 2, 16, 12))
 
 
 def test_a_build_leaves_the_program_as_it_was(engines: Path) -> None:

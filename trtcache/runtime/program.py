@@ -270,7 +270,8 @@ class Program:
     def takes(self, *args: Any, **kwargs: Any) -> bool:
         """Return whether a call with these arguments would run, without running it."""
         try:
-            self._check(self._call.flatten(args, kwargs))
+            inputs, _ = self._check(self._call.flatten(args, kwargs))
+            self._weights.check_sizes(inputs)
         except InputError:
             return False
         return True
@@ -369,6 +370,16 @@ class ProgramWeights:
             return self._engine.run(inputs)
         with self._alone:
             return self._engine.run(inputs)
+
+    def check_sizes(self, inputs: Sequence[HostArray]) -> None:
+        """Check the sizes of inputs, if the engine was compiled for some only, as a package can be.
+
+        Raises:
+            GuardError: it was compiled for others.
+        """
+        check = getattr(self._engine, "check_sizes", None)
+        if check is not None:
+            check(inputs)
 
     def refit(self, weights: Any) -> tuple[list[EngineWeight], int]:
         """Replace the engine; running calls end on the old one."""

@@ -85,6 +85,15 @@ class HostEngine:
             refuse_weights()
         return HostEngine(self._library, self._constants, weights, calls=self._calls, assumptions=self._assumptions)
 
+    def check_sizes(self, inputs: Sequence[HostArray]) -> None:
+        """Check the sizes of inputs, as ``run`` does.
+
+        Raises:
+            GuardError: Inductor assumed others.
+        """
+        if self._assumptions is not None:
+            self._assumptions.check(inputs)
+
     def run(self, inputs: Sequence[HostArray]) -> list[HostArray]:
         """Return the engine's outputs, which keep the memory alive that they share with inputs or weights.
 
@@ -92,8 +101,7 @@ class HostEngine:
             GuardError: the package was not compiled for these sizes.
             RunError: it failed.
         """
-        if self._assumptions is not None:
-            self._assumptions.check(inputs)
+        self.check_sizes(inputs)
         container = self._process_container()
         outputs: list[HostArray] = container.run(inputs)
         for output in outputs:
