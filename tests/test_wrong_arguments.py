@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("verify", [-1.0, float("nan"), "yes"], ids=str)
+@pytest.mark.parametrize("verify", [-1.0, float("nan"), float("inf"), 1, "yes"], ids=str)
 def test_a_refit_refuses_strange_arguments(verify: Any, interpreter: str, tmp_path: Path) -> None:
     """A tolerance is a number from 0 on, and names of weights are text."""
     model = nn.Linear(2, 2).eval()

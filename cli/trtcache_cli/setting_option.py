@@ -15,31 +15,40 @@ setting_option = click.option(
     "--setting",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A build setting, by dotted name. Repeatable.",
+    help="A build setting, or an option of one as in inductor.max_autotune=true. VALUE is JSON or text. Repeatable.",
 )
 
 
 def parse_settings(written: Sequence[str]) -> dict[str, Any]:
     """Parse ``NAME=VALUE`` lines.
 
-    A dotted name is an option of a setting that has several (``inductor.max_autotune=true``). A value is parsed as
-    JSON, so numbers, ``true`` and lists have their types, and is otherwise a string; versions are always strings.
+    ``a.b=1`` sets option ``b`` of setting ``a`` (``inductor.max_autotune=true``). A value is parsed as JSON, so that
+    numbers, ``true`` and lists have their types, and is otherwise a string; versions are always strings.
 
     Raises:
-        click.BadParameter: a line has no ``=``, or a name is given twice or both with and without options.
+        click.BadParameter: a line has no ``=``, a name is given twice or both as a whole and by option, or a value is
+            ``True``, ``False`` or ``None``, which would be strings.
     """
     found: dict[str, Any] = {}
+    whole = set[str]()
     for line in written:
         name, equals, text = line.partition("=")
         field, dot, option = name.strip().partition(".")
         if not (equals and field) or (dot and not option):
             raise click.BadParameter(f"{line!r} is not NAME=VALUE", param_hint="--setting")
+        if field != "operator_versions" and text.strip() in _PYTHON:
+            raise click.BadParameter(f"{line!r}: write {_PYTHON[text.strip()]}, as in JSON", param_hint="--setting")
         value = text if field == "operator_versions" else _value(text)
         options = found.setdefault(field, {}) if dot else found
-        if not isinstance(options, dict) or (option or field) in options:
+        if field in whole or (option or field) in options:
             raise click.BadParameter(f"{name} is given twice", param_hint="--setting")
         options[option or field] = value
+        if not dot:
+            whole.add(field)
     return found
+
+
+_PYTHON = {"True": "true", "False": "false", "None": "null"}
 
 
 def _value(text: str) -> Any:

@@ -54,6 +54,8 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
     it is needed again. Unreadable entries count as damaged, and are left in place. Where signatures are required,
     untrusted entries are reported, but do not count as damaged.
 
+    With --repair only the cache directory is verified, not the layers below it.
+
     URL: download the entries of a remote instead, and verify them; nothing is stored.
     """
     if keys and is_url(keys[0]):
@@ -109,7 +111,7 @@ def _find_untrusted(store: DiskStore, files: Sequence[EntryStat], damaged: Colle
 
 
 def verify_remote(session: Session, url: RemoteUrl, keys: Sequence[str], *, repair: bool) -> int:
-    """Verify the entries of a remote, or those of which the key starts with one of ``keys``, 32 at once."""
+    """Verify the entries of a remote, or those whose key starts with one of ``keys``. 32 are downloaded at a time."""
     refuse_options(url, repair=repair)
     remote = open_remote(session.config(), url)
     prefixes = tuple(key.removeprefix("b3:") for key in keys)
@@ -131,7 +133,7 @@ def verify_remote(session: Session, url: RemoteUrl, keys: Sequence[str], *, repa
 
 
 def _check_many(remote: RemoteEntries, files: Sequence[EntryStat]) -> Iterator[tuple[EntryStat, Finding | None]]:
-    """Check many entries at once, and large ones after each other: each is in the temporary directory meanwhile."""
+    """Check many entries at once, and large ones one by one, as each is stored in the temporary directory."""
     from trtcache.store.parallel import map_in_threads
     from trtcache.store.sync import REMOTE_THREADS
 
@@ -154,7 +156,7 @@ def _check_remote(remote: RemoteEntries, stored: EntryStat) -> Finding | None:
         note(str(error))
         return None
     except RemoteError as error:
-        if error.reason not in ("cut", "archived"):  # the others would fail, too
+        if error.reason not in ("cut", "archived"):  # other errors concern the whole remote
             raise
         return Finding(stored.digest, UNREADABLE, error.why, url)
     if verdict.reason is None or not remote.admission.required:
@@ -166,8 +168,14 @@ def _repair(store: DiskStore, findings: Sequence[Finding]) -> None:
     from trtcache.store.catalog import rebuild
 
     for finding in findings:
-        if finding.reason != UNREADABLE:  # it may be intact, and another user's
+        if finding.reason == UNREADABLE:  # it may be intact, and another user's
+            continue
+        try:
+            store.check(finding.digest)  # another process may have replaced it meanwhile
+        except CorruptBlobError:
             store.quarantine(finding.digest, finding.reason)
+        except (UnknownKeyError, FormatVersionError, OSError):
+            continue
     rebuild(store)
 
 
@@ -194,7 +202,7 @@ def report(
         print_json({**sums, "damaged": damaged, "untrusted": others})
         return
     print_tsv((finding.digest, finding.reason, finding.why) for finding in [*findings, *untrusted])
-    done = "; quarantined, and the index rebuilt" if repaired else ""
+    done = ("; quarantined, and the index rebuilt" if findings else "; the index was rebuilt") if repaired else ""
     others_too = f", {len(untrusted):,} not trusted" if untrusted else ""
     unread = sum(finding.reason == UNREADABLE for finding in findings)
     unread_too = f", {unread:,} unreadable" if unread else ""

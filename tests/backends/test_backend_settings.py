@@ -57,6 +57,20 @@ def document(backend: str, settings: dict[str, Any]) -> dict[str, Any]:
     return dict(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Counted(BackendSettings):
+    """A setting that is a number or a flag."""
+
+    section: ClassVar[str] = "counted"
+
+    streams: int | bool = 1
+
+
+def test_a_flag_is_not_the_number_that_it_is_equal_to() -> None:
+    """``True`` differs from a default of 1, and so does the key."""
+    assert (Counted.of({"streams": True}).explicit, Counted.of({"streams": 1}).explicit) == ({"streams": True}, {})
+
+
 @pytest.mark.usefixtures("plugin")
 def test_a_backend_reads_its_own_settings() -> None:
     """A mapping, the dataclass and the field ``backends`` give the same; lists are tuples, and numbers floats."""

@@ -24,6 +24,7 @@ from trtcache.bundle import export as exporting
 from trtcache.bundle import save as saving
 from trtcache.bundle.archive import PROGRAM
 from trtcache.bundle.target_choice import choose
+from trtcache.compiler.stored_program import rebuild_program
 from trtcache.errors import (
     MissingEngineError,
     NoFittingEngineError,
@@ -284,6 +285,24 @@ def test_a_program_for_another_target_is_the_one_that_compile_makes_for_it(
     for args in form.others or (form.args, form.args):
         mine, theirs = copy.deepcopy(args), copy.deepcopy(args)
         assert same((module(*mine), mine), (loaded(*theirs), theirs))
+
+
+def test_a_stored_graph_that_becomes_another_program_is_refused(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No engine of another program goes into the file; the file of before stays."""
+    form = forms()["dynamic"]
+    module = trtcache.compile(form.model(), form.args, dynamic_shapes=form.shapes, backend=interpreter)
+
+    def without_a_pass(*args: Any, **kwargs: Any) -> Any:
+        program = rebuild_program(*args, **kwargs)
+        assert program.example_sizes  # the usual sizes are those of the example
+        return replace(program, pipeline=program.pipeline[1:])
+
+    monkeypatch.setattr("trtcache.bundle.export.rebuild_program", without_a_pass)
+    with pytest.raises(ProgramFileError, match=r"rebuilt as another program \(pipeline differ\)"):
+        trtcache.export(module, tmp_path / "program.pt2", target="x86-64")
+    assert not (tmp_path / "program.pt2").exists()
 
 
 def test_an_operator_whose_library_is_not_here_is_named(interpreter: str, tmp_path: Path) -> None:

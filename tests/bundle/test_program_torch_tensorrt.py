@@ -49,6 +49,8 @@ def test_other_programs_have_no_such_engines(tmp_path: Path) -> None:
     (tmp_path / "program.pt2").write_bytes(content[: len(content) // 2])
     with pytest.raises(TruncatedProgramError):
         engines_in(tmp_path / "program.pt2")
-    (tmp_path / "program.pt2").write_bytes(content.replace(b'"tensor_values"', b'"tensor_valuez"'))
-    with pytest.raises(ProgramContentError):
-        engines_in(tmp_path / "program.pt2")
+    for old, new in ((b'"tensor_values"', b'"tensor_valuez"'), (b'"x%y"', b'"x y"')):
+        assert old in content
+        (tmp_path / "program.pt2").write_bytes(content.replace(old, new))
+        with pytest.raises(ProgramContentError):
+            engines_in(tmp_path / "program.pt2")

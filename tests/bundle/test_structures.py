@@ -157,6 +157,12 @@ def test_a_signature_comes_back() -> None:
 
     def forward(x: Any, /, y: Any, z: Any = 2.5, *more: Any, flag: bool = True, kind: Any = X, **rest: Any) -> None: ...
 
+    def choose(x: Any, mode: Any = inspect.Parameter.POSITIONAL_ONLY) -> None: ...  # an enum of integers
+
+    assert str(read_signature(json.loads(json.dumps(write_signature(inspect.signature(choose)))))) == (
+        "(x, mode=the model's own default)"
+    )
+
     written = json.loads(json.dumps(write_signature(inspect.signature(forward))))
     found = read_signature(written)
     assert found is not None

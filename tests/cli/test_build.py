@@ -156,11 +156,21 @@ def test_settings_are_read_from_lines(lines: tuple[str, ...], settings: dict[str
     assert parse_settings(lines) == settings
 
 
-@pytest.mark.parametrize("lines", [("a",), ("=1",), ("a.=1",), ("a=1", "a=2"), ("a=1", "a.b=2"), ("a.b=1", "a.b=2")])
+TWICE = [("a=1", "a=2"), ("a=1", "a.b=2"), ("a.b=1", "a.b=2"), ('a={"b": 1}', "a.c=2"), ("a.b=1", "a={}")]
+
+
+@pytest.mark.parametrize("lines", [("a",), ("=1",), ("a.=1",), *TWICE])
 def test_settings_that_say_two_things_are_refused(lines: tuple[str, ...]) -> None:
     """A line without a value, and a name that is given twice."""
     with pytest.raises(click.BadParameter):
         parse_settings(lines)
+
+
+def test_flags_of_python_are_not_taken_for_strings() -> None:
+    """``"False"`` is true in Python."""
+    with pytest.raises(click.BadParameter, match="write false, as in JSON"):
+        parse_settings(["inductor.max_autotune=False"])
+    assert parse_settings(["operator_versions.a=None"]) == {"operator_versions": {"a": "None"}}
 
 
 def test_shells_complete_backends() -> None:

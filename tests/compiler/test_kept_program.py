@@ -46,6 +46,7 @@ def test_a_kept_program_is_built_for_another_toolchain(
     root = tmp_path / "cache"
     trtcache.compile(Affine(), (X,), backend=interpreter, cache=root, keep_program=True)
     (first,) = programs(root)
+    DiskStore.open(root).pin(first)
     monkeypatch.setattr(Interpreter, "toolchain", lambda *_: {"interpreter": "2"})
     code, found = command(capsys, "rebuild", "--cache-dir", root)
     assert (code, [one["outcome"] for one in found["programs"]]) == (0, ["built"])
@@ -55,6 +56,7 @@ def test_a_kept_program_is_built_for_another_toolchain(
     assert torch.equal(module(X)[0], Affine(3.0)(X)[0])
     (second,) = programs(root)
     assert first != second
+    assert set(DiskStore.open(root).pins()) == {second}
     code, found = command(capsys, "rebuild", "--cache-dir", root)
     assert (code, [one["outcome"] for one in found["programs"]]) == (0, ["hit"])
 

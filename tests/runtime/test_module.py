@@ -171,6 +171,11 @@ def test_inputs_that_share_memory_with_a_changed_one_are_refused(
     for one, other in ((X, X), (whole[:3], whole[2:5])):
         with pytest.raises(InputError, match="memory of its own: a call changes argument"):
             module(one, other)
+    for strides in ((0, 1), (1, 1), (2, 1)):
+        with pytest.raises(InputError, match="a tensor that a call can change, got one whose elements share memory"):
+            module(torch.ones(40).as_strided((3, 4), strides), X.clone())
+    for strides in ((1, 3), (9, 2)):
+        module(torch.ones(40).as_strided((3, 4), strides), X.clone())
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ _PARAMETER_KINDS = {kind.name: kind for kind in inspect._ParameterKind}
 
 
 class Default:
-    """A default that JSON cannot represent: it equals no value that a caller passes."""
+    """A default that is not in the file. No argument is equal to it."""
 
     def __repr__(self) -> str:
         return "the model's own default"
@@ -29,14 +29,19 @@ def write_signature(signature: inspect.Signature | None) -> Json:
         default: list[Json] = ["", "other"]
         if one.default is inspect.Parameter.empty:
             default = []
-        elif one.default is None or isinstance(one.default, (bool, int, float, str)):
+        elif one.default is None or type(one.default) in (bool, int, float, str):  # an enum is none of them
             default = [canonical(one.default)]
         written.append([one.name, one.kind.name, default])
     return written
 
 
 def read_signature(written: Any) -> inspect.Signature | None:
-    """Parse a signature."""
+    """Parse a signature.
+
+    Raises:
+        ValueError: it is malformed.
+        LookupError: likewise.
+    """
     if written is None:
         return None
     parameters = [
@@ -55,4 +60,4 @@ def _read(written: Any) -> object:
             return float.fromhex(text)
         case [_, _]:
             return Default()
-    raise ValueError(f"a default {written!r:.40}")
+    raise ValueError(f"the signature has a default in an unknown form: {written!r:.40}")

@@ -22,10 +22,12 @@ from trtcache.config.environment import Config
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import require_file
 from trtcache.config.signing_keys import SecretKey
+from trtcache.digests import CacheKey
 from trtcache.errors import ProgramFileError, SettingsError
 from trtcache.frontends.exported import ExportedSource
 from trtcache.frontends.request import Request, make_request
 from trtcache.frontends.source import CompileOptions
+from trtcache.keys.key import PROGRAM_PARTS
 from trtcache.lowering.capture import Role
 from trtcache.runtime import CompiledModule
 from trtcache.runtime.executable import Executable
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from trtcache.errors import CanonicalizationError
     from trtcache.lowering import LoweredProgram
     from trtcache.partition.partitions import PartitionedProgram
     from trtcache.runtime.provenance import Provenance
@@ -252,6 +255,7 @@ def build_for_target(contents: ProgramContents, target: str, cache: Cache, path:
     for number, entry in origin.entries.items():
         program = _program(contents, number, entry, path)
         requests[number] = make_request(program, backend, origin.settings, resolved)
+        _check_same_program(requests[number].key, entry.key, path)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
         entries = {
             number: load_members(entry_for(request, cache, Path(folder) / str(number))[0])
@@ -262,6 +266,19 @@ def build_for_target(contents: ProgramContents, target: str, cache: Cache, path:
             raise SettingsError(f"target {target!r}", "the program has no engine")
         made = provenance_of(first, contents.division, entries)
     return replace(made, parameters=origin.parameters, settings=origin.settings)
+
+
+def _check_same_program(rebuilt: CacheKey | CanonicalizationError, stored: CacheKey, path: Path) -> None:
+    """Compare the parts of a key that describe a rebuilt program with those of the key of its stored engine.
+
+    Raises:
+        ProgramFileError: they differ.
+    """
+    document: Any = rebuilt.document if isinstance(rebuilt, CacheKey) else {"parts": {}}
+    expected: Any = stored.document["parts"]
+    if differing := [name for name in PROGRAM_PARTS if document["parts"].get(name) != expected.get(name)]:
+        why = f"its stored graph was rebuilt as another program ({', '.join(differing)} differ)"
+        raise ProgramFileError(str(path), f"{why}; compile the model for that target instead")
 
 
 def _program(contents: ProgramContents, number: int, entry: Entry, path: Path) -> LoweredProgram:
@@ -290,7 +307,7 @@ def _program(contents: ProgramContents, number: int, entry: Entry, path: Path) -
             members,
             name=contents.name,
             pipeline=[str(one) for one in parts["pipeline"]],
-            hints=[None] * len(graph["sizes"]),
+            hints=[contents.origins[0].example_sizes.get(number) for number in range(len(graph["sizes"]))],
             device=contents.executable.device,
             outside=CallStructure(call.in_spec, call.out_spec, tuple(roles), values),
         )

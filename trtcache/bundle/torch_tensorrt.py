@@ -1,7 +1,7 @@
 """Reader of programs that ``torch_tensorrt.save`` writes after cross-compiling.
 
 Such a program calls ``tensorrt::no_op_placeholder_for_execute_engine`` for each engine, with the engine and a dozen
-strings as arguments. One of these, the metadata, is a pickle in base64: its length is taken, it is never opened. The
+strings as arguments. One of these, the metadata, is a pickle in base64: only its length is read, not the pickle. The
 engine's inputs and outputs are taken from the graph around the call.
 """
 
@@ -53,7 +53,7 @@ class ForeignEngine:
         device: index, capability and name of the GPU that it was built on.
         platform: its target platform, ``windows_x86_64``.
         hardware_compatible: whether it runs on Ampere and later.
-        metadata_bytes: the length of its pickled metadata, which is not read.
+        metadata_bytes: the length of its metadata, a pickle in base64 that is not read.
         other: arguments of later versions, by name.
     """
 
@@ -109,7 +109,7 @@ class _ProgramFile:
             config = json.loads(bytes(self.member(f"data/{folder}/model_{folder}_config.json")))["config"]
             if name in config and config[name]["use_pickle"] is False:
                 return self.member(f"data/{folder}/{config[name]['path_name']}")
-        raise ValueError(f"no constant of bytes is called {name!r:.60}")
+        raise ValueError(f"the program has no constant {name!r:.60} that is stored as bytes")
 
 
 def _engine(node: Any, graph: Any, reading: _ProgramFile) -> ForeignEngine:
@@ -127,7 +127,7 @@ def _engine(node: Any, graph: Any, reading: _ProgramFile) -> ForeignEngine:
         try:
             plan = base64.b64decode(texts.pop("serialized_engine"), validate=True)
         except binascii.Error as error:
-            raise ValueError(f"an engine that is not base64: {error}") from error
+            raise ValueError(f"an engine is not valid base64: {error}") from error
     else:
         plan = reading.constant(_constant_name(given["serialized_engine"], graph))
     written = texts.pop("serialized_device_info", "")
@@ -150,13 +150,14 @@ def _engine(node: Any, graph: Any, reading: _ProgramFile) -> ForeignEngine:
 
 def _tensor_specs(written: str, places: list[str], values: Any) -> tuple[TensorSpec, ...]:
     """Return the specs of a call's values from the graph, with the engine's own names in order."""
-    names, made = written.split(_BETWEEN) if written else [], []
-    for at, place in enumerate(places):
+    names, made = written.split(_BETWEEN) if written else places, []
+    if len(names) != len(places):
+        raise ValueError(f"an engine has {len(places)} inputs or outputs, and names for {len(names)}")
+    for name, place in zip(names, places, strict=True):
         meta = values[place]
         shape = tuple(
             size["as_int"] if "as_int" in size else str(size["as_expr"]["expr_str"]) for size in meta["sizes"]
         )
-        name = names[at] if at < len(names) else place
         made.append(TensorSpec(name, dtype_name(DTYPES[meta["dtype"]]), shape))
     return tuple(made)
 
@@ -168,4 +169,4 @@ def _constant_name(argument: Any, graph: Any) -> str:
         for kind, key in (("tensor_constant", "tensor_constant_name"), ("buffer", "buffer_name")):
             if kind in spec and spec[kind]["arg"]["name"] == name:
                 return str(spec[kind][key])
-    raise ValueError(f"an engine that is not a constant: {name!r:.60}")
+    raise ValueError(f"the argument of an engine is not a constant: {name!r:.60}")

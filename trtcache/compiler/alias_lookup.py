@@ -225,6 +225,7 @@ class AliasLookup:
                 entries={0: load_members(entry)},
                 parameters=parameters_of(state) | source.parameters,
                 settings=self._settings,
+                example_sizes=alias.example_sizes,
             )
         return module, len(interface.weights)
 

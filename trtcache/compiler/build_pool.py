@@ -16,6 +16,7 @@ from trtcache.compiler.build_worker import MEMBERS, REQUEST
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError
 from trtcache.frontends.request import Request
+from trtcache.keys.key import EXAMPLE_SIZES
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -120,6 +121,7 @@ def _write(request: EngineRequest, folder: Path) -> bool:
     program, settings, key = request.program, request.settings, request.key
     if not isinstance(key, CacheKey) or not isinstance(request, Request):
         return False
+    parts: Any = key.document["parts"]
     members = make_members(program, request.records, Path())
     (folder / MEMBERS).mkdir(parents=True)
     for name, content in members.items():
@@ -128,8 +130,9 @@ def _write(request: EngineRequest, folder: Path) -> bool:
     document = {
         "backend": request.backend.name,
         "device": str(program.device),
-        "hints": [_hint(symbol, program) for symbol in program.symbols.order],
+        "hints": [program.example_sizes.get(number) for number in range(len(program.symbols.order))],
         "key": key.digest,
+        "example_sizes": parts.get(EXAMPLE_SIZES),
         "name": program.name,
         "pipeline": list(program.pipeline),
         "settings": {
@@ -145,14 +148,3 @@ def _write(request: EngineRequest, folder: Path) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _hint(symbol: Any, program: Any) -> int | None:
-    for node in program.order:
-        for size in getattr(node.meta.get("val"), "shape", ()):
-            if type(size) is not int:
-                env = size.node.shape_env
-                values = getattr(env, "backed_var_to_val", None) or env.var_to_val  # the name until torch 2.10
-                found = values.get(symbol)
-                return None if found is None else int(found)
-    return None

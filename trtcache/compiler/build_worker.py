@@ -62,6 +62,8 @@ def _build(folder: Path) -> dict[str, Any]:
     target = Target(**{**request["target"], "instruction_sets": tuple(request["target"]["instruction_sets"])})
     backend = registry.find(request["backend"], device.type)
     engine_request = make_request(program, backend, settings, target)
+    if request["example_sizes"]:
+        engine_request = engine_request.with_example_sizes(request["example_sizes"])
     if getattr(engine_request.key, "digest", engine_request.key) != request["key"]:
         raise ValueError(f"its key is {engine_request.key} here")
     artifact = build_artifact(backend, program, settings, target, folder)

@@ -76,6 +76,7 @@ def provenance_of(request: EngineRequest, division: PartitionedProgram, entries:
         division=division,
         parameters=parameters_of(request.program.state),
         settings=request.settings,
+        example_sizes=request.program.example_sizes,
     )
 
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def rebuild(cache: Cache, entry: Entry) -> Report:
-    """Build the engines of a kept program for the installed versions unless they are stored, and move it beside them.
+    """Build a kept program's engines for the installed versions unless they are stored, and store it under its new key.
+
+    The old entry of the program is removed. The new one is pinned if the old one was.
 
     Raises:
         SettingsError: the entry is not a kept program, or has a setting or a target that is unknown now.
@@ -45,6 +47,10 @@ def rebuild(cache: Cache, entry: Entry) -> Report:
     if key is not None and key.digest != entry.key.digest:
         contents = {PROGRAM: bytes(entry.read(PROGRAM)), OPTIONS: bytes(entry.read(OPTIONS))}
         cache.keep(key, contents, build_s=entry.build_s, name=entry.name)
-        if cache.store is not None and cache.store.contains(key.digest):
-            cache.store.remove(entry.key.digest)  # or it would be rebuilt again next time
+        store, old = cache.store, entry.key.digest
+        if store is not None and store.contains(key.digest):
+            if old in store.pins():
+                store.pin(key.digest)
+                store.unpin(old)
+            cache.delete(entry.key)  # or the next rebuild would do this again
     return report

@@ -152,7 +152,8 @@ class _GraphBuilder:
             guards=tuple(self._interface.get("guards", ())),
             small_sizes=SmallSizes.read(self._interface.get("small_sizes")),
         )
-        return replace(program, interface=interface)
+        known = {number: hint for number, hint in enumerate(hints) if hint is not None}
+        return replace(program, interface=interface, example_sizes=known)
 
     def _add_symbol(self, number: int, range_: Sequence[int | None], hint: int | None) -> None:
         least, most = range_

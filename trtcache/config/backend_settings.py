@@ -55,13 +55,16 @@ class BackendSettings:
 
     @property
     def explicit(self) -> dict[str, Any]:
-        """The fields that differ from their defaults."""
-        default = type(self)()
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if value != getattr(default, name)}
+        """The fields that differ from their defaults: in type or value, since ``True`` is equal to 1."""
+        default, other = type(self)(), {}
+        for field in fields(self):
+            value, usual = getattr(self, field.name), getattr(default, field.name)
+            if type(value) is not type(usual) or value != usual:
+                other[field.name] = value
+        return other
 
     def document(self) -> dict[str, object]:
-        """Return the part of the key document for these settings; ``Backend.versions`` has the defaults."""
+        """Return the part of the key document for these settings. ``Backend.versions`` has the defaults."""
         return self.explicit
 
     @classmethod

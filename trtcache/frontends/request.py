@@ -209,8 +209,13 @@ class Request(EngineRequest):
         before: list[Any] = document["parts"].get(EXAMPLE_SIZES, [])
         numbers = refused | {number for number, _ in before}
         sizes: list[Json] = [[number, known[number]] for number in sorted(numbers)]
-        if sizes == before:
-            return None
+        return None if sizes == before else self.with_example_sizes(sizes)
+
+    def with_example_sizes(self, sizes: Json) -> Request:
+        """Return the request for an engine for the example's sizes: pairs of a symbol's number and its value."""
+        if not isinstance(self.key, CacheKey):
+            return self
+        document: dict[str, Any] = self.key.document
         parts = {**document["parts"], EXAMPLE_SIZES: sizes}
         return replace(self, key=CacheKey.of_document({**document, "parts": parts}))
 

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from trtcache.weights.slots import Slot
 
 
+PROGRAM_PARTS = ("graph", "inputs", "values", "structure", "layouts", "sizes", "guards", "pipeline", "operators")
+"""The parts of a key that describe the program, not how and for what it is built."""
+
 EXAMPLE_SIZES = "example_sizes"
 """The part of a key with sizes of the example, for an engine that may take no others."""
 
@@ -70,6 +73,7 @@ class KeyAlias:
         file_stat: the stat fingerprint of the file with this digest, if it is reliable.
         small_sizes: which sizes of 0 and 1 the program handles (``Interface.small_sizes``).
         operators: what identified the program's custom operators before it was lowered (``identify_operators``).
+        example_sizes: the example's dynamic sizes by the numbers of their symbols, as far as they are known.
     """
 
     key: CacheKey
@@ -83,6 +87,7 @@ class KeyAlias:
     file_stat: StatFingerprint | None = None
     small_sizes: SmallSizes | None = None
     operators: Mapping[str, Json] = field(default_factory=dict)
+    example_sizes: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -115,6 +120,7 @@ class KeyAlias:
             file_stat=file_stat,
             small_sizes=program.interface.small_sizes,
             operators=operators or {},
+            example_sizes=program.example_sizes,
         )
 
     @classmethod
@@ -150,6 +156,7 @@ class KeyAlias:
                 file_stat=StatFingerprint.read(written["seen"]) if written.get("seen") else None,
                 small_sizes=SmallSizes.read(written["small_sizes"]),
                 operators=dict(written.get("operators", {})),
+                example_sizes={int(number): int(size) for number, size in written.get("example_sizes", ())},
             )
             parts: Any = key.document["parts"]
             expected = canonical({"arguments": structure(in_spec), "output": structure(out_spec)})
@@ -183,6 +190,8 @@ class KeyAlias:
             "sources": {name: asdict(content) for name, content in self.sources.items()},
             "small_sizes": self.small_sizes.document() if self.small_sizes else None,
         }
+        if self.example_sizes:
+            document["example_sizes"] = sorted(self.example_sizes.items())
         if self.operators:
             document["operators"] = dict(self.operators)
         return json_bytes(document)

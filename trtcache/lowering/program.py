@@ -59,6 +59,7 @@ class LoweredProgram:
         pipeline: the spec strings of its passes, as in the key.
         runs: for each pass its time, whether it changed the graph, and the changes if they were traced.
         seconds: seconds by stage; later stages add theirs.
+        example_sizes: the example's dynamic sizes by the numbers of their symbols, as far as they are known.
     """
 
     name: str
@@ -77,20 +78,12 @@ class LoweredProgram:
     pipeline: tuple[str, ...]
     runs: tuple[PassRun, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
+    example_sizes: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
         """The lowered program as text: a line for each node, in canonical order, with canonical names."""
         return render(self)
-
-    @property
-    def example_sizes(self) -> dict[int, int]:
-        """The example's dynamic sizes by the numbers of their symbols. They are not part of the key."""
-        values = (node.meta.get("val") for node in self.graph_module.graph.find_nodes(op="placeholder"))
-        shapes: Iterable[Any] = (value.shape for value in values if isinstance(value, torch.Tensor))
-        size = next((size for shape in shapes for size in shape if isinstance(size, torch.SymInt)), None)
-        known = size.node.shape_env.backed_var_to_val if size is not None else {}
-        return {number: int(known[symbol]) for number, symbol in enumerate(self.symbols.order) if symbol in known}
 
 
 def _device(name: str, nodes: Iterable[fx.Node]) -> torch.device:
@@ -211,7 +204,16 @@ def assemble_program(
         constraints=constraints,
         pipeline=pipeline,
         runs=runs,
+        example_sizes=_example_sizes(graph_module, symbols),
     )
+
+
+def _example_sizes(graph_module: fx.GraphModule, symbols: Symbols) -> dict[int, int]:
+    values = (node.meta.get("val") for node in graph_module.graph.find_nodes(op="placeholder"))
+    shapes: Iterable[Any] = (value.shape for value in values if isinstance(value, torch.Tensor))
+    size = next((size for shape in shapes for size in shape if isinstance(size, torch.SymInt)), None)
+    known = size.node.shape_env.backed_var_to_val if size is not None else {}
+    return {number: int(known[symbol]) for number, symbol in enumerate(symbols.order) if symbol in known}
 
 
 def _constants(graph_module: fx.GraphModule, order: list[fx.Node]) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:

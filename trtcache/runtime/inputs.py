@@ -15,6 +15,7 @@ from trtcache.lowering.guard_checks import compile_guards
 from trtcache.lowering.interface import evaluate
 from trtcache.runtime.checks import CallCheck, bind, describe_value, shape_text, symbols_in
 from trtcache.runtime.memory import find_overlap
+from trtcache.weights.arrays import can_overlap_itself
 from trtcache.weights.slots import contiguous, dtype_name, is_aligned
 
 if TYPE_CHECKING:
@@ -189,7 +190,8 @@ class InputCheck(CallCheck):
     def _check_overlap(self, leaves: Sequence[Any]) -> None:
         """Reject a modified input that overlaps another: the engine reads all inputs before it changes any."""
         for leaf in self._mutated:
-            if torch._debug_has_internal_overlap(leaves[leaf]) == 1:  # such as a result of expand
+            tensor = leaves[leaf]
+            if tensor.numel() and can_overlap_itself(tensor.shape, tensor.stride()):  # such as a result of expand
                 raise self.wrong(leaf, "a tensor that a call can change", "one whose elements share memory")
         tensors = {spec.leaf: leaves[spec.leaf] for spec in self._inputs}
         if overlap := find_overlap(self._mutated, tensors):

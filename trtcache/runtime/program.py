@@ -17,7 +17,14 @@ from trtcache.runtime.argument_order import ArgumentOrder, difference
 from trtcache.runtime.checks import CallCheck, bind, bind_sizes, describe_value, evaluate_size, shape_text
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.structure import Node, flatten, gather, leaf_steps, steps_text, unflatten
-from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, contiguous, pointer_of
+from trtcache.weights.arrays import (
+    HostArray,
+    UnreadableArrayError,
+    array_of,
+    can_overlap_itself,
+    contiguous,
+    pointer_of,
+)
 
 if TYPE_CHECKING:
     import inspect
@@ -171,7 +178,7 @@ class ArrayCheck(CallCheck):
         """Reject modified inputs that are read-only or overlap others: the engine reads before it writes."""
         for leaf in sorted(self._mutated):
             array = given[leaf]
-            if any(step == 0 and size > 1 for size, step in zip(array.shape, array.strides, strict=True)):
+            if array.count and can_overlap_itself(array.shape, array.strides):
                 raise self.wrong(leaf, "a tensor that a call can change", "one whose elements share memory")
             if not array.writable:
                 raise self.wrong(leaf, "a tensor that a call can change", "one that is read-only, or a copy")

@@ -37,6 +37,7 @@ class Provenance:
         division: the partitions.
         parameters: names of the model's weights that are parameters; all others are buffers.
         settings: the caller's settings; None if unknown.
+        example_sizes: the example's dynamic sizes by the numbers of their symbols, as far as they are known.
     """
 
     backend: str
@@ -47,6 +48,7 @@ class Provenance:
     division: PartitionedProgram = field(default_factory=PartitionedProgram)
     parameters: frozenset[str] = frozenset()
     settings: Settings | None = None
+    example_sizes: Mapping[int, int] = field(default_factory=dict)
 
 
 def load_members(entry: Entry) -> Entry:

@@ -1,6 +1,6 @@
 """Comparison of an engine with eager torch, on the caller's inputs.
 
-Inputs are never generated: an integer that is not a valid index for the model ends the process.
+No inputs are made up: an integer may be an index, and an invalid index crashes the process.
 """
 
 from __future__ import annotations
@@ -29,15 +29,22 @@ _TF32_TOLERANCE = 1e-2  # on a GPU, where 12 convolutions were off by 1.3e-3
 
 
 def tolerance_of(verify: object) -> float | None:
-    """Return the maximum error of an output, None if its dtype decides or nothing is compared.
+    """Return the allowed relative error; None for ``True``, with which the dtypes decide, and for ``False``.
 
     Raises:
-        SettingsError: it is neither a flag nor a number of at least 0.
+        SettingsError: it is neither a flag nor a finite float of at least 0; 1 would allow every output to be 0.
     """
     if isinstance(verify, bool):
         return None
-    if not isinstance(verify, (int, float)) or not verify >= 0:  # NaN compares as false
-        raise SettingsError("verify", f"expected True, False or how much an output may be off by, got {verify!r}")
+    if not isinstance(verify, float) and (type(verify), verify) != (int, 0):
+        wrong = True
+    else:
+        wrong = not 0 <= verify < math.inf  # NaN compares as false
+    if wrong:
+        expected = (
+            "expected True, False or how much an output may be off by, relative to its largest value, such as 1e-3"
+        )
+        raise SettingsError("verify", f"{expected}; got {verify!r}")
     return float(verify)
 
 
@@ -62,7 +69,7 @@ class Examples:
 
     @classmethod
     def of(cls, model: object, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Examples:
-        """Keep what is small. A program has its own inputs."""
+        """Keep the inputs if they are small. Of an exported program its own example inputs are taken."""
         if isinstance(model, torch.export.ExportedProgram) and model.example_inputs is not None:
             args, kwargs = model.example_inputs
         leaves = pytree.tree_leaves((args, kwargs))
@@ -109,14 +116,14 @@ def compare(
     dtypes: Iterable[torch.dtype],
     device: torch.device,
 ) -> float:
-    """Return the largest error of an output relative to its largest value.
+    """Return the largest relative error of all outputs: an output's largest error divided by its largest value.
 
     Args:
         reference: computes the expected outputs.
         engine: computes the outputs to check; each gets its own copy of the inputs.
         args: positional inputs.
         kwargs: keyword inputs.
-        tolerance: the maximum error; None for the default of the coarsest dtype of weights and outputs.
+        tolerance: the allowed relative error; None for the largest default of the output's and the weights' dtypes.
         dtypes: the weights' dtypes.
         device: where the engine runs.
 
@@ -128,11 +135,11 @@ def compare(
     wanted = pytree.tree_flatten_with_path(reference(*_copies(args), **_copies(dict(kwargs))))[0]
     if [path for path, _ in found] != [path for path, _ in wanted]:
         raise VerifyError(why="the outputs have another structure than those of eager torch")
-    outputs = [one.dtype for _, one in wanted if isinstance(one, torch.Tensor)]
-    usual = max((_tolerance(one, device) for one in (*dtypes, *outputs)), default=0.0)
-    allowed = usual if tolerance is None else tolerance
+    of_weights = max((_tolerance(one, device) for one in dtypes), default=0.0)
     worst = 0.0
     for (path, expected), (_, actual) in zip(wanted, found, strict=True):
+        own = _tolerance(expected.dtype, device) if isinstance(expected, torch.Tensor) else 0.0
+        allowed = max(of_weights, own) if tolerance is None else tolerance
         off_by = _off_by(expected, actual)
         if not off_by <= allowed:
             where = f"output{pytree.keystr(path)}"

@@ -166,8 +166,8 @@ class Layers:
 
     def is_below(self, entry: Entry) -> bool:
         """Return whether a hit was served by a lower store and not copied up."""
-        if entry.path is None:  # built and not stored, or a hit in a lower store without files
-            return entry.outcome == "hit"
+        if entry.path is None:  # built or downloaded and not stored, or a hit in a lower store without files
+            return entry.outcome == "hit" and not entry.origin
         return self.upper is None or entry.path != self.upper.path(entry.key.digest)
 
     def _from_below(self, store: Store, entry: Entry, missed: str) -> Entry:
