@@ -345,7 +345,10 @@ class Cache:
         name: str | None = None,
         provenance: Mapping[str, str] | None = None,
     ) -> Entry:
-        """Like ``get_or_build``, for an existing key.
+        """Like ``get_or_build``, for a key that the caller has made.
+
+        Looks the key up in the stores, takes its build lock, looks it up again, and in the remotes; then builds and
+        stores.
 
         Raises:
             Exception: as ``get_or_build``.

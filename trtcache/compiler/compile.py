@@ -1,5 +1,9 @@
 """Compilation of a source, from its fingerprint to a module with loaded engines. Read ``compile_source`` first.
 
+``trtcache.compile`` is in ``api.py``: it checks the arguments, makes a source of the model (``frontends.resolve``), and
+calls ``compile_source``; for builds in the background, ``compiler/background.py`` takes the same steps. A ``.pt2`` hit
+in a process without torch does not come here (``trtcache/__init__.py``).
+
 Two kinds of small entries make a hit fast. A key alias maps the fingerprint of a source to the cache key of its engine,
 so that nothing has to be lowered to know the key. A manifest of direct mode, for a module, is a record of what an
 export depended on, with the digest of the exported program, so that nothing has to be exported to know the fingerprint.
@@ -12,12 +16,13 @@ A direct hit: ``frontends.exported.ModuleSource`` makes the direct key when it i
 ``fingerprint``, which looks the manifest up and checks it (``frontends/direct/mode.py``), and ``AliasLookup.load``,
 which goes from the program's digest to the engine.
 
-On a miss the source is lowered, partitioned and given a key by ``Source.request`` (for torch programs by
-``frontends.request.partition_request``), which ``Compilation.prepare`` calls. Then the calls are ``build_and_load``,
-``_load_whole`` or ``_load_partitions`` (which calls ``build_missing`` first), and ``_load_engine`` (all in
-``engines.py``, but for ``build_missing``); then ``entries.entry_for``, ``Cache.fetch``, ``EngineRequest.build``, and
-the backend's ``build``. What only a miss needs is imported on a miss: a hit must not take longer to import than to load
-its engine.
+On a miss the source is lowered, partitioned and given a key by ``Source.request``, which ``Compilation.prepare`` calls:
+for torch programs this is ``request_program`` in ``frontends/request.py``, for an ONNX file ``OnnxSource.request``,
+which parses the file instead. Then the calls are ``build_and_load``, ``_load_whole`` or ``_load_partitions`` (which
+calls ``build_missing`` first), and ``_load_engine`` (all in ``engines.py``, but for ``build_missing``); then
+``entries.entry_for``, ``Cache.fetch``, ``EngineRequest.build``, and the backend's ``build``. A program that is compiled
+in partitions has no key of its own, so no alias either: it is exported and lowered each time, and its engines are hits.
+What only a miss needs is imported on a miss: a hit must not take longer to import than to load its engine.
 """
 
 from __future__ import annotations
@@ -77,9 +82,10 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown.
     """
-    # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported, parsed or lowered. The fingerprint of a
-    #    ``.pt2`` or ``.onnx`` file is made from its bytes; a module's is looked up in a manifest of direct mode, under
-    #    the direct key that ``ModuleSource`` has made, so a direct hit returns here.
+    # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported or lowered, and an ONNX file is parsed only
+    #    for the weights of a refittable plan. The fingerprint of a ``.pt2`` or ``.onnx`` file is made from its bytes; a
+    #    module's is looked up in a manifest of direct mode, under the direct key that ``ModuleSource`` has made, so a
+    #    direct hit returns here.
     compilation = try_fast_path(source, options, cache)
     if compilation.module is not None:
         return compilation

@@ -138,10 +138,14 @@ class ExportedSource(Source):
             ExportError: an operator cannot be decomposed.
             PassError: a lowering pass broke its contract.
         """
+        from trtcache.frontends.request import lower_program  # a hit lowers nothing
+
         return lower_program(self._program, self, options, export_s=self.export_s, trace=trace)
 
     def request(self, options: CompileOptions) -> Request:
         """Lower the program, and return the request with its key, or its partitions."""
+        from trtcache.frontends.request import request_program  # a hit lowers nothing
+
         return request_program(self, options)
 
     def custom_operators(self, settings: Settings) -> Mapping[str, Json]:
@@ -341,48 +345,6 @@ def device_type_of_program(program: ExportedProgram) -> str:
     from trtcache.keys.program_digest import devices
 
     return "cuda" if any(device.type == "cuda" for device in devices(program)) else "cpu"
-
-
-def request_program(source: Source, options: CompileOptions) -> Request:
-    """Lower a source that is a torch program, and return the request with its key, or its partitions."""
-    with paused_collector():
-        program = source.lower(options)
-        from trtcache.frontends.request import partition_request  # a hit lowers nothing
-
-        return partition_request(program, source.find_backend(options), options.settings, options.target)
-
-
-def lower_program(
-    program: ExportedProgram, source: Source, options: CompileOptions, *, export_s: float, trace: bool = False
-) -> LoweredProgram:
-    """Lower an exported program for its source's backend.
-
-    Raises:
-        ExportError: an operator cannot be decomposed, or is not supported by any engine.
-        PassError: a lowering pass broke its contract.
-        SettingsError: the program has no module that the settings name.
-    """
-    from trtcache import lowering
-    from trtcache.lowering.rewrites.optional import Autocast
-    from trtcache.lowering.stages import TorchSelection
-
-    settings, capabilities = options.settings, source.find_backend(options).capabilities
-    autocast = None
-    if settings.autocast is not None:
-        autocast = Autocast(settings.autocast, tuple(sorted(settings.autocast_exclude)))
-    modules, operators = tuple(settings.torch_executed_modules), tuple(settings.torch_executed_ops)
-    with TORCH_LOCK:
-        lowered = lowering.lower(
-            program,
-            keep=capabilities.keep,
-            unpack=capabilities.unpack,
-            torch_executed=TorchSelection(modules, operators, options.is_subgraph),
-            autocast=autocast,
-            name=source.name,
-            trace=trace,
-        )
-    lowered.seconds["export"] = export_s
-    return lowered
 
 
 def called_operators(program: ExportedProgram) -> list[torch._ops.OpOverload]:

@@ -31,8 +31,6 @@ from trtcache.frontends.exported import (
     called_operators,
     check_program_alias,
     device_type_of_program,
-    lower_program,
-    request_program,
 )
 from trtcache.frontends.source import Source
 from trtcache.frontends.torch_archive import (
@@ -268,10 +266,14 @@ class ProgramFile(Source):
         """Load the program, and lower it for a backend."""
         start = time.perf_counter()
         self._program = self.program()
+        from trtcache.frontends.request import lower_program  # a hit lowers nothing
+
         return lower_program(self._program, self, options, export_s=time.perf_counter() - start, trace=trace)
 
     def request(self, options: CompileOptions) -> Request:
         """Load and lower the program, and return the request with its key, or its partitions."""
+        from trtcache.frontends.request import request_program  # a hit lowers nothing
+
         return request_program(self, options)
 
     def custom_operators(self, settings: Settings) -> Mapping[str, Json]:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trtcache.backends.calls import build_artifact
 from trtcache.backends.protocol import ENGINE, make_members
 from trtcache.backends.registry import why_unavailable
+from trtcache.config import paused_collector
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BackendUnavailableError, BuildError, CanonicalizationError
 from trtcache.keys.key import EXAMPLE_SIZES, frozen_part, key_parts, part_digests
+from trtcache.lowering import TORCH_LOCK
 from trtcache.partition.division import PartitionedProgram, summarize_left
 from trtcache.weights.slots import fit
 
@@ -23,9 +25,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import torch
+    from torch.export import ExportedProgram
 
     from trtcache.backends.protocol import Artifact, Backend
     from trtcache.digests import Json
+    from trtcache.frontends.source import CompileOptions, Source
     from trtcache.keys.stored_graph import StoredGraph
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
@@ -218,6 +222,45 @@ class Request(EngineRequest):
         document: dict[str, Any] = self.key.document
         parts = {**document["parts"], EXAMPLE_SIZES: sizes}
         return replace(self, key=CacheKey.of_document({**document, "parts": parts}))
+
+
+def request_program(source: Source, options: CompileOptions) -> Request:
+    """Lower a source that is a torch program, and return the request with its key, or its partitions."""
+    with paused_collector():
+        program = source.lower(options)
+        return partition_request(program, source.find_backend(options), options.settings, options.target)
+
+
+def lower_program(
+    program: ExportedProgram, source: Source, options: CompileOptions, *, export_s: float, trace: bool = False
+) -> LoweredProgram:
+    """Lower an exported program for its source's backend.
+
+    Raises:
+        ExportError: an operator cannot be decomposed, or is not supported by any engine.
+        PassError: a lowering pass broke its contract.
+        SettingsError: the program has no module that the settings name.
+    """
+    from trtcache.lowering.rewrites.optional import Autocast
+    from trtcache.lowering.stages import TorchSelection, lower
+
+    settings, capabilities = options.settings, source.find_backend(options).capabilities
+    autocast = None
+    if settings.autocast is not None:
+        autocast = Autocast(settings.autocast, tuple(sorted(settings.autocast_exclude)))
+    modules, operators = tuple(settings.torch_executed_modules), tuple(settings.torch_executed_ops)
+    with TORCH_LOCK:
+        lowered = lower(
+            program,
+            keep=capabilities.keep,
+            unpack=capabilities.unpack,
+            torch_executed=TorchSelection(modules, operators, options.is_subgraph),
+            autocast=autocast,
+            name=source.name,
+            trace=trace,
+        )
+    lowered.seconds["export"] = export_s
+    return lowered
 
 
 def partition_request(program: LoweredProgram, backend: Backend, settings: Settings, target: str | None) -> Request:

@@ -160,7 +160,7 @@ class KeyAlias:
             )
             parts: Any = key.document["parts"]
             expected = canonical({"arguments": structure(in_spec), "output": structure(out_spec)})
-            if "names" not in parts and parts["structure"] != expected:  # ONNX: names instead of nested arguments
+            if "structure" in parts and parts["structure"] != expected:  # an ONNX file has names instead of nesting
                 raise ValueError("the nesting of its arguments differs from its key's")
         except (LookupError, TypeError, AttributeError, RuntimeError, NotImplementedError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error

@@ -36,16 +36,10 @@ def tolerance_of(verify: object) -> float | None:
     """
     if isinstance(verify, bool):
         return None
-    if not isinstance(verify, float) and (type(verify), verify) != (int, 0):
-        wrong = True
-    else:
-        wrong = not 0 <= verify < math.inf  # NaN compares as false
-    if wrong:
-        expected = (
-            "expected True, False or how much an output may be off by, relative to its largest value, such as 1e-3"
-        )
-        raise SettingsError("verify", f"{expected}; got {verify!r}")
-    return float(verify)
+    if (isinstance(verify, float) and 0 <= verify < math.inf) or (isinstance(verify, int) and verify == 0):
+        return float(verify)
+    expected = "expected True, False or how much an output may be off by, relative to its largest value"
+    raise SettingsError("verify", f"{expected} (such as 1e-3), got {verify!r}")
 
 
 @frozen_dataclass

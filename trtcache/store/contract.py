@@ -2,7 +2,9 @@
 
 ``DiskStore`` implements it on a file system. To add another kind of store, derive a class from ``Store``, run
 ``trtcache.testing.StoreContract`` on it, and put it into ``cache.layers`` as a lower one (``dataclasses.replace``).
-Settings name directories only; listings and explanations of misses go through ``DiskStore`` (``Layers.disks``).
+Layers call ``location``, ``contains``, ``get`` and ``copy_to`` of a lower store; the upper one, which is written to, is
+a ``DiskStore``. Settings name directories only; listings and explanations of misses go through ``DiskStore``
+(``Layers.disks``).
 """
 
 from __future__ import annotations

@@ -170,7 +170,12 @@ class DirectLookup:
         return self._walk.state
 
     def find(self) -> bool:
-        """Find a valid manifest, and return whether there is one."""
+        """Find a valid manifest, and return whether there is one.
+
+        The direct key has the digest of the model and of its code. A manifest is valid if all else that its export read
+        is unchanged: environment variables, imported modules, globals, values of libraries, output handlers and what
+        ``lru_cache`` functions had kept (``manifest.check``).
+        """
         start = time.perf_counter()
         try:
             with paused_collector():

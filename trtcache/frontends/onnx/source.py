@@ -58,7 +58,11 @@ _NO_TENSORS = (2).to_bytes(8, "little") + b"{}"
 
 
 class OnnxSource(Source):
-    """An ONNX file, with example inputs for its dynamic sizes."""
+    """An ONNX file, with example inputs for its dynamic sizes.
+
+    ``request`` takes the place of lowering: it parses the file, makes the key, and returns an ``OnnxRequest``, whose
+    ``build`` calls ``Backend.build_onnx``. The program is always one engine, and no part of it runs in torch.
+    """
 
     kind: ClassVar[str] = "onnx"
     is_torch: ClassVar[bool] = False
