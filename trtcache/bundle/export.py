@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from trtcache.errors import CanonicalizationError
     from trtcache.lowering import LoweredProgram
-    from trtcache.partition.partitions import PartitionedProgram
+    from trtcache.partition.division import PartitionedProgram
     from trtcache.runtime.provenance import Provenance
     from trtcache.settings import Settings
     from trtcache.store.entry import Entry

@@ -19,7 +19,7 @@ from trtcache.bundle.signature import read_signature, read_structure
 from trtcache.bundle.target_choice import choose
 from trtcache.errors import NoFittingEngineError, ProgramContentError, RefitError, WeightMapError
 from trtcache.frontends.torch_archive import read_tensors
-from trtcache.partition.partitions import PartitionedProgram
+from trtcache.partition.division import PartitionedProgram
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable, in_order, parse_interface, parse_sources, read_constants
 from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of

@@ -18,13 +18,12 @@ import torch
 from torch import fx
 
 from trtcache.lowering.operators import operator_name
+from trtcache.partition.division import LeftInTorch, PartitionedProgram
 from trtcache.partition.partitions import (
     Cluster,
     ConstantWire,
     EnginePartition,
     InputWire,
-    LeftInTorch,
-    PartitionedProgram,
     PartitionOutput,
     SizeTensor,
     SizeWire,

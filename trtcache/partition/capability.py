@@ -10,7 +10,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from trtcache.lowering.operators import TORCHS_OWN, is_arithmetic, operator_name, why_unknown
 from trtcache.lowering.rewriting import draws_random_numbers, is_check, is_ordered, is_view
-from trtcache.partition.partitions import LeftInTorch
+from trtcache.partition.division import LeftInTorch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

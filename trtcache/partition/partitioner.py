@@ -27,8 +27,9 @@ from trtcache.partition.capability import (
     is_step,
     is_work,
 )
+from trtcache.partition.division import PartitionedProgram, summarize_left
 from trtcache.partition.extract import WireTable, extract_engine_partition, extract_torch_partition
-from trtcache.partition.partitions import Cluster, EnginePartition, PartitionedProgram, TorchPartition, summarize_left
+from trtcache.partition.partitions import Cluster, EnginePartition, TorchPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -6,9 +6,6 @@ import json
 from typing import TYPE_CHECKING, TypeAlias
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.partition.division import LeftInTorch as LeftInTorch
-from trtcache.partition.division import PartitionedProgram as PartitionedProgram
-from trtcache.partition.division import summarize_left as summarize_left
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
