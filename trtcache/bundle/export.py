@@ -58,7 +58,7 @@ class ProgramContents:
         division: its partitions, the same for all targets.
         weights: the value of each slot, by number.
         parameters: the names of parameters.
-        origins: the engines of each target; the first one is the compiled module's.
+        origins: the engines of each target, in the order of the file.
     """
 
     name: str
@@ -79,16 +79,16 @@ def contents_of_module(module: CompiledModule, path: str) -> ProgramContents:
     """Return the contents of a compiled module, with its current weights.
 
     Raises:
-        ProgramFileError: it does not come from ``compile``, or one of its engines runs in torch.
+        ProgramFileError: it does not come from ``compile``, or a part of it runs in torch because another process was
+            building its engine.
         NotReadyError: its engine is being built in the background.
         RefitError: weights have changed since an engine was built with their values in it.
     """
     origin = module.origin if isinstance(module, CompiledModule) else None
     if origin is None:
         what = f"a {type(module).__name__} has no stored engines of a program"
-        raise ProgramFileError(
-            path, f"{what}; give a model compiled by trtcache.compile (an ONNX file's plan is a file)"
-        )
+        remedy = "give a model compiled by trtcache.compile (for an ONNX file: trtcache build model.onnx -o model.plan)"
+        raise ProgramFileError(path, f"{what}; {remedy}")
     if missing := set(origin.division.engines or ({0} if origin.division.is_one_engine else ())) - set(origin.entries):
         why = f"parts {sorted(missing)} of it run in torch in this process, while another builds their engines"
         raise ProgramFileError(path, f"{why}; compile it again when they are built")
@@ -139,8 +139,8 @@ def export(
 ) -> ExportReport:
     """Write a compiled module to a file with its engines, weights and call signature.
 
-    ``torch.export.load`` opens it as a program with an operator for each engine, once that operator's schema is
-    declared; ``load`` runs it. The file is signed if a signing key is set (``TRTCACHE_SIGNING_KEY``).
+    After ``import trtcache``, ``torch.export.load`` opens it as a program with an operator for each engine; ``load``
+    runs it. The file is signed if a signing key is set (``TRTCACHE_SIGNING_KEY``).
 
     Args:
         compiled: the result of ``compile``; its current weights are written.

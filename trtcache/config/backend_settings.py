@@ -26,10 +26,10 @@ class BackendSettings:
 
     @classmethod
     def of(cls, given: object) -> Self:
-        """Return settings from settings or from a mapping of field names.
+        """Return ``given`` if it is an instance, or make one from a mapping of field names.
 
         Raises:
-            SettingsError: a name is not a field (with the nearest one), or a value is invalid; it names the field.
+            SettingsError: a name is not a field (the message suggests the nearest), or a value is invalid.
         """
         where = f"settings.{cls.section}"
         try:

@@ -231,7 +231,10 @@ def _make_plan(inputs: Sequence[TensorInput], devices: Sequence[torch.device]) -
 
 
 def _is_contiguous(spec: TensorInput) -> bool:
-    """Return whether an input's strides are contiguous, tested with sizes whose products are all different."""
+    """Return whether an input's strides are contiguous.
+
+    They are computed for two sets of large sizes, so that different expressions do not have equal values by chance.
+    """
     numbers = {number for size in spec.shape for number in symbols_in(size)}
     for base in (1009, 2003):
         sizes = {number: base + 2 * number for number in numbers}
@@ -254,7 +257,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
 def _apply_layout(spec: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> torch.Tensor:
     evaluated = [evaluate(step, sizes) for step in spec.stride]
     stride = tuple(step for step in evaluated if step is not None)
-    if len(stride) != len(evaluated):  # a stride that does not follow from the sizes
+    if len(stride) != len(evaluated):  # a stride has a symbol that is no size of an input
         stride = contiguous(tuple(given.shape))
     plain = is_aligned(given) and not (given.is_neg() or given.is_conj())
     if plain and given.stride() == stride:
