@@ -46,7 +46,7 @@ class EngineRequest(ABC):
 
     Attributes:
         program: the lowered program, or an object with its attributes ``name``, ``interface``, ``device``,
-            ``constants``, ``state``, ``sources``, ``in_spec``, ``out_spec`` and ``seconds``.
+            ``constants``, ``state``, ``sources``, ``in_spec``, ``out_spec``, ``seconds`` and ``example_sizes``.
         backend: the backend that builds it.
         settings: the settings of the build.
         target: the target of the engine.

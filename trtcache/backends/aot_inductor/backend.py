@@ -156,7 +156,7 @@ class AotInductor(Backend):
             assumptions = Assumptions.of(read) if sizes else None
         except IncompatibleEngineError:  # the entry is built again when it is loaded
             return frozenset()
-        return assumptions.refused(sizes) if assumptions is not None else frozenset()
+        return assumptions.refused_sizes(sizes) if assumptions is not None else frozenset()
 
 
 def _version(distribution: str) -> str | None:

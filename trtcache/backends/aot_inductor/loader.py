@@ -106,7 +106,7 @@ class Assumptions:
             return None
         return cls(document["inputs"], document["guards"]) if document["guards"] else None
 
-    def refused(self, sizes: Mapping[int, int]) -> frozenset[int]:
+    def refused_sizes(self, sizes: Mapping[int, int]) -> frozenset[int]:
         """Return the numbers of all guards' symbols if a guard with known sizes is false; otherwise none."""
         numbers = {number for guard in self._guards for number in guard_symbols(guard)}
         checked = [guard for guard in self._guards if sizes.keys() >= set(guard_symbols(guard))]

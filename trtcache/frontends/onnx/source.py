@@ -244,6 +244,7 @@ class OnnxProgram:
     seconds: Mapping[str, float]
     constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
     sources: Mapping[str, Any] = field(default_factory=dict)
+    example_sizes: Mapping[int, int] = field(default_factory=dict)
 
 
 @frozen_dataclass(kw_only=True)
