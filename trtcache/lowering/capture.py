@@ -61,6 +61,10 @@ if TYPE_CHECKING:
 
 _NUMBERS = (SymIntArgument, SymFloatArgument, SymBoolArgument)
 _USE = torch.ops.aten._assert_tensor_metadata.default
+_DROPOUTS = {
+    getattr(torch.ops.aten, name).default
+    for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+}
 _NEED_WEIGHTS = 10  # index of this argument of ``_native_multi_head_attention``
 _ADVICE = ("For ", "If you suspect", "Caused by:", "consider using", "The error above", "The following call", "  File ")
 _REMEDIES = {
@@ -256,6 +260,7 @@ def decompose(
             _without_classes(program) as signature,
             whole_ranges() if whole else nullcontext(),
             _use_draws(program.graph),
+            _without_dropout(program.graph),
         ):
             decomposed: ExportedProgram = program.run_decompositions(table)
         decomposed.module_call_graph[0].signature, decomposed._example_inputs = signature, program.example_inputs
@@ -290,6 +295,35 @@ def _use_draws(graph: fx.Graph) -> Iterator[None]:
     finally:
         for node in added:
             graph.erase_node(node)
+
+
+@contextmanager
+def _without_dropout(graph: fx.Graph) -> Iterator[None]:
+    """Let the users of a dropout without effect use its input in the block, if the graph changes a tensor in place.
+
+    Such a dropout returns its input, and a change of one is a change of both. Decompositions make it another tensor
+    (torch 2.13). Results stay as they are: the program's signature has their names.
+    """
+    changed: list[tuple[fx.Node, Any, Any]] = []
+    if any(getattr(getattr(node.target, "_schema", None), "is_mutable", False) for node in graph.nodes):
+        for node in graph.nodes:
+            if (source := _source_of_dropout(node)) is not None:
+                for user in [user for user in node.users if user.op != "output"]:
+                    changed.append((user, user.args, user.kwargs))
+                    user.replace_input_with(node, source)
+    try:
+        yield
+    finally:
+        for user, args, kwargs in reversed(changed):
+            user.args, user.kwargs = args, kwargs
+
+
+def _source_of_dropout(node: fx.Node) -> fx.Node | None:
+    """Return the tensor that a dropout without effect returns; None for other nodes."""
+    if node.target not in _DROPOUTS:
+        return None
+    source, probability, train = arguments(node)
+    return source if train is False or probability == 0 else None
 
 
 def _nodes_used(graph: fx.Graph) -> Iterator[fx.Node]:

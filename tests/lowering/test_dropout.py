@@ -1,0 +1,68 @@
+"""A dropout without effect returns its input: a change of one is a change of both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch.nn import functional
+
+import trtcache
+from tests.models import Calls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+X = torch.randn(2, 4)
+
+
+def residual(drop: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """Return a function with an activation in place after a dropout, and a residual connection around both."""
+
+    def function(_: object, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        hidden = x * 3
+        active = drop(hidden).relu_()
+        return hidden + active, drop(active)
+
+    return function
+
+
+DROPOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "eval": lambda x: functional.dropout(x, 0.5, training=False),
+    "probability 0": lambda x: functional.dropout(x, 0.0, training=True),
+    "twice": lambda x: functional.dropout(functional.dropout(x, 0.5, training=False), 0.2, training=False),
+    "channels": lambda x: functional.dropout1d(x, 0.5, training=False),
+    "alpha": lambda x: functional.alpha_dropout(x, 0.5, training=False),
+    "alpha of channels": lambda x: functional.feature_alpha_dropout(x, 0.5, training=False),
+}
+
+
+@pytest.mark.parametrize("name", DROPOUTS)
+def test_a_change_in_place_after_it_changes_its_input(interpreter: str, engines: Path, name: str) -> None:
+    """As in eager torch; torch's decompositions lose it."""
+    model = Calls(residual(DROPOUTS[name])).eval()
+    program = torch.export.export(model, (X,))
+    before = str(program.graph)
+    for source, args in ((model, (X,)), (program, ())):
+        module = trtcache.compile(source, args, backend=interpreter, cache=engines)
+        for found, expected in zip(module(X), model(X), strict=True):
+            assert torch.equal(found, expected)
+    assert str(program.graph) == before
+
+
+def test_a_change_of_its_input_changes_its_result(interpreter: str, engines: Path) -> None:
+    """Of the caller's tensor as well."""
+
+    def function(_: object, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        same = functional.dropout(x, 0.5, training=False)
+        x.add_(1)
+        return same * 2, functional.dropout(x, 0.5, training=False) - 1
+
+    model = Calls(function).eval()
+    module = trtcache.compile(model, (X.clone(),), backend=interpreter, cache=engines)
+    mine, theirs = X.clone(), X.clone()
+    for found, expected in zip(module(mine), model(theirs), strict=True):
+        assert torch.equal(found, expected)
+    assert torch.equal(mine, theirs)
