@@ -175,6 +175,33 @@ def test_all_kinds_of_results_are_returned(interpreter: str, tmp_path: Path) -> 
             torch.testing.assert_close(module(X, one), model(X, one))
 
 
+class Constants(nn.Module):
+    """Results that do not depend on the inputs, two of them equal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("places", torch.arange(4.0), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return constants, a view of one, and a computed tensor."""
+        return torch.eye(4), torch.eye(4), torch.ones(4, 4).tril()[1:], self.places.clone() + 0, double(x) + 1
+
+
+@pytest.mark.parametrize("settings", [{}, {"torch_executed_ops": ["aten.add"]}], ids=["parts", "more in torch"])
+def test_a_write_to_a_result_does_not_change_a_constant(
+    interpreter: str, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """Each call returns them anew."""
+    module = compiled(Constants(), (X,), interpreter, tmp_path, settings=settings)
+    assert module.report.left
+    for _ in range(2):
+        found = module(X)
+        torch.testing.assert_close(found, Constants()(X))
+        for place, one in enumerate(found):
+            one.fill_(place + 7)
+        assert [float(one.min()) for one in found] == [7, 8, 9, 10, 11]
+
+
 def test_a_part_that_cannot_be_built_may_stay_in_torch(
     interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

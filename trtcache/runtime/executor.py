@@ -75,6 +75,7 @@ class PartitionedEngine:
             self._template[place] = weights[name].detach()
         for name, place in plan.constants:
             self._template[place] = constants[name]
+        self._constant_memory = {one.untyped_storage().data_ptr() for one in constants.values() if one.numel()}
         self._calls = [self._call(number) for number in range(len(plan.division.parts))]
         self._stored = [(self._weights[name].detach(), place) for name, place in plan.stores]
 
@@ -169,6 +170,8 @@ class PartitionedEngine:
         """Return the results, and write new contents of weights after all readers of the old ones have run."""
         results = [values[place] for place in self._plan.results]
         results = [one.detach() if one.requires_grad else one for one in results]
+        if self._constant_memory:  # the caller may write to results
+            results = [_clone_if_in(one, self._constant_memory) for one in results]
         if self._stored:
             memory = {weight.untyped_storage().data_ptr() for weight, _ in self._stored}
             results = [_clone_if_in(one, memory) for one in results]
@@ -194,7 +197,7 @@ def _without_gil(engine: Engine) -> Engine:
 
 
 def _clone_if_in(tensor: torch.Tensor, memory: set[int]) -> torch.Tensor:
-    """Return a copy of a tensor if it is in memory that is about to be overwritten."""
+    """Return a copy of a tensor if it is in this memory."""
     return tensor.clone() if tensor.untyped_storage().data_ptr() in memory else tensor
 
 

@@ -105,7 +105,10 @@ class Interpretation(Engine):
         for index, (promised, given) in enumerate(zip(self._examples, inputs, strict=True)):
             _check(f"input {index}", promised, given)
         with torch.no_grad():
-            return list(self._graph(*inputs))
+            outputs = list(self._graph(*inputs))
+        # The caller may write to outputs.
+        kept = {one.untyped_storage().data_ptr() for one in self._constants.values() if one.numel()}
+        return [one.clone() if one.untyped_storage().data_ptr() in kept else one for one in outputs]
 
 
 def _check(name: str, promised: torch.Tensor, given: torch.Tensor) -> None:
