@@ -196,6 +196,19 @@ def test_a_module_whose_calls_change_weights_is_no_operator(compiled: Callable[.
     """No tracer would know of the change, so fake tensors are refused as before."""
     engine = compiled(KeyValue(), (torch.randn(3, 4), torch.arange(3)))
     assert engine._path.operator is None
+    with pytest.raises(InputError, match=r"outside of torch.jit.trace, got one that is traced; .* trace the model"):
+        torch.jit.trace(engine, (torch.randn(3, 4), torch.arange(3)))
+
+
+def test_torch_jit_trace_records_the_operator(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Not the answer of the example; other sizes are refused."""
+    model = models.Calls(lambda lin, x: lin(x).relu())
+    engine = compiled(model, (X,))
+    around = nn.Sequential(engine, nn.Sigmoid())
+    traced = torch.jit.trace(around, (X,))
+    torch.testing.assert_close(traced(X + 1), model(X + 1).sigmoid().detach())
+    with pytest.raises(RuntimeError, match="shape"):
+        traced(torch.randn(7, 4))
 
 
 def test_a_handle_dies_with_its_engine(compiled: Callable[..., trtcache.CompiledModule]) -> None:

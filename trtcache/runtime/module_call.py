@@ -73,6 +73,9 @@ class ModuleCall:
                 self.check.check_numbers(leaves)
                 outputs = self.operator(leaves)
             else:
+                if torch._C._get_tracing_state() is not None:
+                    hint = "calls change its weights; trace the model instead"
+                    raise InputError("the call", "a call outside of torch.jit.trace", "one that is traced", hint)
                 if torch._C._functorch.peek_interpreter_stack() is not None:
                     self._refuse_transforms(leaves)
                 outputs = self._answer(leaves)

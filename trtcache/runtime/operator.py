@@ -133,7 +133,11 @@ def with_carriers(leaves: Sequence[Any], numbers: Iterable[tuple[int, str]]) -> 
 
 def is_tracing() -> bool:
     """Return whether a tracer, or a mode such as ``FakeTensorMode``, records the operators of a call."""
-    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._get_tracing_state() is not None  # torch.jit.trace, and the older torch.onnx.export
+    )
 
 
 def is_fake(leaves: Sequence[Any]) -> bool:
