@@ -24,6 +24,7 @@ from trtcache.bundle.signature import (
     write_signature,
     write_structure,
 )
+from trtcache.runtime.structure import read_nodes, unflatten
 
 X = torch.ones(2)
 
@@ -150,6 +151,31 @@ def test_a_structure_is_nested_so_deep_and_no_deeper() -> None:
         written = {"kind": "list", "parts": [written]}
     with pytest.raises(ValueError, match="not a structure"):
         read_structure(written)
+
+
+class Bare:
+    """A class without a context."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+pytree.register_pytree_node(
+    Bare, lambda bare: ([bare.value], None), lambda values, _: Bare(*values), serialized_type_name="tests.Bare"
+)
+
+
+def test_a_context_can_be_none() -> None:
+    """A size is one, and so is an object of a class without a context; in a file of before it is ``Output``."""
+    for value in (torch.Size((2, 3)), Bare(X)):
+        leaves, spec = pytree.tree_flatten((X, value))
+        written: Any = json.loads(json.dumps(write_structure(spec)))
+        assert read_structure(written) == spec
+        del written["parts"][1]["is_whole"]
+        found = pytree.tree_unflatten(leaves, read_structure(written))
+        assert isinstance(found[1], Output)
+    written = json.loads(json.dumps(write_structure(pytree.tree_structure(torch.Size((2, 3))))))
+    assert unflatten(iter([2, 3]), read_nodes(written)) == (2, 3)  # without torch
 
 
 def test_a_signature_comes_back() -> None:

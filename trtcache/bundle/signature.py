@@ -152,13 +152,15 @@ def _class_node(spec: pytree.TreeSpec) -> dict[str, Json]:
     known = pytree.SUPPORTED_SERIALIZED_TYPES.get(kind)
     serialized = getattr(known, "serialized_type_name", None)
     name = serialized if isinstance(serialized, str) and "NO_SERIALIZED" not in serialized else _name(kind)
+    context: Json = None
     try:
         dumped = known.to_dumpable_context(spec.context) if known and known.to_dumpable_context else spec.context
-        context: Json = json.loads(json.dumps(dumped))
+        context, is_whole = json.loads(json.dumps(dumped)), True
     except (TypeError, ValueError):
-        context = None
+        is_whole = False
     fields = list(getattr(kind, "__dataclass_fields__", ()))
-    return {"kind": "class", "name": name, "context": context, "keys": list(_keys(spec)), "names": fields}
+    written: dict[str, Json] = {"kind": "class", "name": name, "context": context, "keys": list(_keys(spec))}
+    return {**written, "names": fields, "is_whole": is_whole}
 
 
 def _keys(spec: pytree.TreeSpec) -> Iterator[str]:
@@ -192,8 +194,9 @@ def _find_node_type(written: Any) -> tuple[type, Any]:
             raise ValueError(f"torch has no return type {name!r:.40}")
         return kind, None
     context = written["context"]
+    is_whole = written.get("is_whole", context is not None)  # files of before do not say whether None is the context
     kind = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name) or find_class(name)
-    if isinstance(kind, type) and kind in pytree.SUPPORTED_NODES and kind is not Output and context is not None:
+    if isinstance(kind, type) and kind in pytree.SUPPORTED_NODES and kind is not Output and is_whole:
         read_context = getattr(pytree.SUPPORTED_SERIALIZED_TYPES.get(kind), "from_dumpable_context", None)
         return kind, read_context(context) if read_context else context
     return Output, (str(name), tuple(map(str, distinct(written["keys"]))), tuple(map(str, written["names"])))

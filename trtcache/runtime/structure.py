@@ -212,6 +212,8 @@ def _container(written: Any, keys: Any) -> tuple[Any, Any]:
             return deque, written["longest"]
         case "named":
             return namedtuple, named_class(written["name"], distinct(keys))
+        case "class" if written["name"] == "torch.Size":
+            return tuple, None
         case "class":
             return Output, (str(written["name"]), tuple(map(str, distinct(keys))), tuple(map(str, written["names"])))
         case "torch":
