@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import operator
 import traceback
@@ -34,7 +35,7 @@ from trtcache.lowering.arguments import configurations, has_classes, replace_inp
 from trtcache.lowering.assignments import record_assignments, reject_lost_assignments
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.interface import Content
-from trtcache.lowering.model_state import preserve_state
+from trtcache.lowering.model_state import preserve_state, random_states
 from trtcache.lowering.operators import is_standard_library
 from trtcache.lowering.rewrites.constants import new_constant
 from trtcache.lowering.rewriting import (
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
+
+log = logging.getLogger("trtcache.lowering")
 
 _NUMBERS = (SymIntArgument, SymFloatArgument, SymBoolArgument)
 _USE = torch.ops.aten._assert_tensor_metadata.default
@@ -124,9 +127,10 @@ def export(
         raise ExportError(label, f"{lazy[0]} of a lazy module has no shape yet; call the model once first")
     args, kwargs, shapes = replace_inputs(model, args, kwargs, dynamic_shapes)
     args, kwargs = _examples(model, (args, kwargs))
+    random_before = random_states()
     try:
         with (
-            preserve_state(model),
+            preserve_state(model) as changed,
             preserve_caches(model),
             quiet(),
             nullcontext() if shapes is dynamic_shapes else whole_ranges(),
@@ -139,6 +143,12 @@ def export(
     if any(map(_is_of_functorch, program.constants.values())):
         raise ExportError(label, "torch.export loses an input of torch.func.grad, jacrev or vmap; compute it otherwise")
     reject_lost_assignments(program, assigned, label)
+    if changed:
+        why = "an engine answers each call as the first one; use a buffer, and write to it in place"
+        log.warning("%s: forward changes the number %s: %s", label, ", ".join(changed[:3]), why)
+    if random_states() != random_before:
+        why = "an engine has the numbers of the export; use operators of torch, and set seeds outside of forward"
+        log.warning("%s: forward seeds a generator, or draws from Python's or NumPy's: %s", label, why)
     _replace_weight_constants(program)
     decisions.add_to(program)
     program._has_whole_ranges = shapes is not dynamic_shapes  # type: ignore[attr-defined]  # our attribute, for decompose

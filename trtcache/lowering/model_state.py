@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import random
 import sys
 import types
 from collections import OrderedDict, deque
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _NOT_FOLLOWED = (
     *(type(None), str, bytes, int, float, complex, torch.Generator, torch.jit.ScriptModule),
@@ -29,18 +30,31 @@ _MISSING = object()
 
 
 @contextmanager
-def preserve_state(model: torch.nn.Module) -> Iterator[None]:
+def preserve_state(model: torch.nn.Module) -> Iterator[list[str]]:
     """Restore a model's attributes, the contents of their containers, and tensors that are written to, after the block.
 
     Everything that attributes lead to is restored, ``__slots__`` included. These are not followed: closures, class
     attributes, TorchScript modules, elements of sets, keys of dicts, and the attributes of objects of Python's standard
     library. Parameters are not restored, since a program that writes to one is rejected.
+
+    Yields a list, which after the block has the numbers that it changed, in words: a program has the old ones as
+    constants. Other changes can be results that the model keeps for later calls.
     """
-    state = _State(model)
+    state, changed = _State(model), list[str]()
     try:
-        yield
+        yield changed
     finally:
+        changed += state.changed_numbers()
         state.restore()
+
+
+def random_states() -> list[object]:
+    """Return the states of the random generators that Python code draws from: torch's, Python's and NumPy's."""
+    states: list[object] = [torch.get_rng_state().numpy().tobytes(), random.getstate()]
+    numpy: Any = sys.modules.get("numpy.random")
+    if numpy is not None:
+        states += [part.tobytes() if hasattr(part, "tobytes") else part for part in numpy.get_state()]
+    return states
 
 
 class _State:
@@ -118,6 +132,19 @@ class _State:
             return [value.__self__]
         return list(tuple.__iter__(value)) if isinstance(value, tuple) else []
 
+    def changed_numbers(self) -> Iterator[str]:
+        """Yield the numbers among attributes and items that have other values than recorded."""
+        for value, before in self._attributes:
+            yield from _changed_numbers(type(value).__name__, before, value.__dict__)
+        for value, before in self._slots:
+            yield from _changed_numbers(
+                type(value).__name__, before, {name: _read_slot(value, name) for name in before}
+            )
+        for mapping, items in self._mappings:
+            yield from _changed_numbers(type(mapping).__name__, items, dict(_kind(mapping).items(mapping)))
+        for values, elements in self._lists:
+            yield from _changed_numbers(type(values).__name__, dict(enumerate(elements)), dict(enumerate(values)))
+
     def restore(self) -> None:
         """Restore what differs from the record."""
         for value, attributes in self._attributes:
@@ -137,6 +164,14 @@ class _State:
             recorded = self._storages.get(address)
             if recorded is not None and recorded.nbytes() == memory.nbytes():  # neither exchanged nor resized
                 memory.copy_(recorded)
+
+
+def _changed_numbers(owner: str, before: Mapping[Any, Any], now: Mapping[Any, Any]) -> Iterator[str]:
+    for name, old in before.items():
+        if type(old) in (int, float, complex):
+            new = now.get(name, _MISSING)
+            if type(new) in (int, float, complex) and new != old:
+                yield f"{name} of a {owner} from {old} to {new}"
 
 
 def _kind(mapping: dict[Any, Any]) -> Any:
