@@ -67,9 +67,7 @@ def test_a_warning_says_what_an_engine_lacks(interpreter: str, name: str, caplog
     assert str(state) == before
 
 
-def test_results_that_are_kept_for_later_calls_are_no_change(
-    interpreter: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_results_that_are_kept_for_later_calls_are_no_change(caplog: pytest.LogCaptureFixture) -> None:
     """A size that was not there before, and random operators of torch."""
     kept: dict[Any, Any] = {}
 
@@ -80,6 +78,6 @@ def test_results_that_are_kept_for_later_calls_are_no_change(
     model = Calls(function)
     model.kept = kept
     with caplog.at_level("WARNING", "trtcache.lowering"):
-        trtcache.key(model, (X,), backend=interpreter)
+        trtcache.lower(model, (X,))
     assert "forward" not in caplog.text
     assert kept == {}
