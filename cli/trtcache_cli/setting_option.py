@@ -23,7 +23,7 @@ def parse_settings(written: Sequence[str]) -> dict[str, Any]:
     """Parse ``NAME=VALUE`` lines.
 
     ``a.b=1`` sets option ``b`` of setting ``a`` (``inductor.max_autotune=true``). A value is parsed as JSON, so that
-    numbers, ``true`` and lists have their types, and is otherwise a string; versions are always strings.
+    numbers, ``true`` and lists have their types, and is otherwise a string; the version of an operator stays a string.
 
     Raises:
         click.BadParameter: a line has no ``=``, a name is given twice or both as a whole and by option, or a value is
@@ -36,9 +36,11 @@ def parse_settings(written: Sequence[str]) -> dict[str, Any]:
         field, dot, option = name.strip().partition(".")
         if not (equals and field) or (dot and not option):
             raise click.BadParameter(f"{line!r} is not NAME=VALUE", param_hint="--setting")
-        if field != "operator_versions" and text.strip() in _PYTHON:
-            raise click.BadParameter(f"{line!r}: write {_PYTHON[text.strip()]}, as in JSON", param_hint="--setting")
-        value = text if field == "operator_versions" else _value(text)
+        is_version = bool(dot) and field == "operator_versions"
+        if not is_version and text.strip() in _JSON_OF_PYTHON:
+            word = _JSON_OF_PYTHON[text.strip()]
+            raise click.BadParameter(f"{line!r}: write {word}, as in JSON", param_hint="--setting")
+        value = text if is_version else _value(text)
         options = found.setdefault(field, {}) if dot else found
         if field in whole or (option or field) in options:
             raise click.BadParameter(f"{name} is given twice", param_hint="--setting")
@@ -48,7 +50,7 @@ def parse_settings(written: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-_PYTHON = {"True": "true", "False": "false", "None": "null"}
+_JSON_OF_PYTHON = {"True": "true", "False": "false", "None": "null"}
 
 
 def _value(text: str) -> Any:

@@ -171,6 +171,7 @@ def test_flags_of_python_are_not_taken_for_strings() -> None:
     with pytest.raises(click.BadParameter, match="write false, as in JSON"):
         parse_settings(["inductor.max_autotune=False"])
     assert parse_settings(["operator_versions.a=None"]) == {"operator_versions": {"a": "None"}}
+    assert parse_settings(['operator_versions={"a": "2"}']) == {"operator_versions": {"a": "2"}}
 
 
 def test_shells_complete_backends() -> None:

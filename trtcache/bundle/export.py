@@ -22,7 +22,7 @@ from trtcache.config.environment import Config
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import require_file
 from trtcache.config.signing_keys import SecretKey
-from trtcache.digests import CacheKey
+from trtcache.digests import CacheKey, canonical
 from trtcache.errors import ProgramFileError, SettingsError
 from trtcache.frontends.exported import ExportedSource
 from trtcache.frontends.request import Request, make_request
@@ -205,8 +205,7 @@ def export_program(
         request = source.request(CompileOptions(backend, settings, target))
         with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
             found = entries_for(request, cache, Path(folder), report_request(request))
-            numbers = [0] if request.division.is_one_engine else sorted(request.division.engines)
-            origin = provenance_of(request, request.division, dict(zip(numbers, found, strict=True)))
+            origin = provenance_of(request, request.division, found)
         if contents is None:
             lowered = request.program
             values = {slot.index: lowered.state[slot.names[0]].detach() for slot in lowered.interface.slots}
@@ -246,11 +245,11 @@ def build_for_target(contents: ProgramContents, target: str, cache: Cache, path:
     origin = contents.origins[0]
     device = contents.executable.device
     backend = registry.find(origin.backend, device.type)
+    resolved = backend.target(target, device)
+    if canonical(resolved.document()) == dict(origin.target):
+        return origin
     if origin.settings is None:
         raise ProgramFileError(str(path), "it was loaded from a file; export the module that trtcache.compile returned")
-    resolved = backend.target(target, device)
-    if resolved.document() == dict(origin.target):
-        return origin
     requests: dict[int, Request] = {}
     for number, entry in origin.entries.items():
         program = _program(contents, number, entry, path)
@@ -274,10 +273,12 @@ def _check_same_program(rebuilt: CacheKey | CanonicalizationError, stored: Cache
     Raises:
         ProgramFileError: they differ.
     """
-    document: Any = rebuilt.document if isinstance(rebuilt, CacheKey) else {"parts": {}}
+    if not isinstance(rebuilt, CacheKey):
+        raise ProgramFileError(str(path), f"its stored graph has no key: {rebuilt}")
+    document: Any = rebuilt.document
     expected: Any = stored.document["parts"]
     if differing := [name for name in PROGRAM_PARTS if document["parts"].get(name) != expected.get(name)]:
-        why = f"its stored graph was rebuilt as another program ({', '.join(differing)} differ)"
+        why = f"its stored graph gives another program when it is rebuilt ({', '.join(differing)} differ)"
         raise ProgramFileError(str(path), f"{why}; compile the model for that target instead")
 
 

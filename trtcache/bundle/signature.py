@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,8 +22,6 @@ from trtcache.runtime.structure import DEPTH, FACTORIES, PLAIN, distinct, find_c
 from trtcache.runtime.structure import Output as Output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trtcache.digests import Json
 
 _KINDS = {kind: name for name, kind in PLAIN.items()}
@@ -155,34 +154,40 @@ def _class_node(spec: pytree.TreeSpec) -> dict[str, Json]:
     context: Json = None
     try:
         dumped = known.to_dumpable_context(spec.context) if known and known.to_dumpable_context else spec.context
-        context, is_whole = json.loads(json.dumps(dumped)), True
-    except (TypeError, ValueError):
-        is_whole = False
+        context = json.loads(json.dumps(dumped))
+        is_whole = _same(context, dumped)  # JSON has no tuples and no keys but texts
+    except Exception:  # noqa: BLE001  # the code of the class can raise anything
+        context, is_whole = None, False
     fields = list(getattr(kind, "__dataclass_fields__", ()))
-    written: dict[str, Json] = {"kind": "class", "name": name, "context": context, "keys": list(_keys(spec))}
+    written: dict[str, Json] = {"kind": "class", "name": name, "context": context, "keys": [*_keys(spec)]}
     return {**written, "names": fields, "is_whole": is_whole}
 
 
-def _keys(spec: pytree.TreeSpec) -> Iterator[str]:
-    """Yield the names of a node's children, or their indices."""
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two values are equal and of the same types throughout."""
+    if type(one) is not type(other) or (isinstance(one, (dict, list)) and len(one) != len(other)):
+        return False
+    if isinstance(one, dict):
+        return all(key in other and _same(value, other[key]) for key, value in one.items())
+    return all(map(_same, one, other)) if isinstance(one, list) else bool(one == other)
+
+
+def _keys(spec: pytree.TreeSpec) -> list[str]:
+    """Return the names of a node's children, or their indices."""
     node, count, context = pytree.SUPPORTED_NODES[spec.type], len(children_of(spec)), spec.context
     keys: list[Any] = []
-    # The context, or a list in it (of a dataclass's fields), may be the names.
+    if node.flatten_with_keys_fn is not None:
+        with suppress(Exception):  # the code of the class can raise anything
+            whole = node.unflatten_fn([()] * count, context)
+            keys = [key for key, _ in node.flatten_with_keys_fn(whole)[0]]
+    names = [str(getattr(key, "key", getattr(key, "name", place))) for place, key in enumerate(keys)]
+    # Otherwise the context, or a list in it (of a dataclass's fields), may be the names.
     inside = [one for one in context if isinstance(one, list)] if isinstance(context, (list, tuple)) else []
-    known = [
-        one
-        for one in (context, *inside)
-        if isinstance(one, (list, tuple)) and len(one) == count and all(isinstance(name, str) for name in one)
-    ]
-    if known:
-        keys = [pytree.MappingKey(one) for one in known[0]]
-    elif node.flatten_with_keys_fn is not None:
-        whole = node.unflatten_fn([()] * count, context)
-        keys = [key for key, _ in node.flatten_with_keys_fn(whole)[0]]
-    for place in range(count):
-        key = keys[place] if len(keys) == count else None
-        name = getattr(key, "key", getattr(key, "name", None))
-        yield str(place) if name is None else str(name)
+    for known in (names, context, *inside):
+        is_list = isinstance(known, (list, tuple)) and all(isinstance(name, str) for name in known)
+        if is_list and len(known) == len(set(known)) == count:
+            return list(known)
+    return list(map(str, range(count)))
 
 
 def _find_node_type(written: Any) -> tuple[type, Any]:

@@ -119,7 +119,7 @@ def _load_partitions(
         own = weights_of(division, number, weights)
         try:
             engines[number], partition_report, entries[number] = _load_engine(
-                partition_request, cache, folder, own, built.get(number)
+                partition_request, cache, folder / str(number), own, built.get(number)
             )
         except (BuildError, IncompatibleEngineError) as error:
             if not _accept_build_failure(request, error):

@@ -28,25 +28,27 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def entries_for(request: EngineRequest, cache: Cache, folder: Path, report: Report) -> list[Entry]:
-    """Get or build the entries of all engines of a program without loading them, and add them to the report.
+def entries_for(request: EngineRequest, cache: Cache, folder: Path, report: Report) -> dict[int, Entry]:
+    """Get or build the entries of a program's engines, by partition, without loading them; add them to the report.
+
+    An entry that cannot be stored has the files of its build, each in a folder of its own in ``folder``.
 
     Raises:
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: a build failed.
         BusyError: another process builds one, and the cache does not wait.
     """
-    entries = []
+    entries: dict[int, Entry] = {}
     partitions = request.partitions
     built = build_missing(partitions, cache, folder)
     for number, partition in partitions.items():
         outcome = built.get(number)
         if isinstance(outcome, (BuildError, BusyError)):
             raise outcome
-        entry, details = outcome or entry_for(partition, cache, folder)
+        entry, details = outcome or entry_for(partition, cache, folder / str(number))
         weights = len(partition.program.interface.weights)
         report.partitions.append(PartitionReport.of(entry, key=partition.key, weights=weights, details=details))
-        entries.append(entry)
+        entries[number] = entry
     report.left = request.division.left
     return entries
 

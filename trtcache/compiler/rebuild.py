@@ -43,6 +43,9 @@ def rebuild(cache: Cache, entry: Entry) -> Report:
             cache=cache,
             name=entry.name,
         )
+    if any(partition.frozen for partition in report.partitions):
+        why = "its engine cannot be built without values of weights, which a kept program does not have"
+        raise SettingsError(f"entry {entry.key.digest[:16]}", why)
     key = key_of(report)
     if key is not None and key.digest != entry.key.digest:
         contents = {PROGRAM: bytes(entry.read(PROGRAM)), OPTIONS: bytes(entry.read(OPTIONS))}
