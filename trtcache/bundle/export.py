@@ -164,6 +164,7 @@ def export(
     start, path = time.perf_counter(), Path(path)
     check_placement(engines)
     require_file(path)
+    key = _signing_key()  # before builds that take minutes
     contents = contents_of_module(compiled, str(path))
     targets = (target,) if isinstance(target, str) else tuple(target or ())
     if targets:
@@ -171,7 +172,7 @@ def export(
         contents = replace(
             contents, origins=tuple(build_for_target(contents, one, store, path) for one in dict.fromkeys(targets))
         )
-    return _write(contents, path, engines, start)
+    return _write(contents, path, engines, key, start)
 
 
 def export_program(
@@ -199,6 +200,7 @@ def export_program(
     start = time.perf_counter()
     check_placement(engines)
     require_file(path)
+    key = _signing_key()  # before builds that take minutes
     source = ExportedSource(program, name or type(program).__name__)
     contents: ProgramContents | None = None
     for target in dict.fromkeys(targets or (None,)):
@@ -216,12 +218,15 @@ def export_program(
         else:
             contents = replace(contents, origins=(*contents.origins, origin))
     assert contents is not None  # noqa: S101  # there is at least one target
-    return _write(contents, path, engines, start)
+    return _write(contents, path, engines, key, start)
 
 
-def _write(contents: ProgramContents, path: Path, engines: str, start: float) -> ExportReport:
+def _signing_key() -> SecretKey | None:
     signing = Config.from_environ(os.environ).trust.signing_key
-    key = SecretKey.read(signing) if signing is not None else None
+    return SecretKey.read(signing) if signing is not None else None
+
+
+def _write(contents: ProgramContents, path: Path, engines: str, key: SecretKey | None, start: float) -> ExportReport:
     files = save(contents, path, engines=engines, key=key)
     return ExportReport(
         name=contents.name,

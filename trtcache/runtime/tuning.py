@@ -144,13 +144,31 @@ def measure(
 def measure_turn(
     module: CompiledModule, args: tuple[Any, ...], kwargs: Mapping[str, Any], cell: Cell, effort: Effort
 ) -> None:
-    """Measure one turn of a cell after a warm-up, and add the results to it."""
+    """Measure one turn of a cell after a warm-up, and add the results to it.
+
+    On a GPU a call returns before its outputs are computed, so each is followed by a synchronization.
+    """
+    is_on_gpu = any(one.device == "cuda" for one in module.interface.inputs)
+
+    def synchronize() -> None:
+        if is_on_gpu:
+            torch.cuda.synchronize()
+
+    def call_module() -> None:
+        module(*args, **kwargs)
+        synchronize()
+
     if cell.runners == 1:
         with thread_counts.threads(intra=cell.threads):
-            found = _time_warm_calls(lambda: module(*args, **kwargs), effort, 1)
+            found = _time_warm_calls(call_module, effort, 1)
     else:
         with module.runners(cell.runners, intra=cell.threads) as runners:
-            found = _time_warm_calls(lambda: runners.submit(*args, **kwargs).result(), effort, cell.runners)
+
+            def call_runner() -> None:
+                runners.submit(*args, **kwargs).result()
+                synchronize()
+
+            found = _time_warm_calls(call_runner, effort, cell.runners)
     cell.latencies_s += found[0]
     cell.elapsed_s += found[1]
 
