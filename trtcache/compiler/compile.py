@@ -1,8 +1,8 @@
 """Compilation of a source, from its fingerprint to a module with loaded engines. Read ``compile_source`` first.
 
-``trtcache.compile`` is in ``api.py``: it checks the arguments, makes a source of the model (``frontends.resolve``), and
-calls ``compile_source``; for builds in the background, ``compiler/background.py`` takes the same steps. A ``.pt2`` hit
-in a process without torch does not come here (``trtcache/__init__.py``).
+``trtcache.compile`` (in ``__init__.py``) calls ``api.compile``, which checks the arguments, makes a source of the model
+(``frontends.resolve``), and calls ``compile_source``. With ``on_miss="background"`` or ``on_busy="eager"``,
+``compiler/background.py`` takes the same steps. A ``.pt2`` hit in a process without torch does not come here.
 
 Two kinds of small entries make a hit fast. A key alias maps the fingerprint of a source to the cache key of its engine,
 so that nothing has to be lowered to know the key. A manifest of direct mode, for a module, is a record of what an
@@ -12,9 +12,10 @@ To add a kind of source, derive a class from ``trtcache.frontends.source.Source`
 ``trtcache.frontends.resolve``; nothing in this file depends on the kind. ``trtcache.store.contract`` says how to add a
 kind of store. Buckets are not stores but remotes (``trtcache.remote``), which ``Cache`` asks after its stores.
 
-A direct hit: ``frontends.exported.ModuleSource`` makes the direct key when it is created. ``try_fast_path`` calls its
-``fingerprint``, which looks the manifest up and checks it (``frontends/direct/mode.py``), and ``AliasLookup.load``,
-which goes from the program's digest to the engine.
+A direct hit: ``frontends.exported.ModuleSource`` makes the direct key when it is created. ``try_fast_path`` calls
+``AliasLookup.of``, which calls ``ModuleSource.fingerprint``: it looks the manifest up and checks it
+(``DirectLookup.find`` in ``frontends/direct/mode.py``), and returns the program's digest. ``AliasLookup.load`` goes from
+this digest to the engine.
 
 On a miss the source is lowered, partitioned and given a key by ``Source.request``, which ``Compilation.prepare`` calls:
 for torch programs this is ``request_program`` in ``frontends/request.py``, for an ONNX file ``OnnxSource.request``,
