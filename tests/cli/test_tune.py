@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
+import trtcache
 from tests.documents import console, shape
 from tests.models import Affine
 from trtcache.config.threads import cores
-from trtcache.runtime.tuning import Cell, Effort, busiest, fastest, grid, measure
+from trtcache.errors import InputError
+from trtcache.runtime.signature import CallSignature
+from trtcache.runtime.tuning import Cell, Effort, busiest, fastest, grid, measure, sample
 from trtcache.testing.interpreter import Interpretation, Interpreter
 from trtcache_cli import tune as command
 
@@ -243,3 +247,25 @@ def test_tune_measures_runners_only_where_threads_change_nothing(
     )
     assert "best for latency: trtcache.threads(inter=" in done.err
     assert run("tune", file, *options, "--json").json["why_no_threads"]
+
+
+def test_sizes_that_are_expressions_are_taken_and_compared(interpreter: str, tmp_path: Path) -> None:
+    """A size may be given as twice another one; a contradiction is an error."""
+    half = torch.export.Dim("half", min=2, max=8)
+    program = torch.export.export(Sums(), (torch.ones(6, 4), torch.ones(3)), dynamic_shapes=({0: 2 * half}, {0: half}))
+    module = trtcache.compile(program, backend=interpreter, cache=tmp_path / "cache")
+    call = CallSignature(module.in_spec, pytree.tree_structure(0), None)
+    names = [call.label(one.leaf).removeprefix("argument ") for one in module.interface.inputs]
+    for shapes in ({names[0]: (8, 4)}, {names[1]: (4,)}, {names[0]: (8, 4), names[1]: (4,)}):
+        (first, second), _ = sample(module.interface, call, shapes)
+        assert (first.shape[0], second.shape[0]) == (8, 4)
+    with pytest.raises(InputError, match=r"a size of 8, as other sizes say|the size 5 that another"):
+        sample(module.interface, call, {names[0]: (10, 4), names[1]: (4,)})
+
+
+class Sums(torch.nn.Module):
+    """A function of two tensors, one twice as long as the other."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Return the pairs of rows, with their numbers."""
+        return x.reshape(-1, 2, 4).sum(1) + y[:, None]

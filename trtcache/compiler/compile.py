@@ -14,8 +14,8 @@ kind of store. Buckets are not stores but remotes (``trtcache.remote``), which `
 
 A direct hit: ``frontends.exported.ModuleSource`` makes the direct key when it is created. ``try_fast_path`` calls
 ``AliasLookup.of``, which calls ``ModuleSource.fingerprint``: it looks the manifest up and checks it
-(``DirectLookup.find`` in ``frontends/direct/mode.py``), and returns the program's digest. ``AliasLookup.load`` goes from
-this digest to the engine.
+(``DirectLookup.find`` in ``frontends/direct/mode.py``), and returns the program's digest. From this digest
+``AliasLookup.load`` goes to the engine.
 
 On a miss the source is lowered, partitioned and given a key by ``Source.request``, which ``Compilation.prepare`` calls:
 for torch programs this is ``request_program`` in ``frontends/request.py``, for an ONNX file ``OnnxSource.request``,

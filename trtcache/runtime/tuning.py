@@ -11,6 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +21,7 @@ from trtcache.config import threads as thread_counts
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import InputError
 from trtcache.lowering.interface import evaluate
+from trtcache.runtime.checks import bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -226,6 +228,8 @@ def sample(interface: Interface, call: CallSignature, shapes: Mapping[str, tuple
     for one in interface.inputs:
         given = shapes.get(names[one.leaf])
         _match(one, (*given, 0) if given is not None and one.number else given, names[one.leaf], sizes)
+    for one in interface.inputs:
+        _compare(one, shapes.get(names[one.leaf]), names[one.leaf], sizes)
     leaves: dict[int, Any] = {value.leaf: value.value for value in interface.values}
     tensors = {one.leaf: _tensor(one, names[one.leaf], sizes, interface) for one in interface.inputs}
     leaves |= {one.leaf: tensors[one.leaf].shape[0] if one.number else tensors[one.leaf] for one in interface.inputs}
@@ -248,6 +252,16 @@ def _match(spec: TensorInput, given: tuple[int, ...] | None, name: str, sizes: d
                 raise InputError(f"argument {name}", f"the size {known} that another argument has", text)
         elif isinstance(written, int) and written != size:
             raise InputError(f"argument {name}", f"a size of {written}", text)
+    bind(spec, SimpleNamespace(shape=given), sizes)
+
+
+def _compare(spec: TensorInput, given: tuple[int, ...] | None, name: str, sizes: dict[int, int]) -> None:
+    """Compare a given shape with sizes that are expressions of others, such as ``2 * half``."""
+    for written, size in zip(spec.shape, given or (), strict=False):
+        expected = evaluate(written, sizes)
+        if expected is not None and expected != size:
+            text = "x".join(map(str, given or ()))
+            raise InputError(f"argument {name}", f"a size of {expected}, as other sizes say", text)
 
 
 def _tensor(spec: TensorInput, name: str, sizes: Mapping[int, int], interface: Interface) -> torch.Tensor:
