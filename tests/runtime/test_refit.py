@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import threading
 import time
@@ -187,9 +188,45 @@ def test_a_failure_half_way_is_no_mixed_answer(
         assert difference(RefitModel(2)(x), module(x)) is None
 
 
-def _out_of_memory(pieces: Callable[..., Any]) -> Callable[..., Any]:
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda module, _: module.runners(2),
+        lambda module, _: copy.deepcopy(module),
+        lambda module, _: module.load_state_dict({"c": torch.full((4,), 3.0)}, strict=False),
+        lambda module, _: module.share_memory(),
+        lambda module, path: trtcache.export(module, path / "mixed.pt2"),
+        lambda module, _: module.with_weights(dict(module.named_parameters())),
+        lambda module, _: module.state_dict(),
+    ],
+    ids=["runners", "deepcopy", "load_state_dict", "share_memory", "export", "with_weights", "state_dict"],
+)
+def test_a_failure_half_way_passes_on_no_weights(
+    compile_with: Callable[..., trtcache.CompiledModule],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    use: Callable[[trtcache.CompiledModule, Path], object],
+) -> None:
+    """What copies, stores or completes the weights is refused, until all of them are given."""
+    module = compile_with(Affine(), X)
+    module.refit(_own_memory(Affine(1.0)))
+    in_place(monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(SlotWeights, "pieces", _out_of_memory(SlotWeights.pieces, "c"))
+        with pytest.raises(MemoryError):
+            module.refit(_own_memory(Affine(2.0)))
+    with pytest.raises((RefitStoppedError, RuntimeError), match="part way"):
+        use(module, tmp_path)
+    with pytest.raises(RefitStoppedError):
+        module(X)
+    module.load_state_dict(Affine(3.0).state_dict())
+    use(module, tmp_path)
+    assert difference(Affine(3.0)(X), module(X)) is None
+
+
+def _out_of_memory(pieces: Callable[..., Any], label: str = "norm.bias") -> Callable[..., Any]:
     def failing(sources: SlotWeights, weight: Any) -> Iterator[tuple[Any, torch.Tensor]]:
-        if "norm.bias" in weight.label:
+        if label in weight.label:
             raise MemoryError("no more")
         return pieces(sources, weight)
 

@@ -151,6 +151,10 @@ class BackgroundModule(CompiledModule):
         self._follow()
         return super().state_dict(*args, **kwargs)
 
+    def _require_whole(self) -> None:
+        if self._in_torch is None:
+            super()._require_whole()
+
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> CompiledModule:
         with self._pending_lock:
             self._follow()

@@ -198,9 +198,18 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         return tuple(describe(guard, names) for guard in self._interface.conditions)
 
     def stored_form(self) -> tuple[Executable, CallSignature, EngineWeights]:
-        """Return what ``export`` writes beside the engines, with the current weights."""
+        """Return what ``export`` writes beside the engines, with the current weights.
+
+        Raises:
+            RefitStoppedError: they are a mix.
+        """
         with self._refitting:
+            self._require_whole()
             return self._executable, self._call, self._weights
+
+    def _require_whole(self) -> None:
+        """Refuse to pass on weights of two models, which a refit that failed part way leaves."""
+        self._swap.require_whole()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Output:
         """Call ``forward`` and the hooks, as every ``torch.nn.Module`` does."""
@@ -373,6 +382,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
 
         Raises:
             SettingsError: a number is less than 1.
+            RefitStoppedError: a refit failed part way.
         """
         from trtcache.runtime.runners import Runners, parallel_engine, parts_at_once, report_on  # few modules have any
 
@@ -382,6 +392,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         count = count or (max(1, found.cores // intra) if intra and found.inter_from == "cores" else found.inter)
         changing = any(weight.is_mutated for weight in self._interface.weights)
         with self._refitting:
+            self._require_whole()
             engine, why_not = parallel_engine(self._swap.engine, count, changes_weights=changing)
             if engine is not self._swap.engine:
                 self._swap.swap_in(engine)
@@ -397,6 +408,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
 
         source = WeightSource.of(state, known=self._known, constants=self._constants)
         with self._refitting:
+            self._require_whole()
             engine, current, needed = self._swap.engine, self._weights, self._interface.weights
             fitted = fit(needed, source.state, known=self._known, device=self._device, current=current)
             copy_shared(fitted, [current[name] for name in current.own])
@@ -414,10 +426,11 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """Return another module of the same engine with a copy of the current weights.
 
         Raises:
-            RefitError: the engine contains weights that calls modify.
+            RefitError: the engine contains weights that calls modify, or a refit failed part way.
         """
         needed = self._interface.weights
         with self._refitting:
+            self._require_whole()
             engine, current = self._swap.engine, self._weights
             made = _copy_tensors(current)
             from_engine = {
@@ -496,11 +509,22 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """Refit with what ``fn`` makes of the weights, as ``to`` and ``share_memory`` of a module around it do.
 
         Raises:
-            RefitError: another dtype or device, for which the engine was not built; nothing was changed.
+            RefitError: another dtype or device, for which the engine was not built; nothing was changed. Or a refit
+                failed part way.
         """
+        self._require_whole()
         if changed := changed_by(fn, self._state):
             self.refit({**self._state, **changed})
         return self
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the current weights, by the model's names.
+
+        Raises:
+            RefitStoppedError: they are a mix, since a refit failed part way.
+        """
+        self._require_whole()
+        return super().state_dict(*args, **kwargs)
 
     def _load_from_state_dict(
         self,
@@ -516,7 +540,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         given = {key.removeprefix(prefix): value for key, value in state_dict.items() if key.startswith(prefix)}
-        expected = self.state_dict(keep_vars=True)
+        expected = super().state_dict(keep_vars=True)
         missing_keys += [prefix + name for name in expected if name not in given]
         usable = {name: value for name, value in given.items() if name in self._known or name in self._state}
         unexpected_keys += [prefix + name for name in given if name not in usable and not name.endswith("_extra_state")]
@@ -530,6 +554,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                 for names in self._tied_names():  # one name of a tied weight is enough
                     if value := [usable[name] for name in names if name in usable]:
                         usable |= {name: value[0] for name in names if name not in usable}
+                if expected.keys() - usable.keys():  # completed by the current ones
+                    self._require_whole()
                 self.refit({**self._state, **usable})
             except RefitError as error:
                 error_msgs.append(f"{prefix.rstrip('.') or self.report.name}: {error}")

@@ -246,6 +246,15 @@ class EngineSwap:
         self.engine = engine
         self._route_to(engine)
 
+    def require_whole(self) -> None:
+        """Refuse to pass on weights of two models.
+
+        Raises:
+            RefitStoppedError: a refit failed and left them in the engine.
+        """
+        if isinstance(self._target, _Stopped):
+            raise RefitStoppedError(why=self._target.why)
+
     def disable(self, engine: Engine, why: str) -> None:
         """Fail calls to an engine with weights of two models, until the next ``swap_in``."""
         self.engine = engine
@@ -276,7 +285,7 @@ class _Paused:
 
 class _Stopped:
     def __init__(self, why: str) -> None:
-        self._why = why
+        self.why = why
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:  # noqa: ARG002  # nothing runs
-        raise RefitStoppedError(why=self._why)
+        raise RefitStoppedError(why=self.why)
