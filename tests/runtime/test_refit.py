@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -276,6 +277,37 @@ def test_an_engine_swap_waits_for_running_calls_and_holds_others() -> None:
         thread.join(60)
     assert len(answers) == 3
     assert new.begun.is_set()
+
+
+def test_ctrl_c_while_a_refit_waits_holds_no_call_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine answers again, with the old weights."""
+    engine = Slow()
+    swap, answers = EngineSwap(engine), []
+    running = threading.Thread(target=lambda: answers.append(swap.run([X])))
+    running.start()
+    assert engine.begun.wait(60)
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            swap.pause(60)
+    engine.let_go.set()
+    running.join(60)
+    assert swap._target is engine
+    assert swap.run([X])
+    assert len(answers) == 1
+
+
+def test_a_fork_while_weights_are_written_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that writes them is in the parent only: a call in the child would wait forever."""
+    swap = EngineSwap(Slow())
+    assert swap.pause(0.0)
+    monkeypatch.setattr(os, "getpid", lambda: 0)
+    with pytest.raises(RefitStoppedError, match="forked while its parent overwrote"):
+        swap.run([X])
 
 
 def test_calls_that_never_end_are_not_waited_for(

@@ -8,6 +8,7 @@ the new weights are allocated after all.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -234,11 +235,15 @@ class EngineSwap:
         closed = _Paused(self)
         self._target = closed
         deadline = time.monotonic() + wait_s
-        while self._inside:
-            if time.monotonic() > deadline:
-                self.swap_in(self.engine)
-                return False
-            time.sleep(_POLL_S)
+        try:
+            while self._inside:
+                if time.monotonic() > deadline:
+                    self.swap_in(self.engine)
+                    return False
+                time.sleep(_POLL_S)
+        except BaseException:  # Ctrl-C
+            self.swap_in(self.engine)
+            raise
         return True
 
     def swap_in(self, engine: Engine) -> None:
@@ -267,13 +272,16 @@ class EngineSwap:
 
 
 class _Paused:
-    """Hold calls back until the engine is swapped in."""
+    """Hold calls back until the engine is swapped in, which does not happen in a process forked meanwhile."""
 
     def __init__(self, swap: EngineSwap) -> None:
         self._swap = swap
+        self._pid = os.getpid()
         self.opened = threading.Event()
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        if os.getpid() != self._pid:
+            raise RefitStoppedError(why="this process was forked while its parent overwrote the weights")
         inside = self._swap._inside
         inside.pop()  # a call that waits here is not running
         try:
