@@ -16,6 +16,7 @@ from torch import nn
 import trtcache
 from tests.comparing import difference
 from tests.models import Affine, KeyValue
+from trtcache.bundle.save import Run
 from trtcache.errors import RefitError, RefitStoppedError, VerifyError, WeightsFileError
 from trtcache.runtime import verify as verification
 from trtcache.runtime.refit import EngineSwap
@@ -354,9 +355,10 @@ def test_weights_that_are_computed_from_the_engine_s_own_are_not_overwritten_fir
         values.a.copy_(torch.randn(4, 4))
         values.b.copy_(torch.arange(4.0))
         values.c.copy_(-torch.arange(4.0))
-    module.refit(_own_memory(values))
+    module.refit(_own_memory(Affine(2.0)))
+    other = copy.copy(module)
     assert module.refit(_own_memory(values)).in_place
-    state = module.state_dict()
+    state = other.state_dict()  # the same memory
     module.refit({"a": state["a"].t(), "b": state["a"][:, 0], "c": state["b"]})
     with torch.no_grad():
         values.c.copy_(values.b)
@@ -399,9 +401,69 @@ def test_a_module_made_of_a_state_dict_has_memory_of_its_own(
     module = compile_with(Affine(), X)
     module.refit(_own_memory(Affine(2.0)))
     snapshot = module.with_weights(module.state_dict())
-    assert module.refit(_own_memory(Affine(3.0))).in_place
-    assert difference(Affine(2.0)(X), snapshot(X)) is None
-    assert difference(Affine(3.0)(X), module(X)) is None
+    for value in (3.0, 4.0):
+        module.refit(_own_memory(Affine(value)))
+        assert difference(Affine(2.0)(X), snapshot(X)) is None
+        assert difference(Affine(value)(X), module(X)) is None
+
+
+@pytest.mark.parametrize("read", [nn.Module.state_dict, lambda module: dict(module.named_parameters())])
+def test_weights_that_were_handed_out_are_not_overwritten(
+    compile_with: Callable[..., trtcache.CompiledModule],
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[nn.Module], dict[str, torch.Tensor]],
+) -> None:
+    """The next refit makes new ones, so that a refit with the old state restores it; the one after that is in place."""
+    in_place(monkeypatch)
+    module = compile_with(Affine(), X)
+    module.refit(_own_memory(Affine(1.0)))
+    assert module.refit(_own_memory(Affine(2.0))).in_place
+    old = {name.removeprefix("0."): one for name, one in read(nn.Sequential(module).eval()).items()}
+    assert not module.refit(_own_memory(Affine(3.0))).in_place
+    assert {float(one.flatten()[0]) for one in old.values()} == {2.0}
+    assert module.refit(_own_memory(Affine(4.0))).in_place
+    module.refit(old)
+    assert difference(Affine(2.0)(X), module(X)) is None
+
+
+def test_a_state_dict_that_is_loaded_hands_no_weights_out(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``load_state_dict`` of a module around it goes on to overwrite weights in place."""
+    in_place(monkeypatch)
+    module, reports = compile_with(Affine(), X), []
+    module.refit(_own_memory(Affine(1.0)))
+    refit = module.refit
+    monkeypatch.setattr(type(module), "refit", lambda _, state: reports.append(refit(state)))
+    for value in (2.0, 3.0):
+        state = {f"0.{name}": one for name, one in _own_memory(Affine(value)).items()}
+        nn.Sequential(module).load_state_dict(state, assign=True)
+        assert reports[-1].in_place
+        assert difference(Affine(value)(X), module(X)) is None
+
+
+def test_a_refit_during_an_export_changes_no_file(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The file has the weights of its beginning, all of them."""
+    in_place(monkeypatch)
+    module = compile_with(Affine(), X)
+    module.refit(_own_memory(Affine(1.0)))
+    chunks, count = Run.chunks, []
+
+    def refitted(run: Run) -> Iterator[memoryview]:
+        count.append(run)
+        if len(count) == 2:
+            thread = threading.Thread(target=module.refit, args=(_own_memory(Affine(2.0)),))
+            thread.start()
+            thread.join(60)
+        return chunks(run)
+
+    monkeypatch.setattr(Run, "chunks", refitted)
+    trtcache.export(module, tmp_path / "weights.pt2")
+    loaded = trtcache.load(tmp_path / "weights.pt2", trust="local-file")
+    assert difference(Affine(1.0)(X), loaded(X)) is None
+    assert difference(Affine(2.0)(X), module(X)) is None
 
 
 def test_a_file_that_is_no_weights_changes_nothing(

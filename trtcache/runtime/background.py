@@ -58,7 +58,7 @@ class BackgroundModule(CompiledModule):
             meanwhile: runs the calls until then, in place of the model: a compiled module with parts in torch.
         """
         torch.nn.Module.__init__(self)
-        self._pending_lock = threading.RLock()
+        self._pending_lock = self._refitting = threading.RLock()
         self.training = False
         self.report = report
         self._model: TorchCalls | None = model
@@ -148,8 +148,9 @@ class BackgroundModule(CompiledModule):
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Return the weights of now, by the model's names."""
-        self._follow()
-        return super().state_dict(*args, **kwargs)
+        with self._pending_lock:
+            self._follow()
+            return super().state_dict(*args, **kwargs)
 
     def _require_whole(self) -> None:
         if self._in_torch is None:

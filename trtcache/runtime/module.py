@@ -123,7 +123,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         self._swap = EngineSwap(engine)
         self._path = ModuleCall(executable, call, self._swap)
         self._weights = weights if isinstance(weights, EngineWeights) else EngineWeights(weights)
-        self._refitting = threading.Lock()
+        self._refitting = threading.RLock()
         self.examples = Examples()
         self._names: ModelNames | None = None
         self._state = tensors_by_name(self._interface, self._weights)
@@ -197,15 +197,26 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         names = symbol_names(inputs, self._call.label)
         return tuple(describe(guard, names) for guard in self._interface.conditions)
 
-    def stored_form(self) -> tuple[Executable, CallSignature, EngineWeights]:
-        """Return what ``export`` writes beside the engines, with the current weights.
+    def stored_form(self) -> tuple[Executable, CallSignature]:
+        """Return what ``export`` writes beside the engines and the weights."""
+        return self._executable, self._call
+
+    def current_weights(self) -> EngineWeights:
+        """Return the weights, which no later refit overwrites.
 
         Raises:
-            RefitStoppedError: they are a mix.
+            RefitStoppedError: they are a mix, since a refit failed part way.
         """
         with self._refitting:
             self._require_whole()
-            return self._executable, self._call, self._weights
+            self.lend()
+            return self._weights
+
+    def lend(self) -> None:
+        """Note that weights are handed out: the next refit does not overwrite them."""
+        with self._refitting:
+            if "_weights" in self.__dict__:  # else the engine is still built
+                self._weights.lent = self._weights.own
 
     def _require_whole(self) -> None:
         """Refuse to pass on weights of two models, which a refit that failed part way leaves."""
@@ -455,7 +466,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         other = copy.copy(self)
         other._swap, other._weights, other._state = EngineSwap(engine.refit(weights)), weights, state
         other._path = self._path.another(other._swap)  # without on_guard, which has the first module's weights
-        other._refitting = threading.Lock()
+        other._refitting = threading.RLock()
         return other
 
     # What torch.nn.Module offers. Its parameters, buffers and submodules are created on first use: a hit does without.
@@ -478,13 +489,17 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def __getattr__(self, name: str) -> Any:
         """Return a parameter, buffer or submodule, after creating all of them."""
         if _TABLES[-1] not in self.__dict__ and not name.startswith("__"):
-            if self._names is None:
-                parameters = self.origin.parameters if self.origin is not None else frozenset()
-                self._names = ModelNames.guess(self._interface, parameters)
-            publish(self, self._names, self._state)
+            with self._refitting:
+                publish(self, self._model_names(), self._state)
             if name in _TABLES:
                 return self.__dict__[name]
         return super().__getattr__(name)
+
+    def _model_names(self) -> ModelNames:
+        if self._names is None:
+            parameters = self.origin.parameters if self.origin is not None else frozenset()
+            self._names = ModelNames.guess(self._interface, parameters)
+        return self._names
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute that is not part of the model.
@@ -523,8 +538,9 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         Raises:
             RefitStoppedError: they are a mix, since a refit failed part way.
         """
-        self._require_whole()
-        return super().state_dict(*args, **kwargs)
+        with self._refitting:  # else another thread's refit could come between two weights
+            self._require_whole()
+            return super().state_dict(*args, **kwargs)
 
     def _load_from_state_dict(
         self,
@@ -540,7 +556,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         given = {key.removeprefix(prefix): value for key, value in state_dict.items() if key.startswith(prefix)}
-        expected = super().state_dict(keep_vars=True)
+        kinds = self._model_names().kinds
+        expected = [name for name, kind in kinds.items() if kind != "transient" and name in self._state]
         missing_keys += [prefix + name for name in expected if name not in given]
         usable = {name: value for name, value in given.items() if name in self._known or name in self._state}
         unexpected_keys += [prefix + name for name in given if name not in usable and not name.endswith("_extra_state")]
@@ -554,7 +571,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                 for names in self._tied_names():  # one name of a tied weight is enough
                     if value := [usable[name] for name in names if name in usable]:
                         usable |= {name: value[0] for name in names if name not in usable}
-                if expected.keys() - usable.keys():  # completed by the current ones
+                if not usable.keys() >= set(expected):  # completed by the current ones
                     self._require_whole()
                 self.refit({**self._state, **usable})
             except RefitError as error:

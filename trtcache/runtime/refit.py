@@ -3,7 +3,7 @@
 Weights that the engine reads from the model's memory cost nothing. Others, copied or computed by recipes, need memory.
 New ones next to the old need it twice until the last call on the old engine returns; so if that is more than the
 model's largest weight, they overwrite the old ones one by one while calls wait. If running calls do not end in time,
-the new weights are allocated after all.
+the new weights are allocated after all. So are those of which tensors were handed out, as by ``state_dict``.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def make_new_weights(
         is_own = sources.is_own(weight, made[name])
         if not alike(made[name], before):
             changed.append(weight)
-        elif is_own and name in current.own and not weight.is_mutated:
+        elif is_own and name in current.own - current.lent and not weight.is_mutated:
             made[name] = before
         if is_own:
             own.add(name)
@@ -100,9 +100,8 @@ def make_new_weights(
 
 def _is_much(current: EngineWeights, weights: Iterable[EngineWeight], sources: SlotWeights) -> bool:
     sizes = [(weight, current[weight.name].nbytes) for weight in weights]
-    needed = sum(
-        size for weight, size in sizes if weight.name not in sources.kept and sources.shared_tensor(weight) is None
-    )
+    fixed = sources.kept | current.lent
+    needed = sum(size for weight, size in sizes if weight.name not in fixed and sources.shared_tensor(weight) is None)
     return needed > max([BESIDE_BYTES, *(size for _, size in sizes)])
 
 
@@ -124,7 +123,7 @@ def _in_place(
     for weight in weights:
         name, before = weight.name, current[weight.name]
         stays = name in sources.kept
-        if stays or (name in current.own and sources.shared_tensor(weight) is None):
+        if stays or (name in current.own - current.lent and sources.shared_tensor(weight) is None):
             chosen[name] = before
             own.add(name)
             writes.extend(() if stays else (weight,))
@@ -145,8 +144,10 @@ def _in_place(
         swap.disable(engine, f"{type(error).__name__}: {error}")
         raise
     swap.swap_in(engine)
+    made = EngineWeights(chosen, own, sources.source_weights(weights))
+    made.lent = current.lent & sources.kept
     order = sorted((*changed, *written), key=lambda weight: weight.index)
-    return RefitResult(EngineWeights(chosen, own, sources.source_weights(weights)), tuple(order), True, interrupt)
+    return RefitResult(made, tuple(order), True, interrupt)
 
 
 def _reads_targets(sources: SlotWeights, writes: Iterable[EngineWeight], current: EngineWeights) -> bool:

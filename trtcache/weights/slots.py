@@ -124,6 +124,7 @@ class EngineWeights(_Tensors):
 
     Attributes:
         own: names of weights whose memory is not shared with the model: copies, and results of recipes.
+        lent: those of ``own`` that were handed out, as by ``state_dict``. A refit does not overwrite them.
         source_weights: the model weights used by recipes, by slot index.
     """
 
@@ -136,6 +137,7 @@ class EngineWeights(_Tensors):
         """Initialize from tensors by name."""
         super().__init__(tensors)
         self.own = frozenset(own)
+        self.lent: frozenset[str] = frozenset()
         self.source_weights = dict(source_weights or {})
 
 
