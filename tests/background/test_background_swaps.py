@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 import trtcache
@@ -171,10 +172,45 @@ def test_refits_that_do_not_fit_change_nothing() -> None:
     with pytest.raises(RefitError) as caught:
         module.refit(state)
     assert (caught.value.missing, caught.value.unexpected) == (("linear.bias",), ("more",))
-    assert caught.value.mismatched == ("linear.weight",)
+    assert caught.value.mismatched == ("linear.weight (shape (3,), the engine has (5, 144))",)
+    with pytest.raises(RefitError, match=r"linear\.bias \(a int, not a tensor\)"):
+        module.refit({**model.state_dict(), "linear.bias": 3})
     with pytest.raises(VerifyError, match="not built yet"):
         module.refit(model, verify=True)
     torch.testing.assert_close(module(X), answer(model))
+
+
+class Tied(nn.Module):
+    """Has one weight in two layers, and a layer that it does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.unused = (nn.Linear(8, 8, bias=False) for _ in "123")
+        self.decoder.weight = self.encoder.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return rows of 8."""
+        result: torch.Tensor = self.decoder(self.encoder(x).relu())
+        return result
+
+
+@pytest.mark.parametrize("name", ["encoder.weight", "decoder.weight"])
+@pytest.mark.parametrize("kind", ["state", "file"])
+def test_the_weights_that_a_program_uses_are_enough(tmp_path: Path, name: str, kind: str) -> None:
+    """Before there is an engine as well: one name of a tied weight, and no weight that is not used."""
+    model, new, weight = Tied(), Tied(), torch.randn(8, 8)
+    module = pending(model)
+    save_file({name: weight}, tmp_path / "weights.safetensors")
+    report = module.refit(tmp_path / "weights.safetensors" if kind == "file" else {name: weight})
+    new.encoder.weight.data = weight
+    torch.testing.assert_close(module(X), answer(new))
+    assert (report.weights, len(report.changed)) == (1, 1)
+    state = module.state_dict()
+    assert torch.equal(state["encoder.weight"], weight)
+    assert torch.equal(state["decoder.weight"], weight)
+    assert torch.equal(state["unused.weight"], model.unused.weight)
+    with pytest.raises(RefitError, match=r"unused\.weight \(shape \(2,\), the model has \(8, 8\)\)"):
+        module.refit({name: weight, "unused.weight": torch.ones(2)})
 
 
 def test_what_needs_an_engine_is_refused(tmp_path: Path) -> None:

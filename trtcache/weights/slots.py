@@ -293,11 +293,13 @@ def check(
     device: torch.device,
     keep: bool = False,
     anywhere: bool = False,
+    unused: Mapping[str, torch.Tensor] | None = None,
 ) -> SlotWeights:
     """Check a model's weights against those of an engine, without copying. The arguments are those of ``fit``.
 
     With ``keep``, transient slots that ``state`` does not name keep their current values. With ``anywhere``, weights
-    may be on another device, as those read from a file are.
+    may be on another device, as those read from a file are. ``unused`` has the model's weights that no slot uses, whose
+    shapes are compared.
 
     Raises:
         RefitError: as ``fit``.
@@ -322,6 +324,11 @@ def check(
             faults = [f"{given[0][0]} ({why})"]
         mismatched += faults
         tensors[index] = given[0][1]
+    used = {name for weight in weights for slot in weight.slots for name in slot.names}
+    others = {name: tensor for name, tensor in state.items() if name in known and name not in used}
+    for name, tensor in others.items():
+        if why := _unused_mismatch(tensor, (unused or {}).get(name)):
+            mismatched.append(f"{name} ({why})")
     unexpected = sorted(set(state) - known)
     if missing or mismatched or unexpected:
         raise RefitError(tuple(missing), tuple(unexpected), tuple(mismatched))
@@ -362,6 +369,16 @@ def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | 
     needed_bytes = (tensor.storage_offset() + last + 1) * tensor.itemsize
     if tensor.numel() and needed_bytes > tensor.untyped_storage().nbytes():  # as FSDP does between its calls
         return "its memory was freed"
+    return None
+
+
+def _unused_mismatch(tensor: object, old: torch.Tensor | None) -> str | None:
+    import torch
+
+    if not isinstance(tensor, torch.Tensor):
+        return f"a {type(tensor).__name__}, not a tensor"
+    if old is not None and tensor.shape != old.shape:
+        return f"shape {tuple(tensor.shape)}, the model has {tuple(old.shape)}"
     return None
 
 
