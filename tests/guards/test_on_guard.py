@@ -13,6 +13,9 @@ from torch.export import Dim
 
 import trtcache
 from trtcache.errors import GuardError, InputError, RefitError, SettingsError
+from trtcache.runtime.background import BackgroundModule
+from trtcache.runtime.on_guard import TorchCalls
+from trtcache.runtime.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,6 +131,58 @@ def test_a_refit_reads_its_argument_once(
     file.unlink()
     other.scale.data = torch.tensor([7.0])
     torch.testing.assert_close(module(*OTHER), expected)
+
+
+class Layers(nn.Module):
+    """Uses two tied layers for few rows, and another one for many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.many = (nn.Linear(4, 4, bias=False) for _ in "123")
+        self.second.weight = self.first.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.second(self.first(x))
+        return self.many(y) if x.shape[0] > 5 else y
+
+
+FEW, MANY = torch.randn(3, 4), torch.randn(8, 4)
+
+
+@pytest.mark.parametrize("policy", ["eager", "compile"])
+@pytest.mark.parametrize("name", ["first.weight", "second.weight"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_refit_needs_only_the_weights_of_the_program(
+    compiled: Callable[..., trtcache.CompiledModule], policy: str, name: str, when: str
+) -> None:
+    """One name of a tied weight reaches all branches, and weights that only others use keep their values."""
+    model, other = Layers(), Layers()
+    module = compiled(model, (FEW,), dynamic_shapes=({0: Dim.AUTO},), on_guard=policy)
+    if when == "before":
+        module(MANY)
+    module.refit(other)
+    other.first.weight.data = torch.randn(4, 4)
+    module.refit({name: other.first.weight})
+    for x in (FEW, MANY):
+        torch.testing.assert_close(module(x), other(x).detach())
+
+
+def test_a_refit_waits_for_no_program_that_is_built(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A program of another branch that is still built has the new weights; where they do not fit, nothing changes."""
+    model, other = Layers(), Layers()
+    module = compiled(model, (FEW,), dynamic_shapes=({0: Dim.AUTO},), on_guard="compile")
+    program = torch.export.export(model, (MANY,), dynamic_shapes=({0: Dim.AUTO},))
+    pending = BackgroundModule(program, TorchCalls(lambda: model), Report("layers", "interpreter", ""))
+    assert module.on_guard is not None
+    module.on_guard.programs = [pending]
+    module.refit({"first.weight": other.first.weight})
+    other.many.weight = model.many.weight
+    for x in (FEW, MANY):
+        torch.testing.assert_close(module(x), other(x).detach())
+    with pytest.raises(RefitError, match=r"many\.weight"):
+        module.refit({**Layers().state_dict(), "many.weight": torch.ones(2)})
+    for x in (FEW, MANY):
+        torch.testing.assert_close(module(x), other(x).detach())
 
 
 class Locked(Branches):

@@ -220,6 +220,16 @@ class BackgroundModule(CompiledModule):
             self._follow()
             return report
 
+    def check_weights(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Check that a refit would take weights, if the engine is still built; nothing is changed.
+
+        Raises:
+            RefitError: it would not.
+        """
+        with self._pending_lock:
+            if self._program is not None:
+                self._read(state, self._program)
+
     def _read(self, weights: Weights, program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
         """Return the weights of now with those that were given to a refit, by the model's names.
 

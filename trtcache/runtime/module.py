@@ -333,6 +333,13 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             refit_s=time.perf_counter() - start,
         )
 
+    def check_weights(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Check that a refit would take weights, if the engine is still built; nothing is changed.
+
+        Raises:
+            RefitError: it would not.
+        """
+
     def _others_refitted(self, sources: SlotWeights, source: WeightSource) -> AbstractContextManager[None]:
         """Refit what answers the calls that the guards reject, if the engine's refit in the block succeeds."""
         if self.on_guard is None:

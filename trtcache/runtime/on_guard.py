@@ -36,7 +36,7 @@ class TorchCalls:
         self._refitted: torch.nn.Module | None = None
 
     def refit(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Use these weights, by the model's names; the model's own are no longer used.
+        """Use these weights, by the model's names; the model's own are no longer used for these names.
 
         Raises:
             RefitError: the model cannot be copied.
@@ -44,13 +44,13 @@ class TorchCalls:
         self._refitted = self.copy_with(state)
 
     def copy_with(self, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:
-        """Return a copy of the model with these weights.
+        """Return a copy of the model with these weights, and the current ones for other names.
 
         Raises:
             RefitError: the model cannot be copied.
         """
         try:
-            return with_state(self.model(), state)
+            return with_state(self.model() if self._refitted is None else self._refitted, state)
         except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
             raise RefitError(
                 mismatched=(f"the model, which cannot be copied to run with them in torch: {error}",)
@@ -70,6 +70,8 @@ class TorchCalls:
 def with_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:
     """Return a copy of a module with other weights in place of its own; what ``state`` does not name is shared.
 
+    One name of a tied weight is enough.
+
     ``torch.func.functional_call`` assigns weights to the module itself for the time of a call: of calls in several
     threads some see those of others, and the module may keep them.
     """
@@ -79,11 +81,23 @@ def with_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> tor
         model = Scripted(Script(model))
     memo: dict[int, object] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        weight = state.get(name)
-        memo[id(parameter)] = parameter if weight is None else torch.nn.Parameter(weight.detach(), requires_grad=False)
+        memo.setdefault(id(parameter), parameter)
+        if name in state:
+            memo[id(parameter)] = torch.nn.Parameter(state[name].detach(), requires_grad=False)
     for name, buffer in model.named_buffers(remove_duplicate=False):
-        memo[id(buffer)] = state.get(name, buffer).detach()
+        memo.setdefault(id(buffer), buffer.detach())
+        if name in state:
+            memo[id(buffer)] = state[name].detach()
     return copy.deepcopy(model, memo)
+
+
+def _weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return what a refit takes, by all names: not the results of ``get_extra_state``."""
+    state = {
+        **dict(model.named_parameters(remove_duplicate=False)),
+        **dict(model.named_buffers(remove_duplicate=False)),
+    }
+    return {name: state[name].detach() for name in model.state_dict() if name in state}
 
 
 class OnGuard:
@@ -134,7 +148,11 @@ class OnGuard:
         state = {name: one.detach() if isinstance(one, torch.Tensor) else one for name, one in state.items()}
         with self._lock:
             in_torch = self._in_torch.copy_with(state)
+            # The other branches use weights that the caller may have left out.
+            state = {**_weights_of(in_torch), **state}
             ready = [program.with_weights(state) if program.ready else program for program in self.programs]
+            for program in ready:
+                program.check_weights(state)
             yield
             self._in_torch.use(in_torch)
             for program, before in zip(ready, self.programs, strict=True):
