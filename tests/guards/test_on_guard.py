@@ -207,6 +207,18 @@ def test_a_refit_is_done_as_a_whole_or_not_at_all(
     assert torch.equal(module.state_dict()["scale"], model.scale)
 
 
+def test_a_program_that_refuses_a_call_is_not_taken_again(
+    compiled: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine may refuse sizes that the check of arguments takes: those become a program of their own."""
+    model = Steps()
+    module = compiled(model, (torch.randn(20),), dynamic_shapes=({0: Dim.AUTO},), on_guard="compile")
+    module(torch.randn(3))
+    monkeypatch.setattr(trtcache.CompiledModule, "takes", lambda *_: True)
+    torch.testing.assert_close(module(x := torch.randn(2)), model(x))
+    assert len(module.report.programs) == 2
+
+
 def test_a_module_keeps_eight_programs(compiled: Callable[..., trtcache.CompiledModule]) -> None:
     """The program that was used longest ago makes room, and comes back from the cache without a build."""
     model = Steps()

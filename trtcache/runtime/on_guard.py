@@ -13,7 +13,7 @@ import torch
 from trtcache.errors import ExportError, GuardError, InputError, RefitError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from trtcache.runtime.module import CompiledModule
     from trtcache.runtime.report import Report
@@ -177,7 +177,7 @@ class OnGuard:
                 continue
             self._use(program)
             return result
-        return self._compile_program(error, args, kwargs)(*args, **kwargs)
+        return self._compile_program(error, args, kwargs, programs)(*args, **kwargs)
 
     def _eager(self, error: GuardError, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         try:
@@ -187,10 +187,18 @@ class OnGuard:
                 raise error from refused
             raise
 
-    def _compile_program(self, error: GuardError, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CompiledModule:
+    def _compile_program(
+        self,
+        error: GuardError,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        refusing: Collection[CompiledModule],
+    ) -> CompiledModule:
         with self._lock:
-            for program in self.programs:  # another thread may have compiled it in the meantime
-                if program.takes(*args, **kwargs):
+            # Another thread may have compiled it in the meantime. Of a program of several engines, ``takes`` does not
+            # know what they assume of sizes.
+            for program in self.programs:
+                if program not in refusing and program.takes(*args, **kwargs):
                     return program
             try:
                 program = self._compile_for(args, kwargs)
