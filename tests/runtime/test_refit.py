@@ -466,6 +466,30 @@ def test_a_refit_during_an_export_changes_no_file(
     assert difference(Affine(2.0)(X), module(X)) is None
 
 
+class Unused(Affine):
+    """Has a weight that it does not use."""
+
+    def __init__(self, value: float = 1.0) -> None:
+        super().__init__(value)
+        self.unused = nn.Parameter(torch.full((3,), value))
+
+
+@pytest.mark.parametrize("wrong", [3, torch.ones(7)], ids=["number", "shape"])
+def test_an_unused_weight_that_does_not_fit_changes_nothing(
+    compile_with: Callable[..., trtcache.CompiledModule], wrong: Any
+) -> None:
+    """It is refused before the engine has the others, as torch does."""
+    module = compile_with(Unused(), X)
+    state = {**Unused(2.0).state_dict(), "unused": wrong}
+    for change in (module.refit, module.with_weights):
+        with pytest.raises(RefitError, match="mismatched: unused"):
+            change(state)
+    with pytest.raises(RuntimeError, match="mismatched: unused"):
+        module.load_state_dict(state)
+    assert difference(Unused(1.0)(X), module(X)) is None
+    assert torch.equal(module.state_dict()["unused"], torch.ones(3))
+
+
 def test_a_file_that_is_no_weights_changes_nothing(
     compile_with: Callable[..., trtcache.CompiledModule], tmp_path: Path
 ) -> None:

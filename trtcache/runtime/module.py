@@ -310,7 +310,13 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         needed = self._interface.weights
         with self._refitting:
             sources = check(
-                needed, source.state, known=self._known, device=self._device, keep=True, anywhere=source.is_file
+                needed,
+                source.state,
+                known=self._known,
+                device=self._device,
+                keep=True,
+                anywhere=source.is_file,
+                unused=self._state,
             )
             off_by = None
             with self._others_refitted(sources, source):
@@ -428,7 +434,9 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         with self._refitting:
             self._require_whole()
             engine, current, needed = self._swap.engine, self._weights, self._interface.weights
-            fitted = fit(needed, source.state, known=self._known, device=self._device, current=current)
+            fitted = fit(
+                needed, source.state, known=self._known, device=self._device, current=current, unused=self._state
+            )
             copy_shared(fitted, [current[name] for name in current.own])
         return self._of(engine, fitted, self._state_with(fitted, source.state))
 

@@ -219,6 +219,7 @@ def fit(
     known: frozenset[str],
     device: torch.device,
     current: Mapping[str, torch.Tensor] | None = None,
+    unused: Mapping[str, torch.Tensor] | None = None,
 ) -> EngineWeights:
     """Compute engine weights from ``state``: shared with it where layout and device allow, else copied.
 
@@ -231,13 +232,14 @@ def fit(
         known: all names of the compiled model.
         device: device of the engine.
         current: the engine's current weights, used for transient slots that ``state`` does not name.
+        unused: the model's weights that no slot uses; given ones must have their shapes.
 
     Raises:
         RefitError: a slot has no tensor, or one of another shape, dtype or device, or tied names differ, or ``state``
             has names that the compiled model does not have. It lists them all; nothing has been changed.
     """
     weights = tuple(weights)
-    sources = check(weights, state, known=known, device=device, keep=current is not None)
+    sources = check(weights, state, known=known, device=device, keep=current is not None, unused=unused)
     tensors: dict[str, torch.Tensor] = {}
     own: set[str] = set()
     for weight in weights:
