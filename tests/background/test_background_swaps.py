@@ -213,6 +213,32 @@ def test_the_weights_that_a_program_uses_are_enough(tmp_path: Path, name: str, k
         module.refit({name: weight, "unused.weight": torch.ones(2)})
 
 
+class Scaled(nn.Module):
+    """Has a buffer that is in no state_dict."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("scale", torch.full((8,), scale), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return rows of 8."""
+        result: torch.Tensor = self.linear(x) * self.get_buffer("scale")
+        return result
+
+
+def test_other_constants_are_refused() -> None:
+    """In a mapping as in a module, before there is an engine; ``load_state_dict`` takes none, as torch does."""
+    model, other = Scaled(2.0), Scaled(3.0)
+    module = pending(model)
+    module.refit({**model.state_dict(), "scale": model.scale})
+    with pytest.raises(RefitError, match=r"scale .a constant of the program"):
+        module.refit({**model.state_dict(), "scale": other.scale})
+    found = module.load_state_dict({**model.state_dict(), "scale": other.scale}, strict=False)
+    assert found.unexpected_keys == ["scale"]
+    torch.testing.assert_close(module(X), answer(model))
+
+
 def test_what_needs_an_engine_is_refused(tmp_path: Path) -> None:
     """With the name of the module and why."""
     module = pending(Folded())

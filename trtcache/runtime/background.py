@@ -174,6 +174,9 @@ class BackgroundModule(CompiledModule):
 
         return group_tied(self._program.state_dict).values()
 
+    def _constant_names(self) -> Collection[str]:
+        return super()._constant_names() if self._program is None else self._program.constants.keys()
+
     def _follow(self) -> None:
         """Take the weights of the calls in torch for parameters and buffers: the model may have got others."""
         with self._pending_lock:

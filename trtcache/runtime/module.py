@@ -574,7 +574,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         kinds = self._model_names().kinds
         expected = [name for name, kind in kinds.items() if kind != "transient" and name in self._state]
         missing_keys += [prefix + name for name in expected if name not in given]
-        usable = {name: value for name, value in given.items() if name in self._known or name in self._state}
+        known = (self._known | self._state.keys()) - (self._constant_names() - self._state.keys())
+        usable = {name: value for name, value in given.items() if name in known}
         unexpected_keys += [prefix + name for name in given if name not in usable and not name.endswith("_extra_state")]
         if not local_metadata.get("assign_to_params_buffers"):
             # As torch does: in the dtype and on the device of the old weight, in memory of their own.
@@ -595,6 +596,10 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def _tied_names(self) -> Iterable[Collection[str]]:
         """Return the names of each weight that has several; others can be among them."""
         return [slot.names for slot in self._interface.slots]
+
+    def _constant_names(self) -> Collection[str]:
+        """Return the model's names of tensors that are constants of the program; state_dict has none of them."""
+        return self._constants.keys()
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Refuse to be pickled.
