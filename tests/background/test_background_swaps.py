@@ -239,6 +239,18 @@ def test_other_constants_are_refused() -> None:
     torch.testing.assert_close(module(X), answer(model))
 
 
+def test_a_model_that_is_trained_meanwhile_answers_in_eval_mode() -> None:
+    """As its engine will; its statistics stay as they are."""
+    model = Folded()
+    module, expected = pending(model), answer(model)
+    model.train()
+    torch.testing.assert_close(module(X), expected)
+    assert int(model.norm.get_buffer("num_batches_tracked")) == 0
+    assert model.norm.training
+    module.refit(model)
+    torch.testing.assert_close(module(X), expected)
+
+
 def test_what_needs_an_engine_is_refused(tmp_path: Path) -> None:
     """With the name of the module and why."""
     module = pending(Folded())

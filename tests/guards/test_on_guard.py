@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from torch import nn
 from torch.export import Dim
 
 import trtcache
-from trtcache.errors import GuardError, InputError, RefitError, SettingsError
+from trtcache.errors import GuardError, InputError, RefitError, RunError, SettingsError
 from trtcache.runtime.background import BackgroundModule
 from trtcache.runtime.on_guard import TorchCalls
 from trtcache.runtime.report import Report
@@ -183,6 +184,50 @@ def test_a_refit_waits_for_no_program_that_is_built(compiled: Callable[..., trtc
         module.refit({**Layers().state_dict(), "many.weight": torch.ones(2)})
     for x in (FEW, MANY):
         torch.testing.assert_close(module(x), other(x).detach())
+
+
+class Trained(nn.Module):
+    """Computes something else in train mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.drop = nn.BatchNorm1d(4), nn.Dropout(0.9)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.drop(self.norm(x))
+        return y * 2 if x.shape[0] > 5 else y
+
+
+@pytest.mark.parametrize("policy", ["eager", "compile"])
+def test_a_model_that_is_trained_later_answers_in_the_mode_of_then(
+    compiled: Callable[..., trtcache.CompiledModule], policy: str
+) -> None:
+    """Calls of another branch run in eval mode, with the weights of now, and leave modes and statistics as they are."""
+    model = Trained().eval()
+    module = compiled(model, (FEW,), dynamic_shapes=({0: Dim.AUTO},), on_guard=policy)
+    model.train()
+    for value in (2.0, 3.0) if policy == "eager" else (2.0,):  # a program folds it into another weight
+        model.norm.weight.data.fill_(value)
+        before = copy.deepcopy(model.state_dict())
+        expected = copy.deepcopy(model).eval()(MANY)
+        torch.testing.assert_close(module(MANY), expected.detach())
+        assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
+    assert all(part.training for part in model.modules())
+    if policy == "eager":
+        model.norm.weight = nn.Parameter(torch.full((4,), 4.0))
+        torch.testing.assert_close(module(MANY), copy.deepcopy(model).eval()(MANY).detach())
+    module.refit(model)
+    torch.testing.assert_close(module(MANY), copy.deepcopy(model).eval()(MANY).detach())
+
+
+def test_a_trained_model_that_cannot_be_copied_says_so(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """It is not run in the wrong mode."""
+    model = Locked().eval()
+    module = compiled(model, EXAMPLE, dynamic_shapes=DYNAMIC, on_guard="eager")
+    module(*OTHER)
+    model.train()
+    with pytest.raises(RunError, match=r"another mode .* cannot be copied"):
+        module(*OTHER)
 
 
 class Locked(Branches):

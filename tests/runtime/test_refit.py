@@ -86,6 +86,35 @@ def test_the_model_that_was_compiled_verifies_a_state_dict(
         module.refit(RefitModel(1).state_dict(), verify=True)
 
 
+class Trained(nn.Module):
+    """Computes something else in train mode, and changes its buffers there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm, self.drop = nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.9)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return rows of 4."""
+        result: torch.Tensor = self.drop(self.norm(self.linear(x)))
+        return result
+
+
+@pytest.mark.parametrize("give", [lambda model: model, nn.Module.state_dict], ids=["module", "state_dict"])
+def test_a_module_in_train_mode_is_compared_in_the_mode_of_the_compiled_one(
+    compile_with: Callable[..., trtcache.CompiledModule], give: Callable[[nn.Module], Any]
+) -> None:
+    """Neither its modes nor its statistics change."""
+    model, other = Trained().eval(), Trained().train()
+    module = compile_with(model, X)
+    model.train()
+    before = [copy.deepcopy(one.state_dict()) for one in (model, other)]
+    assert module.refit(give(other), verify=True).off_by is not None
+    for one, state in zip((model, other), before, strict=True):
+        assert one.training
+        assert one.norm.training
+        assert all(torch.equal(now, state[name]) for name, now in one.state_dict().items())
+
+
 def test_large_example_inputs_are_not_kept(
     compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from trtcache.runtime.module import CompiledModule
 from trtcache.runtime.module_state import ModelNames
 from trtcache.runtime.on_guard import TorchCalls
 from trtcache.runtime.report import RefitReport
+from trtcache.runtime.verify import modes_of
 from trtcache.runtime.weight_source import WeightSource
 from trtcache.weights.recipes import WeightRef
 from trtcache.weights.slots import EngineWeight, Slot, alike, check, dtype_name
@@ -62,6 +63,8 @@ class BackgroundModule(CompiledModule):
         self._pending_lock = self._refitting = threading.RLock()
         self.training = False
         self.report = report
+        if model.modes is None:
+            model.modes = modes_of(model.model())
         self._model: TorchCalls | None = model
         self._in_torch: TorchCalls | CompiledModule | None
         vars(self)["_in_torch"] = meanwhile or model  # which is no submodule

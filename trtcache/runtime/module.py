@@ -382,9 +382,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             module = self.examples.module
             state = sources.by_name(self._interface.slots) | state
         dtypes = {one.dtype for one in refitted.weights.values()}
-        off_by = compare(
-            eager(module, state), candidate.forward, *inputs, tolerance=tolerance, dtypes=dtypes, device=self._device
-        )
+        reference = eager(module, state, self.examples.modes)
+        off_by = compare(reference, candidate.forward, *inputs, tolerance=tolerance, dtypes=dtypes, device=self._device)
         engine = candidate._swap.engine
         if changing:  # the call modified them
             refitted = make_new_weights(self._weights, needed, sources, device=self._device)
