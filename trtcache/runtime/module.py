@@ -519,13 +519,32 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """Set an attribute that is not part of the model.
 
         Raises:
-            TypeError: it is a module or a parameter, of which the engine would know nothing.
+            TypeError: it is a module or a parameter, or has the name of one, of which the engine would know nothing.
         """
+        state = self.__dict__
+        is_new = "report" in state and name not in state and not hasattr(type(self), name)
+        # Reading ``_modules`` creates the parameters as well, so that torch does not take their names for new ones.
+        if is_new and self._names_weights(name) and name in self._modules:
+            raise TypeError(f"{name}: a submodule of a compiled module cannot be exchanged; refit changes weights")
         if isinstance(value, (torch.nn.Module, torch.nn.Parameter)):
             raise TypeError(
                 f"{name}: a compiled module takes no further parameters or submodules; refit changes weights"
             )
         super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        """Delete an attribute that is not part of the model.
+
+        Raises:
+            TypeError: it is a weight or a submodule.
+        """
+        if name not in self.__dict__ and self._names_weights(name):
+            raise TypeError(f"{name}: the weights of a compiled module cannot be deleted, since its engine uses them")
+        super().__delattr__(name)
+
+    def _names_weights(self, name: str) -> bool:
+        """Return whether a name is that of a parameter, a buffer or a submodule with some."""
+        return any(one == name or one.startswith(f"{name}.") for one in self.__dict__.get("_state", ()))
 
     def train(self, mode: bool = True) -> CompiledModule[Output]:
         """Stay in eval mode; ``train(True)`` warns."""

@@ -189,6 +189,14 @@ class FixedTensors(dict[str, Any]):
             )
         super().__setitem__(name, tensor)
 
+    def __delitem__(self, name: str) -> NoReturn:
+        """Refuse to drop a tensor.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"{name}: a weight of a compiled module cannot be deleted, since its engine uses it")
+
 
 def publish(module: Owner, names: ModelNames, tensors: Mapping[str, torch.Tensor]) -> None:
     """Set a module's parameters, buffers and submodules from tensors by name. Tied weights are one parameter."""
