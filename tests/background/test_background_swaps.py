@@ -257,8 +257,10 @@ def test_what_needs_an_engine_is_refused(tmp_path: Path) -> None:
     for use in (lambda: trtcache.export(module, tmp_path / "x.pt2"), module.runners, lambda: copy.copy(module)):
         with pytest.raises(NotReadyError, match="folded has no"):
             use()
-    with pytest.raises(NotReadyError, match=r"not built yet \(.*\); call wait\(\) first"):
+    with pytest.raises(NotReadyError, match=r"no deepcopy: .* not built yet \(.*\); call wait\(\) first"):
         copy.deepcopy(module)
+    with pytest.raises(NotReadyError, match="no with_weights"):
+        module.with_weights(module.state_dict())
     assert not hasattr(module, "__getstate_for_tests__")
     assert module.takes("anything")
     module.fail("no compiler")

@@ -109,6 +109,31 @@ class BackgroundModule(CompiledModule):
             raise self._not_ready("copy")
         return super().__copy__()
 
+    def __deepcopy__(self, memo: dict[int, object]) -> CompiledModule:
+        """Return another module with a copy of the weights.
+
+        Raises:
+            NotReadyError: there is no engine yet.
+        """
+        if isinstance(self._in_torch, CompiledModule):
+            return copy.deepcopy(self._in_torch, memo)
+        if self._in_torch is not None:
+            raise self._not_ready("deepcopy")
+        return super().__deepcopy__(memo)
+
+    def with_weights(self, state: Mapping[str, torch.Tensor]) -> CompiledModule:
+        """Return another module of the same engine with these weights.
+
+        Raises:
+            RefitError: see ``refit``.
+            NotReadyError: there is no engine yet.
+        """
+        if isinstance(self._in_torch, CompiledModule):
+            return self._in_torch.with_weights(state)
+        if self._in_torch is not None:
+            raise self._not_ready("with_weights")
+        return super().with_weights(state)
+
     @property
     def ready(self) -> bool:
         """Whether the engine answers the calls."""
