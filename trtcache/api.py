@@ -23,7 +23,7 @@ from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.resolve import Model, as_args, resolve
 from trtcache.frontends.source import CompileOptions
 from trtcache.keys.code import code_digest
-from trtcache.runtime.verify import Examples
+from trtcache.runtime.verify import Examples, modes_of
 from trtcache.settings import parse_on_guard
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trtcache.frontends.source import Source
     from trtcache.runtime import CompiledModule
     from trtcache.runtime.on_guard import OnGuard
+    from trtcache.runtime.verify import Modes
     from trtcache.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -70,13 +71,15 @@ def compile(  # noqa: A001  # named like torch.compile
         if not source.is_torch:
             _refuse_torch_options(source, guard_policy, miss_policy, keep_program=keep_program)
 
+        modes = modes_of(source.model)  # those of now: the caller may train the model while it is built
+
         # Called when the engine was loaded: below, or later by the thread of a background build.
         def after_load(module: CompiledModule) -> None:
             module.threads = options.settings.threads
             module.report.file_s = source.file_s
             module.note_fixed_sizes(source.automatic_sizes(module.in_spec))
             if source.model is not None:
-                module.examples = Examples.of(source.model, args, kwargs)
+                module.examples = Examples.of(source.model, args, kwargs, modes)
             if isinstance(source.model, torch.nn.Module):
                 module.name_weights(source.model)
             if isinstance(model, (str, os.PathLike)):
@@ -100,7 +103,9 @@ def compile(  # noqa: A001  # named like torch.compile
                     direct=direct,
                     on_miss=on_miss,
                 )
-                module.on_guard = _make_on_guard(guard_policy, model, source, module, dynamic_shapes, compile_again)
+                module.on_guard = _make_on_guard(
+                    guard_policy, model, source, module, dynamic_shapes, compile_again, modes
+                )
 
         use_worker = (miss_policy or cache.config.on_miss) == "background" and source.is_torch
         if use_worker or cache.busy.policy == "eager":
@@ -140,6 +145,7 @@ def _make_on_guard(
     module: CompiledModule,
     dynamic_shapes: Any,
     compile_again: Callable[..., CompiledModule],
+    modes: Modes | None,
 ) -> OnGuard:
     """Return the handler for calls that fail a compiled module's guards.
 
@@ -152,8 +158,8 @@ def _make_on_guard(
         raise SettingsError("on_guard", f"calls of {module.report.name} change its weights: leave it at 'error'")
     torch_model = source.model
     if isinstance(torch_model, torch.nn.Module):
-        compile_branch = partial(_compile_branch, torch_model, compile_again, dynamic_shapes)
-        return OnGuard(policy, module.report, lambda: torch_model, compile_branch)
+        compile_branch = partial(_compile_branch, torch_model, modes, compile_again, dynamic_shapes)
+        return OnGuard(policy, module.report, lambda: torch_model, compile_branch, modes)
 
     @functools.cache
     def program() -> torch.nn.Module:
@@ -168,6 +174,7 @@ def _make_on_guard(
 
 def _compile_branch(
     model: torch.nn.Module,
+    modes: Modes | None,
     compile_again: Callable[..., CompiledModule],
     dynamic_shapes: Any,
     args: tuple[Any, ...],
@@ -176,8 +183,12 @@ def _compile_branch(
     """Compile a model with example inputs that take another of its branches.
 
     In that branch, sizes that the caller named differently may be equal or fixed. torch then refuses
-    ``dynamic_shapes``, and is left to infer which sizes vary (``Dim.AUTO``).
+    ``dynamic_shapes``, and is left to infer which sizes vary (``Dim.AUTO``). The model may be in train mode by now.
     """
+    if modes is not None:
+        from trtcache.runtime.on_guard import in_modes
+
+        model = in_modes(model, modes)
     try:
         return compile_again(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     except ExportError:

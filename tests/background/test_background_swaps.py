@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 import trtcache
@@ -171,10 +172,83 @@ def test_refits_that_do_not_fit_change_nothing() -> None:
     with pytest.raises(RefitError) as caught:
         module.refit(state)
     assert (caught.value.missing, caught.value.unexpected) == (("linear.bias",), ("more",))
-    assert caught.value.mismatched == ("linear.weight",)
+    assert caught.value.mismatched == ("linear.weight (shape (3,), the engine has (5, 144))",)
+    with pytest.raises(RefitError, match=r"linear\.bias \(a int, not a tensor\)"):
+        module.refit({**model.state_dict(), "linear.bias": 3})
     with pytest.raises(VerifyError, match="not built yet"):
         module.refit(model, verify=True)
     torch.testing.assert_close(module(X), answer(model))
+
+
+class Tied(nn.Module):
+    """Has one weight in two layers, and a layer that it does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.unused = (nn.Linear(8, 8, bias=False) for _ in "123")
+        self.decoder.weight = self.encoder.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return rows of 8."""
+        result: torch.Tensor = self.decoder(self.encoder(x).relu())
+        return result
+
+
+@pytest.mark.parametrize("name", ["encoder.weight", "decoder.weight"])
+@pytest.mark.parametrize("kind", ["state", "file"])
+def test_the_weights_that_a_program_uses_are_enough(tmp_path: Path, name: str, kind: str) -> None:
+    """Before there is an engine as well: one name of a tied weight, and no weight that is not used."""
+    model, new, weight = Tied(), Tied(), torch.randn(8, 8)
+    module = pending(model)
+    save_file({name: weight}, tmp_path / "weights.safetensors")
+    report = module.refit(tmp_path / "weights.safetensors" if kind == "file" else {name: weight})
+    new.encoder.weight.data = weight
+    torch.testing.assert_close(module(X), answer(new))
+    assert (report.weights, len(report.changed)) == (1, 1)
+    state = module.state_dict()
+    assert torch.equal(state["encoder.weight"], weight)
+    assert torch.equal(state["decoder.weight"], weight)
+    assert torch.equal(state["unused.weight"], model.unused.weight)
+    with pytest.raises(RefitError, match=r"unused\.weight \(shape \(2,\), the model has \(8, 8\)\)"):
+        module.refit({name: weight, "unused.weight": torch.ones(2)})
+
+
+class Scaled(nn.Module):
+    """Has a buffer that is in no state_dict."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("scale", torch.full((8,), scale), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return rows of 8."""
+        result: torch.Tensor = self.linear(x) * self.get_buffer("scale")
+        return result
+
+
+def test_other_constants_are_refused() -> None:
+    """In a mapping as in a module, before there is an engine; ``load_state_dict`` takes none, as torch does."""
+    model, other = Scaled(2.0), Scaled(3.0)
+    module = pending(model)
+    module.refit({**model.state_dict(), "scale": model.scale})
+    with pytest.raises(RefitError, match=r"scale .a constant of the program"):
+        module.refit({**model.state_dict(), "scale": other.scale})
+    found = module.load_state_dict({**model.state_dict(), "scale": other.scale}, strict=False)
+    assert found.unexpected_keys == ["scale"]
+    torch.testing.assert_close(module(X), answer(model))
+
+
+def test_a_model_that_is_trained_meanwhile_answers_in_eval_mode() -> None:
+    """As its engine will; its statistics stay as they are."""
+    model = Folded()
+    module, expected = pending(model), answer(model)
+    model.train()
+    torch.testing.assert_close(module(X), expected)
+    assert int(model.norm.get_buffer("num_batches_tracked")) == 0
+    assert model.norm.training
+    module.refit(model)
+    torch.testing.assert_close(module(X), expected)
 
 
 def test_what_needs_an_engine_is_refused(tmp_path: Path) -> None:
@@ -183,8 +257,10 @@ def test_what_needs_an_engine_is_refused(tmp_path: Path) -> None:
     for use in (lambda: trtcache.export(module, tmp_path / "x.pt2"), module.runners, lambda: copy.copy(module)):
         with pytest.raises(NotReadyError, match="folded has no"):
             use()
-    with pytest.raises(NotReadyError, match=r"not built yet \(.*\); call wait\(\) first"):
+    with pytest.raises(NotReadyError, match=r"no deepcopy: .* not built yet \(.*\); call wait\(\) first"):
         copy.deepcopy(module)
+    with pytest.raises(NotReadyError, match="no with_weights"):
+        module.with_weights(module.state_dict())
     assert not hasattr(module, "__getstate_for_tests__")
     assert module.takes("anything")
     module.fail("no compiler")

@@ -12,7 +12,9 @@ import torch
 
 import trtcache
 from tests.bundle.programs import forms, same
-from trtcache.errors import IncompatibleEngineError, ProgramFileError
+from trtcache.bundle.load_program import _Renewal
+from trtcache.errors import IncompatibleEngineError, ProgramFileError, RefitError
+from trtcache.lowering.interface import Content
 
 FORMS = sorted(forms())
 MUTATIONS = {
@@ -103,6 +105,15 @@ def test_a_loaded_program_is_refitted_with_a_state_dict(interpreter: str, tmp_pa
     assert same(loaded(*form.args), module(*form.args))
     trtcache.export(loaded, tmp_path / "again.pt2")
     assert same(trtcache.load(tmp_path / "again.pt2", trust="local-file")(*form.args), module(*form.args))
+
+
+def test_a_program_takes_no_other_constants() -> None:
+    """A mapping with another tensor for one is refused; an equal one is taken."""
+    scale = torch.tensor([1.0, 2.0])
+    renewal = _Renewal(*[None] * 3, frozenset({"scale"}), {"scale": Content.of(scale)}, None)
+    assert list(renewal._read({"scale": scale.numpy()})) == ["scale"]
+    with pytest.raises(RefitError, match=r"scale .a constant of the program; compile the new model instead"):
+        renewal._read({"scale": scale + 1})
 
 
 def test_a_loaded_program_with_constants_is_written_again(interpreter: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,10 @@ from torch import nn
 from torch.export import Dim
 
 import trtcache
-from trtcache.errors import GuardError, InputError, RefitError, SettingsError
+from trtcache.errors import GuardError, InputError, RefitError, RunError, SettingsError
+from trtcache.runtime.background import BackgroundModule
+from trtcache.runtime.on_guard import TorchCalls
+from trtcache.runtime.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,6 +134,102 @@ def test_a_refit_reads_its_argument_once(
     torch.testing.assert_close(module(*OTHER), expected)
 
 
+class Layers(nn.Module):
+    """Uses two tied layers for few rows, and another one for many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.many = (nn.Linear(4, 4, bias=False) for _ in "123")
+        self.second.weight = self.first.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.second(self.first(x))
+        return self.many(y) if x.shape[0] > 5 else y
+
+
+FEW, MANY = torch.randn(3, 4), torch.randn(8, 4)
+
+
+@pytest.mark.parametrize("policy", ["eager", "compile"])
+@pytest.mark.parametrize("name", ["first.weight", "second.weight"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_refit_needs_only_the_weights_of_the_program(
+    compiled: Callable[..., trtcache.CompiledModule], policy: str, name: str, when: str
+) -> None:
+    """One name of a tied weight reaches all branches, and weights that only others use keep their values."""
+    model, other = Layers(), Layers()
+    module = compiled(model, (FEW,), dynamic_shapes=({0: Dim.AUTO},), on_guard=policy)
+    if when == "before":
+        module(MANY)
+    module.refit(other)
+    other.first.weight.data = torch.randn(4, 4)
+    module.refit({name: other.first.weight})
+    for x in (FEW, MANY):
+        torch.testing.assert_close(module(x), other(x).detach())
+
+
+def test_a_refit_waits_for_no_program_that_is_built(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A program of another branch that is still built has the new weights; where they do not fit, nothing changes."""
+    model, other = Layers(), Layers()
+    module = compiled(model, (FEW,), dynamic_shapes=({0: Dim.AUTO},), on_guard="compile")
+    program = torch.export.export(model, (MANY,), dynamic_shapes=({0: Dim.AUTO},))
+    pending = BackgroundModule(program, TorchCalls(lambda: model), Report("layers", "interpreter", ""))
+    assert module.on_guard is not None
+    module.on_guard.programs = [pending]
+    module.refit({"first.weight": other.first.weight})
+    other.many.weight = model.many.weight
+    for x in (FEW, MANY):
+        torch.testing.assert_close(module(x), other(x).detach())
+    with pytest.raises(RefitError, match=r"many\.weight"):
+        module.refit({**Layers().state_dict(), "many.weight": torch.ones(2)})
+    for x in (FEW, MANY):
+        torch.testing.assert_close(module(x), other(x).detach())
+
+
+class Trained(nn.Module):
+    """Computes something else in train mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.drop = nn.BatchNorm1d(4), nn.Dropout(0.9)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.drop(self.norm(x))
+        return y * 2 if x.shape[0] > 5 else y
+
+
+@pytest.mark.parametrize("policy", ["eager", "compile"])
+def test_a_model_that_is_trained_later_answers_in_the_mode_of_then(
+    compiled: Callable[..., trtcache.CompiledModule], policy: str
+) -> None:
+    """Calls of another branch run in eval mode, with the weights of now, and leave modes and statistics as they are."""
+    model = Trained().eval()
+    module = compiled(model, (FEW,), dynamic_shapes=({0: Dim.AUTO},), on_guard=policy)
+    model.train()
+    for value in (2.0, 3.0) if policy == "eager" else (2.0,):  # a program folds it into another weight
+        model.norm.weight.data.fill_(value)
+        before = copy.deepcopy(model.state_dict())
+        expected = copy.deepcopy(model).eval()(MANY)
+        torch.testing.assert_close(module(MANY), expected.detach())
+        assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
+    assert all(part.training for part in model.modules())
+    if policy == "eager":
+        model.norm.weight = nn.Parameter(torch.full((4,), 4.0))
+        torch.testing.assert_close(module(MANY), copy.deepcopy(model).eval()(MANY).detach())
+    module.refit(model)
+    torch.testing.assert_close(module(MANY), copy.deepcopy(model).eval()(MANY).detach())
+
+
+def test_a_trained_model_that_cannot_be_copied_says_so(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """It is not run in the wrong mode."""
+    model = Locked().eval()
+    module = compiled(model, EXAMPLE, dynamic_shapes=DYNAMIC, on_guard="eager")
+    module(*OTHER)
+    model.train()
+    with pytest.raises(RunError, match=r"another mode .* cannot be copied"):
+        module(*OTHER)
+
+
 class Locked(Branches):
     """A model that cannot be copied."""
 
@@ -150,6 +250,18 @@ def test_a_refit_is_done_as_a_whole_or_not_at_all(
     for inputs in (EXAMPLE, OTHER):
         torch.testing.assert_close(module(*inputs), model(*inputs).detach())
     assert torch.equal(module.state_dict()["scale"], model.scale)
+
+
+def test_a_program_that_refuses_a_call_is_not_taken_again(
+    compiled: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine may refuse sizes that the check of arguments takes: those become a program of their own."""
+    model = Steps()
+    module = compiled(model, (torch.randn(20),), dynamic_shapes=({0: Dim.AUTO},), on_guard="compile")
+    module(torch.randn(3))
+    monkeypatch.setattr(trtcache.CompiledModule, "takes", lambda *_: True)
+    torch.testing.assert_close(module(x := torch.randn(2)), model(x))
+    assert len(module.report.programs) == 2
 
 
 def test_a_module_keeps_eight_programs(compiled: Callable[..., trtcache.CompiledModule]) -> None:

@@ -172,6 +172,44 @@ def test_a_weight_that_the_engine_would_not_use_is_refused(compiled: Callable[[i
     assert answers(outer, 0)
 
 
+class Direct(nn.Module):
+    """A parameter, a buffer and a layer of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.ones(4))
+        self.register_buffer("scale", torch.full((4,), 2.0))
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return rows of 4."""
+        result: torch.Tensor = self.layer(x) * self.get_buffer("scale") + self.bias
+        return result
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("name", ["bias", "scale", "layer"])
+def test_a_weight_is_not_replaced_or_deleted_by_its_name(
+    interpreter: str, engines: Path, name: str, listed: bool
+) -> None:
+    """Whether the parameters were listed before or not; other attributes are set and deleted as ever."""
+    model = Direct()
+    module: Any = trtcache.compile(model, torch.ones(2, 4), backend=interpreter, cache=engines)
+    if listed:
+        module.state_dict()
+    for value in (torch.zeros(4), None):
+        with pytest.raises(TypeError, match=r"cannot (be exchanged|assign)"):
+            setattr(module, name, value)
+    with pytest.raises(TypeError, match="cannot be deleted"):
+        delattr(module, name)
+    with pytest.raises(TypeError, match="cannot be deleted"):
+        del module.layer.weight
+    assert list(module.state_dict()) == list(model.state_dict())
+    module.label = "mine"
+    del module.label
+    assert not hasattr(module, "label")
+
+
 def test_copies_have_their_own_weights_and_hooks(compiled: Callable[[int], Outer]) -> None:
     """A deep copy keeps its weights, and those that it is computed from; a hook belongs to one module."""
     outer = compiled(0)

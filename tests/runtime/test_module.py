@@ -246,6 +246,20 @@ def test_a_module_with_other_constants_is_refused(
         module.refit(other)
 
 
+def test_a_mapping_with_other_constants_is_refused(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """As a module is; equal ones may be among its weights. ``load_state_dict`` takes none, as torch does."""
+    model, other = Constants(), Constants(start=1.0)
+    module = compiled(model, (X,))
+    state = {**model.state_dict(), "scale": model.scale, **dict(model.named_buffers())}
+    module.refit(state)
+    for change in (module.refit, module.with_weights):
+        with pytest.raises(RefitError, match=r"positions .a constant of the program; compile the new model instead"):
+            change({**state, "positions": other.positions})
+    for one in (model, module):
+        with pytest.raises(RuntimeError, match=r"Unexpected key.* \"positions\""):
+            one.load_state_dict({**model.state_dict(), "positions": model.positions})
+
+
 def test_state_that_no_state_dict_has_survives_a_refit(compiled: Callable[..., trtcache.CompiledModule]) -> None:
     """A cache of keys and values goes on across a refit that cannot name it."""
     model, where = KeyValue(), torch.arange(3)

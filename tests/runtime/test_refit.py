@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from torch import nn
 import trtcache
 from tests.comparing import difference
 from tests.models import Affine, KeyValue
+from trtcache.bundle.save import Run
 from trtcache.errors import RefitError, RefitStoppedError, VerifyError, WeightsFileError
 from trtcache.runtime import verify as verification
 from trtcache.runtime.refit import EngineSwap
@@ -81,6 +84,35 @@ def test_the_model_that_was_compiled_verifies_a_state_dict(
     gc.collect()
     with pytest.raises(VerifyError, match="the compiled model no longer exists; give the module"):
         module.refit(RefitModel(1).state_dict(), verify=True)
+
+
+class Trained(nn.Module):
+    """Computes something else in train mode, and changes its buffers there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm, self.drop = nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.9)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return rows of 4."""
+        result: torch.Tensor = self.drop(self.norm(self.linear(x)))
+        return result
+
+
+@pytest.mark.parametrize("give", [lambda model: model, nn.Module.state_dict], ids=["module", "state_dict"])
+def test_a_module_in_train_mode_is_compared_in_the_mode_of_the_compiled_one(
+    compile_with: Callable[..., trtcache.CompiledModule], give: Callable[[nn.Module], Any]
+) -> None:
+    """Neither its modes nor its statistics change."""
+    model, other = Trained().eval(), Trained().train()
+    module = compile_with(model, X)
+    model.train()
+    before = [copy.deepcopy(one.state_dict()) for one in (model, other)]
+    assert module.refit(give(other), verify=True).off_by is not None
+    for one, state in zip((model, other), before, strict=True):
+        assert one.training
+        assert one.norm.training
+        assert all(torch.equal(now, state[name]) for name, now in one.state_dict().items())
 
 
 def test_large_example_inputs_are_not_kept(
@@ -187,9 +219,45 @@ def test_a_failure_half_way_is_no_mixed_answer(
         assert difference(RefitModel(2)(x), module(x)) is None
 
 
-def _out_of_memory(pieces: Callable[..., Any]) -> Callable[..., Any]:
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda module, _: module.runners(2),
+        lambda module, _: copy.deepcopy(module),
+        lambda module, _: module.load_state_dict({"c": torch.full((4,), 3.0)}, strict=False),
+        lambda module, _: module.share_memory(),
+        lambda module, path: trtcache.export(module, path / "mixed.pt2"),
+        lambda module, _: module.with_weights(dict(module.named_parameters())),
+        lambda module, _: module.state_dict(),
+    ],
+    ids=["runners", "deepcopy", "load_state_dict", "share_memory", "export", "with_weights", "state_dict"],
+)
+def test_a_failure_half_way_passes_on_no_weights(
+    compile_with: Callable[..., trtcache.CompiledModule],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    use: Callable[[trtcache.CompiledModule, Path], object],
+) -> None:
+    """What copies, stores or completes the weights is refused, until all of them are given."""
+    module = compile_with(Affine(), X)
+    module.refit(_own_memory(Affine(1.0)))
+    in_place(monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(SlotWeights, "pieces", _out_of_memory(SlotWeights.pieces, "c"))
+        with pytest.raises(MemoryError):
+            module.refit(_own_memory(Affine(2.0)))
+    with pytest.raises((RefitStoppedError, RuntimeError), match="part way"):
+        use(module, tmp_path)
+    with pytest.raises(RefitStoppedError):
+        module(X)
+    module.load_state_dict(Affine(3.0).state_dict())
+    use(module, tmp_path)
+    assert difference(Affine(3.0)(X), module(X)) is None
+
+
+def _out_of_memory(pieces: Callable[..., Any], label: str = "norm.bias") -> Callable[..., Any]:
     def failing(sources: SlotWeights, weight: Any) -> Iterator[tuple[Any, torch.Tensor]]:
-        if "norm.bias" in weight.label:
+        if label in weight.label:
             raise MemoryError("no more")
         return pieces(sources, weight)
 
@@ -241,6 +309,37 @@ def test_an_engine_swap_waits_for_running_calls_and_holds_others() -> None:
     assert new.begun.is_set()
 
 
+def test_ctrl_c_while_a_refit_waits_holds_no_call_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine answers again, with the old weights."""
+    engine = Slow()
+    swap, answers = EngineSwap(engine), []
+    running = threading.Thread(target=lambda: answers.append(swap.run([X])))
+    running.start()
+    assert engine.begun.wait(60)
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            swap.pause(60)
+    engine.let_go.set()
+    running.join(60)
+    assert swap._target is engine
+    assert swap.run([X])
+    assert len(answers) == 1
+
+
+def test_a_fork_while_weights_are_written_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that writes them is in the parent only: a call in the child would wait forever."""
+    swap = EngineSwap(Slow())
+    assert swap.pause(0.0)
+    monkeypatch.setattr(os, "getpid", lambda: 0)
+    with pytest.raises(RefitStoppedError, match="forked while its parent overwrote"):
+        swap.run([X])
+
+
 def test_calls_that_never_end_are_not_waited_for(
     compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,9 +384,10 @@ def test_weights_that_are_computed_from_the_engine_s_own_are_not_overwritten_fir
         values.a.copy_(torch.randn(4, 4))
         values.b.copy_(torch.arange(4.0))
         values.c.copy_(-torch.arange(4.0))
-    module.refit(_own_memory(values))
+    module.refit(_own_memory(Affine(2.0)))
+    other = copy.copy(module)
     assert module.refit(_own_memory(values)).in_place
-    state = module.state_dict()
+    state = other.state_dict()  # the same memory
     module.refit({"a": state["a"].t(), "b": state["a"][:, 0], "c": state["b"]})
     with torch.no_grad():
         values.c.copy_(values.b)
@@ -330,9 +430,93 @@ def test_a_module_made_of_a_state_dict_has_memory_of_its_own(
     module = compile_with(Affine(), X)
     module.refit(_own_memory(Affine(2.0)))
     snapshot = module.with_weights(module.state_dict())
-    assert module.refit(_own_memory(Affine(3.0))).in_place
-    assert difference(Affine(2.0)(X), snapshot(X)) is None
-    assert difference(Affine(3.0)(X), module(X)) is None
+    for value in (3.0, 4.0):
+        module.refit(_own_memory(Affine(value)))
+        assert difference(Affine(2.0)(X), snapshot(X)) is None
+        assert difference(Affine(value)(X), module(X)) is None
+
+
+@pytest.mark.parametrize("read", [nn.Module.state_dict, lambda module: dict(module.named_parameters())])
+def test_weights_that_were_handed_out_are_not_overwritten(
+    compile_with: Callable[..., trtcache.CompiledModule],
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[nn.Module], dict[str, torch.Tensor]],
+) -> None:
+    """The next refit makes new ones, so that a refit with the old state restores it; the one after that is in place."""
+    in_place(monkeypatch)
+    module = compile_with(Affine(), X)
+    module.refit(_own_memory(Affine(1.0)))
+    assert module.refit(_own_memory(Affine(2.0))).in_place
+    old = {name.removeprefix("0."): one for name, one in read(nn.Sequential(module).eval()).items()}
+    assert not module.refit(_own_memory(Affine(3.0))).in_place
+    assert {float(one.flatten()[0]) for one in old.values()} == {2.0}
+    assert module.refit(_own_memory(Affine(4.0))).in_place
+    module.refit(old)
+    assert difference(Affine(2.0)(X), module(X)) is None
+
+
+def test_a_state_dict_that_is_loaded_hands_no_weights_out(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``load_state_dict`` of a module around it goes on to overwrite weights in place."""
+    in_place(monkeypatch)
+    module, reports = compile_with(Affine(), X), []
+    module.refit(_own_memory(Affine(1.0)))
+    refit = module.refit
+    monkeypatch.setattr(type(module), "refit", lambda _, state: reports.append(refit(state)))
+    for value in (2.0, 3.0):
+        state = {f"0.{name}": one for name, one in _own_memory(Affine(value)).items()}
+        nn.Sequential(module).load_state_dict(state, assign=True)
+        assert reports[-1].in_place
+        assert difference(Affine(value)(X), module(X)) is None
+
+
+def test_a_refit_during_an_export_changes_no_file(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The file has the weights of its beginning, all of them."""
+    in_place(monkeypatch)
+    module = compile_with(Affine(), X)
+    module.refit(_own_memory(Affine(1.0)))
+    chunks, count = Run.chunks, []
+
+    def refitted(run: Run) -> Iterator[memoryview]:
+        count.append(run)
+        if len(count) == 2:
+            thread = threading.Thread(target=module.refit, args=(_own_memory(Affine(2.0)),))
+            thread.start()
+            thread.join(60)
+        return chunks(run)
+
+    monkeypatch.setattr(Run, "chunks", refitted)
+    trtcache.export(module, tmp_path / "weights.pt2")
+    loaded = trtcache.load(tmp_path / "weights.pt2", trust="local-file")
+    assert difference(Affine(1.0)(X), loaded(X)) is None
+    assert difference(Affine(2.0)(X), module(X)) is None
+
+
+class Unused(Affine):
+    """Has a weight that it does not use."""
+
+    def __init__(self, value: float = 1.0) -> None:
+        super().__init__(value)
+        self.unused = nn.Parameter(torch.full((3,), value))
+
+
+@pytest.mark.parametrize("wrong", [3, torch.ones(7)], ids=["number", "shape"])
+def test_an_unused_weight_that_does_not_fit_changes_nothing(
+    compile_with: Callable[..., trtcache.CompiledModule], wrong: Any
+) -> None:
+    """It is refused before the engine has the others, as torch does."""
+    module = compile_with(Unused(), X)
+    state = {**Unused(2.0).state_dict(), "unused": wrong}
+    for change in (module.refit, module.with_weights):
+        with pytest.raises(RefitError, match="mismatched: unused"):
+            change(state)
+    with pytest.raises(RuntimeError, match="mismatched: unused"):
+        module.load_state_dict(state)
+    assert difference(Unused(1.0)(X), module(X)) is None
+    assert torch.equal(module.state_dict()["unused"], torch.ones(3))
 
 
 def test_a_file_that_is_no_weights_changes_nothing(

@@ -92,8 +92,8 @@ def contents_of_module(module: CompiledModule, path: str) -> ProgramContents:
     if missing := set(origin.division.engines or ({0} if origin.division.is_one_engine else ())) - set(origin.entries):
         why = f"parts {sorted(missing)} of it run in torch in this process, while another builds their engines"
         raise ProgramFileError(path, f"{why}; compile it again when they are built")
-    executable, call, weights = module.stored_form()
-    values = slot_values(executable.interface, weights)
+    executable, call = module.stored_form()
+    values = slot_values(executable.interface, module.current_weights())
     check_frozen(origin, executable.interface, values)
     return ProgramContents(module.report.name, executable, call, origin.division, values, origin.parameters, (origin,))
 

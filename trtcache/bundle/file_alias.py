@@ -207,7 +207,7 @@ def store_alias(source: ProgramFile, module: CompiledModule, options: CompileOpt
     key = alias_key(source.digest, options.settings, resolve_target(options.target, device="cpu"))
     if cache.store is None or cache.layers.holder(key.digest) is not None:
         return
-    executable, call, _ = module.stored_form()
+    executable, call = module.stored_form()
     interface = executable.interface
     try:
         document: dict[str, Any] = {

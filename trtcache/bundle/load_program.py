@@ -317,24 +317,24 @@ class _Renewal:
     def _read(self, given: Any) -> dict[str, HostArray]:
         """Return weights as arrays by name, after comparing those that are constants of the program."""
         values: Mapping[str, Any]
-        constants: Mapping[str, Any]
         torch = sys.modules.get("torch")
         if isinstance(given, (str, os.PathLike)):
-            values = constants = self._read_file(Path(given))
+            constants = values = self._read_file(Path(given))
         elif torch is not None and isinstance(given, torch.nn.Module):
             values = given.state_dict(keep_vars=True)
             constants = {name: _attribute(given, name) for name in self._sources}
         elif hasattr(given, "items"):
-            values, constants = dict(given), {}
+            constants = values = dict(given)
         else:
             raise TypeError(f"refit takes a path, a torch.nn.Module or its state_dict, not {type(given).__name__}")
-        self._check_constants(constants)
         if strange := tuple(repr(name) for name in values if not isinstance(name, str)):
             raise RefitError(unexpected=strange)
         extra = "_extra_state"  # the result of a module's get_extra_state is not a weight
-        return self._arrays(
+        arrays = self._arrays(
             {name: one for name, one in values.items() if name in self._known or not name.endswith(extra)}
         )
+        self._check_constants(arrays if constants is values else constants)
+        return arrays
 
     def _arrays(self, values: Mapping[str, Any]) -> dict[str, HostArray]:
         arrays: dict[str, HostArray] = {}

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.errors import NotReadyError, RefitError, VerifyError
+from trtcache.errors import NotReadyError, VerifyError
 from trtcache.lowering.interface import Content
 from trtcache.runtime.module import CompiledModule
 from trtcache.runtime.module_state import ModelNames
 from trtcache.runtime.on_guard import TorchCalls
 from trtcache.runtime.report import RefitReport
+from trtcache.runtime.verify import modes_of
 from trtcache.runtime.weight_source import WeightSource
-from trtcache.weights.slots import alike
+from trtcache.weights.recipes import WeightRef
+from trtcache.weights.slots import EngineWeight, Slot, alike, check, dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -58,9 +60,11 @@ class BackgroundModule(CompiledModule):
             meanwhile: runs the calls until then, in place of the model: a compiled module with parts in torch.
         """
         torch.nn.Module.__init__(self)
-        self._pending_lock = threading.RLock()
+        self._pending_lock = self._refitting = threading.RLock()
         self.training = False
         self.report = report
+        if model.modes is None:
+            model.modes = modes_of(model.model())
         self._model: TorchCalls | None = model
         self._in_torch: TorchCalls | CompiledModule | None
         vars(self)["_in_torch"] = meanwhile or model  # which is no submodule
@@ -105,6 +109,31 @@ class BackgroundModule(CompiledModule):
             raise self._not_ready("copy")
         return super().__copy__()
 
+    def __deepcopy__(self, memo: dict[int, object]) -> CompiledModule:
+        """Return another module with a copy of the weights.
+
+        Raises:
+            NotReadyError: there is no engine yet.
+        """
+        if isinstance(self._in_torch, CompiledModule):
+            return copy.deepcopy(self._in_torch, memo)
+        if self._in_torch is not None:
+            raise self._not_ready("deepcopy")
+        return super().__deepcopy__(memo)
+
+    def with_weights(self, state: Mapping[str, torch.Tensor]) -> CompiledModule:
+        """Return another module of the same engine with these weights.
+
+        Raises:
+            RefitError: see ``refit``.
+            NotReadyError: there is no engine yet.
+        """
+        if isinstance(self._in_torch, CompiledModule):
+            return self._in_torch.with_weights(state)
+        if self._in_torch is not None:
+            raise self._not_ready("with_weights")
+        return super().with_weights(state)
+
     @property
     def ready(self) -> bool:
         """Whether the engine answers the calls."""
@@ -148,8 +177,13 @@ class BackgroundModule(CompiledModule):
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Return the weights of now, by the model's names."""
-        self._follow()
-        return super().state_dict(*args, **kwargs)
+        with self._pending_lock:
+            self._follow()
+            return super().state_dict(*args, **kwargs)
+
+    def _require_whole(self) -> None:
+        if self._in_torch is None:
+            super()._require_whole()
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> CompiledModule:
         with self._pending_lock:
@@ -167,6 +201,9 @@ class BackgroundModule(CompiledModule):
         from trtcache.lowering.rewriting import group_tied  # which a hit does not need
 
         return group_tied(self._program.state_dict).values()
+
+    def _constant_names(self) -> Collection[str]:
+        return super()._constant_names() if self._program is None else self._program.constants.keys()
 
     def _follow(self) -> None:
         """Take the weights of the calls in torch for parameters and buffers: the model may have got others."""
@@ -206,33 +243,48 @@ class BackgroundModule(CompiledModule):
             elif verify is not False:
                 raise VerifyError(why="the engine is not built yet; call wait() first")
             else:
-                before = self._current_state()
-                changed = tuple(name for name in self._used if not alike(state[name].detach(), before[name].detach()))
+                before, names = self._current_state(), [weight.label for weight in _weights_of(program)]
+                changed = tuple(name for name in names if not alike(state[name].detach(), before[name].detach()))
                 in_torch.refit(state)
-                report = RefitReport(len(self._used), changed, len(self._used))
+                report = RefitReport(len(names), changed, len(names))
             self._given = state
             self._follow()
             return report
 
-    def _read(self, weights: Weights, program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
-        """Return the weights that were given to a refit, by the model's names.
+    def check_weights(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Check that a refit would take weights, if the engine is still built; nothing is changed.
 
         Raises:
-            RefitError: they do not fit the program.
+            RefitError: it would not.
         """
-        old, known = program.state_dict, self._known
+        with self._pending_lock:
+            if self._program is not None:
+                self._read(state, self._program)
+
+    def _read(self, weights: Weights, program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
+        """Return the weights of now with those that were given to a refit, by the model's names.
+
+        Raises:
+            RefitError: they do not fit the program, or one that it uses is missing.
+        """
+        needed = _weights_of(program)
+        devices = {one.device for one in program.state_dict.values()}
+        device = next((one for one in devices if one.type != "cpu"), torch.device("cpu"))
         tensors = {name: value for name, value in program.constants.items() if isinstance(value, torch.Tensor)}
         contents = {name: Content.of(value) for name, value in tensors.items()}
-        source = WeightSource.of(weights, known=known, constants=contents)
-        state = dict(source.state)
+        source = WeightSource.of(weights, known=self._known, constants=contents)
+        sources = check(
+            needed,
+            source.state,
+            known=self._known,
+            device=device,
+            anywhere=source.is_file,
+            unused=program.state_dict,
+        )
+        state, old = dict(source.state), program.state_dict
         if source.is_file:
             state = {name: one.to(old[name].device) if name in old else one for name, one in state.items()}
-        missing = tuple(name for name in self._used if name not in state)
-        unexpected = tuple(sorted(set(state) - known))
-        mismatched = tuple(name for name in self._used if name in state and not _fits(state[name], old[name]))
-        if missing or unexpected or mismatched:
-            raise RefitError(missing, unexpected, mismatched)
-        return state
+        return {**self._current_state(), **state, **sources.by_name(one.slots[0] for one in needed)}
 
     def _current_state(self) -> Mapping[str, torch.Tensor]:
         """Return the weights that calls in torch use now, by name."""
@@ -302,5 +354,17 @@ def _address(tensor: torch.Tensor) -> int:
     return tensor.data_ptr() if tensor.layout == torch.strided else 0
 
 
-def _fits(tensor: torch.Tensor, old: torch.Tensor) -> bool:
-    return tensor.shape == old.shape and tensor.dtype == old.dtype and tensor.device == old.device
+def _weights_of(program: torch.export.ExportedProgram) -> list[EngineWeight]:
+    """Return the weights that an exported program uses, each with all of its names."""
+    from trtcache.lowering.rewriting import group_tied  # which a hit does not need
+
+    names = {**program.graph_signature.inputs_to_parameters, **program.graph_signature.inputs_to_buffers}
+    used = {names[node.name] for node in program.graph.nodes if node.name in names and node.users}
+    groups = dict.fromkeys(group_tied(program.state_dict).values())
+    found = []
+    for index, group in enumerate(one for one in groups if not used.isdisjoint(one)):
+        tensor = program.state_dict[group[0]]
+        dtype, shape, stride = dtype_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride())
+        slot = Slot(index, dtype, shape, stride, tensor.device.type, group)
+        found.append(EngineWeight(index, WeightRef(index), dtype, shape, stride, slot.device, (slot,)))
+    return found

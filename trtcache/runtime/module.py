@@ -123,7 +123,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         self._swap = EngineSwap(engine)
         self._path = ModuleCall(executable, call, self._swap)
         self._weights = weights if isinstance(weights, EngineWeights) else EngineWeights(weights)
-        self._refitting = threading.Lock()
+        self._refitting = threading.RLock()
         self.examples = Examples()
         self._names: ModelNames | None = None
         self._state = tensors_by_name(self._interface, self._weights)
@@ -197,10 +197,30 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         names = symbol_names(inputs, self._call.label)
         return tuple(describe(guard, names) for guard in self._interface.conditions)
 
-    def stored_form(self) -> tuple[Executable, CallSignature, EngineWeights]:
-        """Return what ``export`` writes beside the engines, with the current weights."""
+    def stored_form(self) -> tuple[Executable, CallSignature]:
+        """Return what ``export`` writes beside the engines and the weights."""
+        return self._executable, self._call
+
+    def current_weights(self) -> EngineWeights:
+        """Return the weights, which no later refit overwrites.
+
+        Raises:
+            RefitStoppedError: they are a mix, since a refit failed part way.
+        """
         with self._refitting:
-            return self._executable, self._call, self._weights
+            self._require_whole()
+            self.lend()
+            return self._weights
+
+    def lend(self) -> None:
+        """Note that weights are handed out: the next refit does not overwrite them."""
+        with self._refitting:
+            if "_weights" in self.__dict__:  # else the engine is still built
+                self._weights.lent = self._weights.own
+
+    def _require_whole(self) -> None:
+        """Refuse to pass on weights of two models, which a refit that failed part way leaves."""
+        self._swap.require_whole()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Output:
         """Call ``forward`` and the hooks, as every ``torch.nn.Module`` does."""
@@ -290,7 +310,13 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         needed = self._interface.weights
         with self._refitting:
             sources = check(
-                needed, source.state, known=self._known, device=self._device, keep=True, anywhere=source.is_file
+                needed,
+                source.state,
+                known=self._known,
+                device=self._device,
+                keep=True,
+                anywhere=source.is_file,
+                unused=self._state,
             )
             off_by = None
             with self._others_refitted(sources, source):
@@ -312,6 +338,13 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             off_by=off_by,
             refit_s=time.perf_counter() - start,
         )
+
+    def check_weights(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Check that a refit would take weights, if the engine is still built; nothing is changed.
+
+        Raises:
+            RefitError: it would not.
+        """
 
     def _others_refitted(self, sources: SlotWeights, source: WeightSource) -> AbstractContextManager[None]:
         """Refit what answers the calls that the guards reject, if the engine's refit in the block succeeds."""
@@ -349,9 +382,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             module = self.examples.module
             state = sources.by_name(self._interface.slots) | state
         dtypes = {one.dtype for one in refitted.weights.values()}
-        off_by = compare(
-            eager(module, state), candidate.forward, *inputs, tolerance=tolerance, dtypes=dtypes, device=self._device
-        )
+        reference = eager(module, state, self.examples.modes)
+        off_by = compare(reference, candidate.forward, *inputs, tolerance=tolerance, dtypes=dtypes, device=self._device)
         engine = candidate._swap.engine
         if changing:  # the call modified them
             refitted = make_new_weights(self._weights, needed, sources, device=self._device)
@@ -373,6 +405,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
 
         Raises:
             SettingsError: a number is less than 1.
+            RefitStoppedError: a refit failed part way.
         """
         from trtcache.runtime.runners import Runners, parallel_engine, parts_at_once, report_on  # few modules have any
 
@@ -382,6 +415,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         count = count or (max(1, found.cores // intra) if intra and found.inter_from == "cores" else found.inter)
         changing = any(weight.is_mutated for weight in self._interface.weights)
         with self._refitting:
+            self._require_whole()
             engine, why_not = parallel_engine(self._swap.engine, count, changes_weights=changing)
             if engine is not self._swap.engine:
                 self._swap.swap_in(engine)
@@ -397,8 +431,11 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
 
         source = WeightSource.of(state, known=self._known, constants=self._constants)
         with self._refitting:
+            self._require_whole()
             engine, current, needed = self._swap.engine, self._weights, self._interface.weights
-            fitted = fit(needed, source.state, known=self._known, device=self._device, current=current)
+            fitted = fit(
+                needed, source.state, known=self._known, device=self._device, current=current, unused=self._state
+            )
             copy_shared(fitted, [current[name] for name in current.own])
         return self._of(engine, fitted, self._state_with(fitted, source.state))
 
@@ -414,10 +451,11 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """Return another module of the same engine with a copy of the current weights.
 
         Raises:
-            RefitError: the engine contains weights that calls modify.
+            RefitError: the engine contains weights that calls modify, or a refit failed part way.
         """
         needed = self._interface.weights
         with self._refitting:
+            self._require_whole()
             engine, current = self._swap.engine, self._weights
             made = _copy_tensors(current)
             from_engine = {
@@ -442,7 +480,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         other = copy.copy(self)
         other._swap, other._weights, other._state = EngineSwap(engine.refit(weights)), weights, state
         other._path = self._path.another(other._swap)  # without on_guard, which has the first module's weights
-        other._refitting = threading.Lock()
+        other._refitting = threading.RLock()
         return other
 
     # What torch.nn.Module offers. Its parameters, buffers and submodules are created on first use: a hit does without.
@@ -465,25 +503,48 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def __getattr__(self, name: str) -> Any:
         """Return a parameter, buffer or submodule, after creating all of them."""
         if _TABLES[-1] not in self.__dict__ and not name.startswith("__"):
-            if self._names is None:
-                parameters = self.origin.parameters if self.origin is not None else frozenset()
-                self._names = ModelNames.guess(self._interface, parameters)
-            publish(self, self._names, self._state)
+            with self._refitting:
+                publish(self, self._model_names(), self._state)
             if name in _TABLES:
                 return self.__dict__[name]
         return super().__getattr__(name)
+
+    def _model_names(self) -> ModelNames:
+        if self._names is None:
+            parameters = self.origin.parameters if self.origin is not None else frozenset()
+            self._names = ModelNames.guess(self._interface, parameters)
+        return self._names
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute that is not part of the model.
 
         Raises:
-            TypeError: it is a module or a parameter, of which the engine would know nothing.
+            TypeError: it is a module or a parameter, or has the name of one, of which the engine would know nothing.
         """
+        state = self.__dict__
+        is_new = "report" in state and name not in state and not hasattr(type(self), name)
+        # Reading ``_modules`` creates the parameters as well, so that torch does not take their names for new ones.
+        if is_new and self._names_weights(name) and name in self._modules:
+            raise TypeError(f"{name}: a submodule of a compiled module cannot be exchanged; refit changes weights")
         if isinstance(value, (torch.nn.Module, torch.nn.Parameter)):
             raise TypeError(
                 f"{name}: a compiled module takes no further parameters or submodules; refit changes weights"
             )
         super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        """Delete an attribute that is not part of the model.
+
+        Raises:
+            TypeError: it is a weight or a submodule.
+        """
+        if name not in self.__dict__ and self._names_weights(name):
+            raise TypeError(f"{name}: the weights of a compiled module cannot be deleted, since its engine uses them")
+        super().__delattr__(name)
+
+    def _names_weights(self, name: str) -> bool:
+        """Return whether a name is that of a parameter, a buffer or a submodule with some."""
+        return any(one == name or one.startswith(f"{name}.") for one in self.__dict__.get("_state", ()))
 
     def train(self, mode: bool = True) -> CompiledModule[Output]:
         """Stay in eval mode; ``train(True)`` warns."""
@@ -496,11 +557,23 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """Refit with what ``fn`` makes of the weights, as ``to`` and ``share_memory`` of a module around it do.
 
         Raises:
-            RefitError: another dtype or device, for which the engine was not built; nothing was changed.
+            RefitError: another dtype or device, for which the engine was not built; nothing was changed. Or a refit
+                failed part way.
         """
+        self._require_whole()
         if changed := changed_by(fn, self._state):
             self.refit({**self._state, **changed})
         return self
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the current weights, by the model's names.
+
+        Raises:
+            RefitStoppedError: they are a mix, since a refit failed part way.
+        """
+        with self._refitting:  # else another thread's refit could come between two weights
+            self._require_whole()
+            return super().state_dict(*args, **kwargs)
 
     def _load_from_state_dict(
         self,
@@ -516,9 +589,11 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         given = {key.removeprefix(prefix): value for key, value in state_dict.items() if key.startswith(prefix)}
-        expected = self.state_dict(keep_vars=True)
+        kinds = self._model_names().kinds
+        expected = [name for name, kind in kinds.items() if kind != "transient" and name in self._state]
         missing_keys += [prefix + name for name in expected if name not in given]
-        usable = {name: value for name, value in given.items() if name in self._known or name in self._state}
+        known = (self._known | self._state.keys()) - (self._constant_names() - self._state.keys())
+        usable = {name: value for name, value in given.items() if name in known}
         unexpected_keys += [prefix + name for name in given if name not in usable and not name.endswith("_extra_state")]
         if not local_metadata.get("assign_to_params_buffers"):
             # As torch does: in the dtype and on the device of the old weight, in memory of their own.
@@ -530,6 +605,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                 for names in self._tied_names():  # one name of a tied weight is enough
                     if value := [usable[name] for name in names if name in usable]:
                         usable |= {name: value[0] for name in names if name not in usable}
+                if not usable.keys() >= set(expected):  # completed by the current ones
+                    self._require_whole()
                 self.refit({**self._state, **usable})
             except RefitError as error:
                 error_msgs.append(f"{prefix.rstrip('.') or self.report.name}: {error}")
@@ -537,6 +614,10 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def _tied_names(self) -> Iterable[Collection[str]]:
         """Return the names of each weight that has several; others can be among them."""
         return [slot.names for slot in self._interface.slots]
+
+    def _constant_names(self) -> Collection[str]:
+        """Return the model's names of tensors that are constants of the program; state_dict has none of them."""
+        return self._constants.keys()
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Refuse to be pickled.

@@ -7,7 +7,8 @@ torch says what the new weights are (``load_state_dict``, ``_apply``), and every
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+import weakref
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 import torch
 from torch import nn
@@ -130,16 +131,49 @@ class WeightGroup(nn.Module):
         return self
 
 
+class Owner(Protocol):
+    """A compiled module whose weights are handed out."""
+
+    def lend(self) -> None:
+        """Note that weights are handed out, which the next refit then MUST NOT overwrite."""
+        ...
+
+
 class FixedTensors(dict[str, Any]):
     """The ``_parameters`` or ``_buffers`` of a compiled module: another tensor is an error.
 
     The engine would not see it. While tracers record a call, they put fake tensors there.
     """
 
-    def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Store the tensors."""
+    def __init__(self, tensors: Mapping[str, torch.Tensor], owner: weakref.ref[Owner]) -> None:
+        """Store the tensors, and the module to notify before they are handed out."""
         super().__init__(tensors)
         self._own = dict(tensors)
+        self._owner = owner
+
+    def _lend(self) -> None:
+        if (owner := self._owner()) is not None:
+            owner.lend()
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a tensor."""
+        self._lend()
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a tensor."""
+        self._lend()
+        return super().get(name, default)
+
+    def items(self) -> Any:
+        """Return the names and tensors."""
+        self._lend()
+        return super().items()
+
+    def values(self) -> Any:
+        """Return the tensors."""
+        self._lend()
+        return super().values()
 
     def __setitem__(self, name: str, tensor: Any) -> None:
         """Refuse another tensor.
@@ -155,8 +189,16 @@ class FixedTensors(dict[str, Any]):
             )
         super().__setitem__(name, tensor)
 
+    def __delitem__(self, name: str) -> NoReturn:
+        """Refuse to drop a tensor.
 
-def publish(module: nn.Module, names: ModelNames, tensors: Mapping[str, torch.Tensor]) -> None:
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"{name}: a weight of a compiled module cannot be deleted, since its engine uses it")
+
+
+def publish(module: Owner, names: ModelNames, tensors: Mapping[str, torch.Tensor]) -> None:
     """Set a module's parameters, buffers and submodules from tensors by name. Tied weights are one parameter."""
     shared: dict[tuple[int, bool], torch.Tensor] = {}
     root = _Branch()
@@ -173,7 +215,7 @@ def publish(module: nn.Module, names: ModelNames, tensors: Mapping[str, torch.Te
         for part in path:
             branch = branch.children.setdefault(part, _Branch())
         branch.add(last, shared[place], kind)
-    root.set_in(module)
+    root.set_in(module, weakref.ref(module))
 
 
 class _Branch:
@@ -190,13 +232,13 @@ class _Branch:
         if kind == "transient":
             self.hidden.add(name)
 
-    def set_in(self, module: nn.Module) -> None:
+    def set_in(self, module: object, owner: weakref.ref[Owner]) -> None:
         groups: dict[str, nn.Module] = {}
         for name, branch in self.children.items():
             groups[name] = WeightGroup().eval()
-            branch.set_in(groups[name])
-        module.__dict__["_parameters"] = FixedTensors(self.parameters)
-        module.__dict__["_buffers"] = FixedTensors(self.buffers)
+            branch.set_in(groups[name], owner)
+        module.__dict__["_parameters"] = FixedTensors(self.parameters, owner)
+        module.__dict__["_buffers"] = FixedTensors(self.buffers, owner)
         module.__dict__["_non_persistent_buffers_set"] = self.hidden
         module.__dict__["_modules"] = groups
 

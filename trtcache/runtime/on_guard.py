@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from trtcache.errors import ExportError, GuardError, InputError, RefitError
+from trtcache.errors import ExportError, GuardError, InputError, RefitError, RunError
+from trtcache.runtime.verify import modes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from trtcache.runtime.module import CompiledModule
     from trtcache.runtime.report import Report
+    from trtcache.runtime.verify import Modes
 
 log = logging.getLogger(__name__)
 
@@ -28,15 +30,20 @@ class TorchCalls:
     """Run calls in torch: with the model's own weights, or with those of a refit.
 
     It keeps the model, or its program, alive.
+
+    Attributes:
+        model: returns the model as a module.
+        modes: the modes of its submodules when it was compiled, in which it runs; None if they cannot change.
     """
 
-    def __init__(self, model: Callable[[], torch.nn.Module]) -> None:
-        """Store how to get the model as a module."""
-        self.model = model
+    def __init__(self, model: Callable[[], torch.nn.Module], modes: Modes | None = None) -> None:
+        """Store how to get the model as a module, and the modes in which it runs."""
+        self.model, self.modes = model, modes
         self._refitted: torch.nn.Module | None = None
+        self._copied: tuple[list[int], torch.nn.Module] | None = None
 
     def refit(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Use these weights, by the model's names; the model's own are no longer used.
+        """Use these weights, by the model's names; the model's own are no longer used for these names.
 
         Raises:
             RefitError: the model cannot be copied.
@@ -44,31 +51,76 @@ class TorchCalls:
         self._refitted = self.copy_with(state)
 
     def copy_with(self, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:
-        """Return a copy of the model with these weights.
+        """Return a copy of the model with these weights, and the current ones for other names.
 
         Raises:
             RefitError: the model cannot be copied.
         """
         try:
-            return with_state(self.model(), state)
+            copied = with_state(self.model() if self._refitted is None else self._refitted, state)
         except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
             raise RefitError(
                 mismatched=(f"the model, which cannot be copied to run with them in torch: {error}",)
             ) from error
+        if self.modes is not None:
+            _set_modes(copied, self.modes)
+        return copied
 
     def use(self, refitted: torch.nn.Module) -> None:
         """Use a copy of the model with other weights."""
         self._refitted = refitted
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the model returns, without gradients."""
+        """Return what the model returns, without gradients.
+
+        Raises:
+            RunError: it is in another mode than when it was compiled, and cannot be copied.
+        """
         refitted = self._refitted
         with torch.no_grad():
-            return (self.model() if refitted is None else refitted)(*args, **kwargs)
+            return (self._live() if refitted is None else refitted)(*args, **kwargs)
+
+    def _live(self) -> torch.nn.Module:
+        """Return the model, or if its modes have changed, a copy that shares its weights."""
+        model = self.model()
+        if self.modes is None or modes_of(model) == self.modes:
+            return model
+        weights = [id(one) for one in (*model.parameters(), *model.buffers())]  # the copy keeps them alive
+        if self._copied is None or self._copied[0] != weights:
+            self._copied = weights, in_modes(model, self.modes)
+        return self._copied[1]
+
+
+def in_modes(model: torch.nn.Module, modes: Modes) -> torch.nn.Module:
+    """Return a module if its submodules are in these modes, else a copy in them that shares its weights.
+
+    The caller may train the module meanwhile, so that its own modes are not changed for the time of a call.
+
+    Raises:
+        RunError: it cannot be copied.
+    """
+    if modes_of(model) == modes:
+        return model
+    try:
+        copied = with_state(model, {})
+    except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+        why = (
+            "the model is in another mode (train or eval) than when it was compiled, and cannot be copied for that one"
+        )
+        raise RunError("torch", f"{why}: {error}") from error
+    _set_modes(copied, modes)
+    return copied
+
+
+def _set_modes(model: torch.nn.Module, modes: Modes) -> None:
+    for name, part in model.named_modules():
+        part.training = name in modes
 
 
 def with_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:
     """Return a copy of a module with other weights in place of its own; what ``state`` does not name is shared.
+
+    One name of a tied weight is enough.
 
     ``torch.func.functional_call`` assigns weights to the module itself for the time of a call: of calls in several
     threads some see those of others, and the module may keep them.
@@ -79,11 +131,23 @@ def with_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> tor
         model = Scripted(Script(model))
     memo: dict[int, object] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        weight = state.get(name)
-        memo[id(parameter)] = parameter if weight is None else torch.nn.Parameter(weight.detach(), requires_grad=False)
+        memo.setdefault(id(parameter), parameter)
+        if name in state:
+            memo[id(parameter)] = torch.nn.Parameter(state[name].detach(), requires_grad=False)
     for name, buffer in model.named_buffers(remove_duplicate=False):
-        memo[id(buffer)] = state.get(name, buffer).detach()
+        memo.setdefault(id(buffer), buffer)
+        if name in state:
+            memo[id(buffer)] = state[name].detach()
     return copy.deepcopy(model, memo)
+
+
+def _weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return what a refit takes, by all names: not the results of ``get_extra_state``."""
+    state = {
+        **dict(model.named_parameters(remove_duplicate=False)),
+        **dict(model.named_buffers(remove_duplicate=False)),
+    }
+    return {name: state[name].detach() for name in model.state_dict() if name in state}
 
 
 class OnGuard:
@@ -102,6 +166,7 @@ class OnGuard:
         report: Report,
         model: Callable[[], torch.nn.Module],
         compile_for: Callable[[tuple[Any, ...], Mapping[str, Any]], CompiledModule],
+        modes: Modes | None = None,
     ) -> None:
         """Store how to get the model and how to compile it.
 
@@ -110,11 +175,12 @@ class OnGuard:
             report: the first program's report, which lists the others'.
             model: returns the model as a module.
             compile_for: compiles it with other example inputs.
+            modes: the modes of the model's submodules when it was compiled; None if they cannot change.
         """
         self.policy = policy
         self.programs: list[CompiledModule] = []
         self._report, self._compile_for = report, compile_for
-        self._in_torch = TorchCalls(model)
+        self._in_torch = TorchCalls(model, modes)
         self._state: Mapping[str, torch.Tensor] | None = None
         self._lock = threading.RLock()
 
@@ -134,7 +200,11 @@ class OnGuard:
         state = {name: one.detach() if isinstance(one, torch.Tensor) else one for name, one in state.items()}
         with self._lock:
             in_torch = self._in_torch.copy_with(state)
+            # The other branches use weights that the caller may have left out.
+            state = {**_weights_of(in_torch), **state}
             ready = [program.with_weights(state) if program.ready else program for program in self.programs]
+            for program in ready:
+                program.check_weights(state)
             yield
             self._in_torch.use(in_torch)
             for program, before in zip(ready, self.programs, strict=True):
@@ -159,7 +229,7 @@ class OnGuard:
                 continue
             self._use(program)
             return result
-        return self._compile_program(error, args, kwargs)(*args, **kwargs)
+        return self._compile_program(error, args, kwargs, programs)(*args, **kwargs)
 
     def _eager(self, error: GuardError, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         try:
@@ -169,10 +239,18 @@ class OnGuard:
                 raise error from refused
             raise
 
-    def _compile_program(self, error: GuardError, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CompiledModule:
+    def _compile_program(
+        self,
+        error: GuardError,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        refusing: Collection[CompiledModule],
+    ) -> CompiledModule:
         with self._lock:
-            for program in self.programs:  # another thread may have compiled it in the meantime
-                if program.takes(*args, **kwargs):
+            # Another thread may have compiled it in the meantime. Of a program of several engines, ``takes`` does not
+            # know what they assume of sizes.
+            for program in self.programs:
+                if program not in refusing and program.takes(*args, **kwargs):
                     return program
             try:
                 program = self._compile_for(args, kwargs)

@@ -3,11 +3,12 @@
 Weights that the engine reads from the model's memory cost nothing. Others, copied or computed by recipes, need memory.
 New ones next to the old need it twice until the last call on the old engine returns; so if that is more than the
 model's largest weight, they overwrite the old ones one by one while calls wait. If running calls do not end in time,
-the new weights are allocated after all.
+the new weights are allocated after all. So are those of which tensors were handed out, as by ``state_dict``.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -88,7 +89,7 @@ def make_new_weights(
         is_own = sources.is_own(weight, made[name])
         if not alike(made[name], before):
             changed.append(weight)
-        elif is_own and name in current.own and not weight.is_mutated:
+        elif is_own and name in current.own - current.lent and not weight.is_mutated:
             made[name] = before
         if is_own:
             own.add(name)
@@ -99,9 +100,8 @@ def make_new_weights(
 
 def _is_much(current: EngineWeights, weights: Iterable[EngineWeight], sources: SlotWeights) -> bool:
     sizes = [(weight, current[weight.name].nbytes) for weight in weights]
-    needed = sum(
-        size for weight, size in sizes if weight.name not in sources.kept and sources.shared_tensor(weight) is None
-    )
+    fixed = sources.kept | current.lent
+    needed = sum(size for weight, size in sizes if weight.name not in fixed and sources.shared_tensor(weight) is None)
     return needed > max([BESIDE_BYTES, *(size for _, size in sizes)])
 
 
@@ -123,7 +123,7 @@ def _in_place(
     for weight in weights:
         name, before = weight.name, current[weight.name]
         stays = name in sources.kept
-        if stays or (name in current.own and sources.shared_tensor(weight) is None):
+        if stays or (name in current.own - current.lent and sources.shared_tensor(weight) is None):
             chosen[name] = before
             own.add(name)
             writes.extend(() if stays else (weight,))
@@ -144,8 +144,10 @@ def _in_place(
         swap.disable(engine, f"{type(error).__name__}: {error}")
         raise
     swap.swap_in(engine)
+    made = EngineWeights(chosen, own, sources.source_weights(weights))
+    made.lent = current.lent & sources.kept
     order = sorted((*changed, *written), key=lambda weight: weight.index)
-    return RefitResult(EngineWeights(chosen, own, sources.source_weights(weights)), tuple(order), True, interrupt)
+    return RefitResult(made, tuple(order), True, interrupt)
 
 
 def _reads_targets(sources: SlotWeights, writes: Iterable[EngineWeight], current: EngineWeights) -> bool:
@@ -234,17 +236,30 @@ class EngineSwap:
         closed = _Paused(self)
         self._target = closed
         deadline = time.monotonic() + wait_s
-        while self._inside:
-            if time.monotonic() > deadline:
-                self.swap_in(self.engine)
-                return False
-            time.sleep(_POLL_S)
+        try:
+            while self._inside:
+                if time.monotonic() > deadline:
+                    self.swap_in(self.engine)
+                    return False
+                time.sleep(_POLL_S)
+        except BaseException:  # Ctrl-C
+            self.swap_in(self.engine)
+            raise
         return True
 
     def swap_in(self, engine: Engine) -> None:
         """Route calls to an engine, including those held back."""
         self.engine = engine
         self._route_to(engine)
+
+    def require_whole(self) -> None:
+        """Refuse to pass on weights of two models.
+
+        Raises:
+            RefitStoppedError: a refit failed and left them in the engine.
+        """
+        if isinstance(self._target, _Stopped):
+            raise RefitStoppedError(why=self._target.why)
 
     def disable(self, engine: Engine, why: str) -> None:
         """Fail calls to an engine with weights of two models, until the next ``swap_in``."""
@@ -258,13 +273,16 @@ class EngineSwap:
 
 
 class _Paused:
-    """Hold calls back until the engine is swapped in."""
+    """Hold calls back until the engine is swapped in, which does not happen in a process forked meanwhile."""
 
     def __init__(self, swap: EngineSwap) -> None:
         self._swap = swap
+        self._pid = os.getpid()
         self.opened = threading.Event()
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        if os.getpid() != self._pid:
+            raise RefitStoppedError(why="this process was forked while its parent overwrote the weights")
         inside = self._swap._inside
         inside.pop()  # a call that waits here is not running
         try:
@@ -276,7 +294,7 @@ class _Paused:
 
 class _Stopped:
     def __init__(self, why: str) -> None:
-        self._why = why
+        self.why = why
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:  # noqa: ARG002  # nothing runs
-        raise RefitStoppedError(why=self._why)
+        raise RefitStoppedError(why=self.why)

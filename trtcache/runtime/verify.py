@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.errors import SettingsError, VerifyError
+from trtcache.errors import RunError, SettingsError, VerifyError
 from trtcache.lowering.arguments import Input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+Modes: TypeAlias = frozenset[str]
+"""The names of the submodules in train mode; the others are in eval mode."""
 
 KEPT_BYTES = 16 << 20
 """Examples up to this size are kept as long as the compiled module."""
@@ -50,11 +53,13 @@ class Examples:
         args, kwargs: example inputs, the caller's own tensors; ``args`` is None if there are none or they are too
             large.
         model: a weak reference to the model.
+        modes: the modes of its submodules when it was compiled; None if there is none.
     """
 
     args: tuple[Any, ...] | None = None
     kwargs: Mapping[str, Any] | None = None
     model: weakref.ref[torch.nn.Module] | None = None
+    modes: Modes | None = None
 
     @property
     def module(self) -> torch.nn.Module | None:
@@ -62,7 +67,9 @@ class Examples:
         return self.model() if self.model is not None else None
 
     @classmethod
-    def of(cls, model: object, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Examples:
+    def of(
+        cls, model: object, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, modes: Modes | None
+    ) -> Examples:
         """Keep the inputs if they are small. Of an exported program its own example inputs are taken."""
         if isinstance(model, torch.export.ExportedProgram) and model.example_inputs is not None:
             args, kwargs = model.example_inputs
@@ -70,18 +77,28 @@ class Examples:
         size_bytes = sum(one.nbytes for one in leaves if isinstance(one, torch.Tensor))
         kept = size_bytes <= KEPT_BYTES and not any(isinstance(one, Input) for one in leaves)
         reference = weakref.ref(model) if isinstance(model, torch.nn.Module) else None
-        return cls(args, kwargs, reference) if kept else cls(model=reference)
+        return cls(args, kwargs, reference, modes) if kept else cls(model=reference, modes=modes)
 
 
-def eager(module: torch.nn.Module | None, weights: Mapping[str, torch.Tensor]) -> Callable[..., Any]:
+def modes_of(model: object) -> Modes | None:
+    """Return the names of the submodules in train mode; None unless ``model`` is a Python ``nn.Module``."""
+    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        return None
+    return frozenset(name for name, part in model.named_modules() if part.training)
+
+
+def eager(
+    module: torch.nn.Module | None, weights: Mapping[str, torch.Tensor], modes: Modes | None = None
+) -> Callable[..., Any]:
     """Return a function that computes what a module does with other weights, without modifying module or weights.
 
     Args:
         module: the module.
         weights: the weights, and the state that calls modify, to replace.
+        modes: the modes of the submodules to run in, if not those of now.
 
     Raises:
-        VerifyError: there is no module.
+        VerifyError: there is no module, or it is in other modes and cannot be copied.
     """
     if module is None:
         why = "weights alone cannot run in eager torch, and the compiled model no longer exists"
@@ -90,8 +107,19 @@ def eager(module: torch.nn.Module | None, weights: Mapping[str, torch.Tensor]) -
         from trtcache.frontends.torchscript_module import Script, Scripted  # few models are TorchScript
 
         module = Scripted(Script(module))
+    elif modes is not None and modes_of(module) != modes:
+        from trtcache.runtime.on_guard import in_modes  # rarely needed
+
+        try:
+            module = in_modes(module, modes)
+        except RunError as error:
+            raise VerifyError(why=error.why) from error
     names = {name for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers())}
     used = {name: one.detach() for name, one in weights.items() if name in names}
+    clones: dict[int, torch.Tensor] = {}  # BatchNorm in train mode writes to its buffers
+    for name, buffer in module.named_buffers(remove_duplicate=False):
+        if name not in used:
+            used[name] = clones.setdefault(id(buffer), buffer.detach().clone())
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with torch.no_grad():

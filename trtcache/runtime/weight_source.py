@@ -63,6 +63,7 @@ class WeightSource:
             state = dict(weights)
             if strange := tuple(repr(name) for name in state if not isinstance(name, str)):
                 raise RefitError(unexpected=strange)
+            _check_constants(constants, state.get)
         else:
             raise TypeError(f"refit takes a path, a torch.nn.Module or its state_dict, not {type(weights).__name__}")
         # The result of a module's get_extra_state is not a weight.

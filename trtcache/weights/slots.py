@@ -124,6 +124,7 @@ class EngineWeights(_Tensors):
 
     Attributes:
         own: names of weights whose memory is not shared with the model: copies, and results of recipes.
+        lent: those of ``own`` that were handed out, as by ``state_dict``. A refit does not overwrite them.
         source_weights: the model weights used by recipes, by slot index.
     """
 
@@ -136,6 +137,7 @@ class EngineWeights(_Tensors):
         """Initialize from tensors by name."""
         super().__init__(tensors)
         self.own = frozenset(own)
+        self.lent: frozenset[str] = frozenset()
         self.source_weights = dict(source_weights or {})
 
 
@@ -217,6 +219,7 @@ def fit(
     known: frozenset[str],
     device: torch.device,
     current: Mapping[str, torch.Tensor] | None = None,
+    unused: Mapping[str, torch.Tensor] | None = None,
 ) -> EngineWeights:
     """Compute engine weights from ``state``: shared with it where layout and device allow, else copied.
 
@@ -229,13 +232,14 @@ def fit(
         known: all names of the compiled model.
         device: device of the engine.
         current: the engine's current weights, used for transient slots that ``state`` does not name.
+        unused: the model's weights that no slot uses; given ones must have their shapes.
 
     Raises:
         RefitError: a slot has no tensor, or one of another shape, dtype or device, or tied names differ, or ``state``
             has names that the compiled model does not have. It lists them all; nothing has been changed.
     """
     weights = tuple(weights)
-    sources = check(weights, state, known=known, device=device, keep=current is not None)
+    sources = check(weights, state, known=known, device=device, keep=current is not None, unused=unused)
     tensors: dict[str, torch.Tensor] = {}
     own: set[str] = set()
     for weight in weights:
@@ -291,11 +295,13 @@ def check(
     device: torch.device,
     keep: bool = False,
     anywhere: bool = False,
+    unused: Mapping[str, torch.Tensor] | None = None,
 ) -> SlotWeights:
     """Check a model's weights against those of an engine, without copying. The arguments are those of ``fit``.
 
     With ``keep``, transient slots that ``state`` does not name keep their current values. With ``anywhere``, weights
-    may be on another device, as those read from a file are.
+    may be on another device, as those read from a file are. ``unused`` has the model's weights that no slot uses, whose
+    shapes are compared.
 
     Raises:
         RefitError: as ``fit``.
@@ -320,6 +326,11 @@ def check(
             faults = [f"{given[0][0]} ({why})"]
         mismatched += faults
         tensors[index] = given[0][1]
+    used = {name for weight in weights for slot in weight.slots for name in slot.names}
+    others = {name: tensor for name, tensor in state.items() if name in known and name not in used}
+    for name, tensor in others.items():
+        if why := _unused_mismatch(tensor, (unused or {}).get(name)):
+            mismatched.append(f"{name} ({why})")
     unexpected = sorted(set(state) - known)
     if missing or mismatched or unexpected:
         raise RefitError(tuple(missing), tuple(unexpected), tuple(mismatched))
@@ -360,6 +371,16 @@ def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | 
     needed_bytes = (tensor.storage_offset() + last + 1) * tensor.itemsize
     if tensor.numel() and needed_bytes > tensor.untyped_storage().nbytes():  # as FSDP does between its calls
         return "its memory was freed"
+    return None
+
+
+def _unused_mismatch(tensor: object, old: torch.Tensor | None) -> str | None:
+    import torch
+
+    if not isinstance(tensor, torch.Tensor):
+        return f"a {type(tensor).__name__}, not a tensor"
+    if old is not None and tensor.shape != old.shape:
+        return f"shape {tuple(tensor.shape)}, the model has {tuple(old.shape)}"
     return None
 
 
