@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
 
 import trtcache
@@ -65,6 +66,7 @@ def test_results_are_those_of_eager(interpreter: str, engines: Path, function: C
         lambda _, x: torch.view_copy(x, (4, 3)),
         lambda _, x: torch.ops.aten._reshape_copy(x, (4, 3)),
         lambda _, x: torch.permute_copy(x, (0, 1)),
+        lambda _, x: while_loop(lambda i, y: i < 0, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))[1],
     ],
 )
 def test_a_copy_keeps_the_values_of_before_a_change(
