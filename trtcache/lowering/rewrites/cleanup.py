@@ -25,19 +25,20 @@ from trtcache.lowering.rewriting import (
     replace,
     same_shape,
     same_sizes,
+    stored_weights,
     tensor_of,
 )
 from trtcache.weights.recipes import sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 aten = torch.ops.aten
 
 
 @frozen_dataclass
 class DeadCode(Pass):
-    """Remove unused operators, constants and weights. Inputs and nodes with side effects stay.
+    """Remove unused operators, constants and weights. Inputs, stored weights and nodes with side effects stay.
 
     Side effects are those known to ``torch.fx``: mutation, random numbers, assertions.
     """
@@ -62,15 +63,17 @@ def is_dead(node: fx.Node) -> bool:
     """Return whether a node is unused and has no effect."""
     if node.users or node.op == "output" or "input" in node.meta:
         return False
+    if "weight" in node.meta:
+        return node.meta["weight"] not in stored_weights(node.graph)
     return node.op in {"placeholder", "get_attr"} or not node.is_impure()
 
 
 @frozen_dataclass
 class DeadStores(Pass):
-    """Remove new contents of weights on which no result depends, in this call or a later one.
+    """Remove new contents of transient weights on which nothing depends, in this call or a later one.
 
-    Examples are a counter of calls, or the last activations stored for inspection: an engine modifies its own copies,
-    which nothing else sees. Nodes that only computed those contents are left for dead code elimination.
+    An example are the last activations in a buffer that is not persistent. New contents of other weights stay: they are
+    in the ``state_dict``. Nodes that only computed removed contents are left for dead code elimination.
     """
 
     name: ClassVar[str] = "dead_stores"
@@ -82,8 +85,13 @@ class DeadStores(Pass):
         if all(role.kind != "weight" for role in output.meta["roles"]):
             return PassResult(graph_module, modified=False)
         outputs = list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]
-        read = _read_weights(graph_module.graph)
-        kept = [(role, value) for role, value in outputs if role.kind != "weight" or role.target in read]
+        transient = {
+            node.meta["weight"]
+            for node in graph_module.graph.find_nodes(op="placeholder")
+            if node.meta.get("transient") and "weight" in node.meta
+        }
+        dropped = transient - _read_weights(graph_module.graph, transient)
+        kept = [(role, value) for role, value in outputs if role.kind != "weight" or role.target not in dropped]
         if len(kept) == len(outputs):
             return PassResult(graph_module, modified=False)
         output.args = (tuple(value for _, value in kept),)
@@ -91,13 +99,16 @@ class DeadStores(Pass):
         return PassResult(graph_module, modified=True)
 
 
-def _read_weights(graph: fx.Graph) -> set[object]:
-    """Return the names of weights that results or side effects depend on, directly or through stores."""
+def _read_weights(graph: fx.Graph, transient: Collection[object]) -> set[object]:
+    """Return the names of weights on which results, side effects or stores of other weights than transient ones depend.
+
+    They depend on a weight directly, or through stores.
+    """
     output = graph.output_node()
     stores: dict[object, fx.Node] = {}
     stack = [node for node in graph.nodes if node.op == "call_function" and not node.users and node.is_impure()]
     for role, value in zip(output.meta["roles"], output.args[0], strict=True):  # type: ignore[arg-type]
-        if role.kind == "weight":
+        if role.kind == "weight" and role.target in transient:
             stores[role.target] = value
         else:
             stack += nodes_in(value)
