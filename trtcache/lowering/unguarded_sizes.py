@@ -16,7 +16,7 @@ Checks of kernels that decompositions do not make: ``cross_entropy_loss`` of an 
 a target of other sizes than (N, d1, d2). Its decomposition has a ``gather``, which accepts a smaller target, and
 torch's fake kernels do not check it either. ``as_strided`` reads a tensor's memory, regardless of the tensor's own
 sizes, and torch raises if it would read beyond that memory. Compiled code has no such check, and uses dense copies of
-weights, constants and inputs.
+weights, constants and inputs. Of an input, which a call may give as a view or in another layout, it is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,16 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import FloorDiv, IntTrueDiv, Max, Min, PythonMod
 
 from trtcache.errors import ExportError
-from trtcache.lowering.rewriting import argument_names, arguments, covers_memory, expression, tensor_of
+from trtcache.lowering.rewriting import (
+    argument_names,
+    arguments,
+    covers_memory,
+    expression,
+    is_view,
+    kind_of,
+    same_sizes,
+    tensor_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -318,14 +327,19 @@ _AS_STRIDED = frozenset(
 )
 
 
+_CAN_COPY = frozenset({aten.contiguous.default, aten.to.dtype, aten.to.dtype_layout, aten.to.device, aten.to.other})
+"""Operators that return a tensor itself, or a copy of another dtype or layout."""
+
+
 def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
     """Return the conditions of an exported program's operators, as sympy expressions, without trivial ones.
 
     Raises:
         ExportError: an operator's fake kernel and decomposition return another shape than its kernel, or ``as_strided``
-            may read a weight or constant that is a view of a larger memory.
+            reads an input, or may read a weight or constant that is a view of a larger memory.
     """
     found: list[Any] = []
+    inputs = set(program.graph_signature.user_inputs)
     for node in program.graph.nodes:
         values = tensor_of(node.args[0]) if node.target is aten.multilabel_margin_loss.default else None
         if values is not None and values.dim() < 2:  # a batch has two dimensions
@@ -334,6 +348,10 @@ def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
         if node.target in _LOSSES:
             found += _loss_conditions(node)
         elif node.target in _AS_STRIDED:
+            if (owner := _memory_owner(node)).op == "placeholder" and owner.name in inputs:
+                why = f"it calls as_strided on its input {owner.name}, which is in other memory at each call"
+                remedy = f"index or view it, or use {owner.name}.clone(memory_format=torch.contiguous_format)"
+                raise ExportError("the program", f"{why}: {remedy}")
             found.append(_is_inside_memory(node))
     reads_memory = any(node.target in _AS_STRIDED for node in program.graph.nodes)
     for name, tensor in ({**program.constants, **program.state_dict} if reads_memory else {}).items():
@@ -346,6 +364,21 @@ def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
             why = f"it calls as_strided, and {name} is not contiguous: replace {name} with {name}.contiguous()"
             raise ExportError("the program", why)
     return tuple(dict.fromkeys(condition for condition in found if condition not in {sympy.true, True}))
+
+
+def _memory_owner(node: fx.Node) -> fx.Node:
+    """Return the node whose memory ``as_strided`` reads, looking through views and changes in place."""
+    owner: fx.Node = node.args[0]  # type: ignore[assignment]  # its first argument is a tensor
+    while owner.op == "call_function" and is_view(owner):
+        source = owner.all_input_nodes[0]
+        if owner.target in _CAN_COPY and not _are_alike(source.meta["val"], owner.meta["val"]):
+            break
+        owner = source
+    return owner
+
+
+def _are_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return kind_of(one) == kind_of(other) and same_sizes(one.stride(), other.stride())
 
 
 def _is_inside_memory(node: fx.Node) -> Any:

@@ -12,6 +12,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.operators import TORCHS_OWN
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewriting import (
+    AS_STRIDED,
     arguments,
     calls_of,
     feed_stride_readers,
@@ -248,7 +249,9 @@ class NoOps(Pass):
             source: Any = node.args[0]
             source = source[0] if isinstance(source, (list, tuple)) else source
             if node.target in _COPIES and (
-                any(map(reads_strides, node.users)) or (is_returned(node) and not _is_fresh(source, node))
+                any(map(reads_strides, node.users))
+                or (is_returned(node) and not _is_fresh(source, node))
+                or (_is_of_input(source) and any(map(_reads_memory, node.users)))
             ):
                 continue  # a caller can distinguish the copy from its source
             if not same_sizes(source.meta["val"].stride(), node.meta["val"].stride()):
@@ -267,6 +270,18 @@ def _free_views(node: fx.Node) -> None:
             if user.target is aten.view.default:
                 user.target = aten.reshape.default
             _free_views(user)
+
+
+def _is_of_input(node: fx.Node) -> bool:
+    """Return whether a node is an input or a view of one, which can be a part of a larger memory."""
+    while node.op == "call_function" and is_view(node):
+        node = node.all_input_nodes[0]
+    return "input" in node.meta
+
+
+def _reads_memory(user: fx.Node) -> bool:
+    """Return whether ``as_strided`` reads the memory of a tensor, itself or through a view."""
+    return user.target in AS_STRIDED or (is_view(user) and any(map(_reads_memory, user.users)))
 
 
 def _is_fresh(source: fx.Node, copy: fx.Node) -> bool:
