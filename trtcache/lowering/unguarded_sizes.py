@@ -411,6 +411,9 @@ def _loss_conditions(node: fx.Node) -> Iterator[Any]:
 _ON_TENSORS = (aten._assert_async.default, aten._assert_async.msg)
 _DIVIDING = frozenset({operator.floordiv, operator.mod, operator.truediv})
 _SELECTS = frozenset({aten.select.int, aten.select_copy.int})
+_INDEX_PUTS = frozenset(
+    {aten.index_put.default, aten.index_put_.default, aten._unsafe_index_put.default, aten._index_put_impl_.default}
+)
 _SQUEEZES = frozenset({aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims})
 _NOT_EMPTY = ("aten::upsample", "aten::_upsample")
 
@@ -447,6 +450,8 @@ def _add_assertions(node: fx.Node) -> None:
             least.meta["val"] = -size.meta["val"]
         _assert_relation(node, operator.ge, node.args[2], least, "index out of range")
         _assert_relation(node, operator.lt, node.args[2], size, "index out of range")
+    elif target in _INDEX_PUTS:
+        _assert_count(node)
     elif target in _SQUEEZES:
         for size in _sizes_read(node):
             message = "squeeze of a size that is 1, and that the program assumes is not"
@@ -454,6 +459,32 @@ def _add_assertions(node: fx.Node) -> None:
     elif getattr(getattr(target, "_schema", None), "name", "").startswith(_NOT_EMPTY):
         for size in _sizes_read(node):
             _assert_relation(node, operator.ne, size, 0, "an operator that does not support empty tensors")
+
+
+def _assert_count(node: fx.Node) -> None:
+    """Assert that there is a value for each element that a boolean index selects, or one for all."""
+    given, indices, values = node.args[:3]
+    ((place, mask), *others) = [(place, index) for place, index in enumerate(indices) if index is not None]  # type: ignore[arg-type]  # a list, says the schema
+    index, target, value = map(tensor_of, (mask, given, values))
+    if others or index is None or target is None or value is None or index.dtype not in {torch.bool, torch.uint8}:
+        return
+    dim = value.dim() - (target.dim() - place - index.dim()) - 1
+    if dim < 0 or (type(value.shape[dim]) is int and value.shape[dim] == 1):
+        return
+    selections = [one for one in mask.users if one.target is aten.index.Tensor and one.args[1] == indices]
+    if any(expression(one.meta["val"].shape[place]) == expression(value.shape[dim]) for one in selections):
+        return  # there are as many as the same index selects
+    with node.graph.inserting_before(node):
+        size = node.graph.call_function(aten.sym_size.int, (values, dim))
+        count = node.graph.call_function(aten.sum.default, (node.graph.call_function(aten.ne.Scalar, (mask, 0)),))
+        difference = node.graph.call_function(aten.sub.Scalar, (count, size))
+        if type(value.shape[dim]) is not int:  # 0 for a size of 1, too
+            less = node.graph.call_function(operator.sub, (size, 1))
+            difference = node.graph.call_function(aten.mul.Scalar, (difference, less))
+        holds = node.graph.call_function(aten.eq.Scalar, (difference, 0))
+        number = node.graph.call_function(aten.item.default, (holds,))
+        message = "a boolean index selects another number of elements than there are values"
+        node.graph.call_function(aten._assert_scalar.default, (number, message))
 
 
 def _sizes_read(node: fx.Node) -> list[fx.Node]:
