@@ -18,10 +18,10 @@ from trtcache.lowering.interface import Content
 
 FORMS = sorted(forms())
 MUTATIONS = {
-    "buffer changed": {"norm.running_mean", "norm.running_var"},
-    "buffer changed in parts": {"norm.running_mean", "norm.running_var"},
-    "no state_dict has it": {"kept"},
-    "no state_dict has it, in parts": {"kept"},
+    "buffer changed": {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"},
+    "buffer changed in parts": {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"},
+    "no state_dict has it": {"kept", "last", "count"},
+    "no state_dict has it, in parts": {"kept", "last", "count"},
     "input changed": {"x", "more_k"},
     "input changed in parts": {"x", "more_k"},
 }

@@ -11,6 +11,7 @@ import torch
 import trtcache
 from tests.guards.cases import Calls, answers, outcomes
 from trtcache.integrations import torch_compile
+from trtcache.lowering import lower
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,6 +209,40 @@ def test_torch_compile_is_right_or_raises(name: str, interpreter: str, tmp_path:
         compiled(*_example(function))
         assert outcomes(compiled, function, _calls(function), refused=Exception)["right"]
     torch._dynamo.reset()
+
+
+def _double(x: Tensor) -> Tensor:
+    mask = x < 0
+    return x.clone().index_put((mask,), x[mask] * 2)
+
+
+def _columns(x: Tensor, values: Tensor) -> Tensor:
+    table = x.view(3, 2).clone()
+    table[:, x[:2] < 0] = values
+    return table
+
+
+ASSIGNMENTS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
+    "from another index": (lambda x: x.clone().index_put((x < 0,), x[x > 0]), True),
+    "a fixed number": (lambda x: x.clone().index_put((x < 0,), x[:2]), True),
+    "of rows": (lambda x: x.view(3, 2).clone().index_put((x[:3] < 0,), x[:4].view(2, 2)), True),
+    "behind a dimension": (lambda x: _columns(x, x[:2]), True),
+    "from the same index": (_double, False),
+    "one for all": (lambda x: x.clone().index_put((x < 0,), x[:1]), False),
+    "one column for all": (lambda x: _columns(x, x[:3, None]), False),
+}
+MIXED = torch.tensor([-1.0, 3.0, -2.0, 4.0, 5.0, 6.0])
+
+
+@pytest.mark.parametrize("name", ASSIGNMENTS)
+def test_values_for_a_boolean_index_are_counted(name: str, interpreter: str, tmp_path: Path) -> None:
+    """Compiled code reads as many values as the index selects, so the graph asserts that there are as many, or one."""
+    function, is_asserted = ASSIGNMENTS[name]
+    read = {node.target for node in lower(Calls(function), (MIXED,)).order}
+    assert (torch.ops.aten._local_scalar_dense.default in read) is is_asserted
+    module = trtcache.compile(Calls(function), (MIXED,), backend=interpreter, cache=tmp_path)
+    calls = [(MIXED * sign + more,) for sign in (1, -1) for more in (-9, -3, 0, 1.5, 9)]
+    assert outcomes(module, function, calls, refused=Exception)["right"] == sum(answers(function, one) for one in calls)
 
 
 def _many(n: Tensor, m: Tensor) -> tuple[Tensor, ...]:

@@ -23,6 +23,7 @@ from trtcache.lowering.rewrites.constants import FoldConstants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 X = torch.randn(3, 4)
 PASSES = default_pipeline().passes
@@ -210,12 +211,68 @@ def test_dead_code_keeps_effects_and_inputs() -> None:
     assert not any("weight" in node.meta for node in nodes)
 
 
-def test_stores_that_nothing_reads_are_dropped_and_others_kept() -> None:
-    """A counter and the last activations go, a cache that the next call reads stays, also through another buffer."""
-    graph = marked(models.KeyValue(), X, torch.arange(3))
+class Stores(torch.nn.Module):
+    """Writes to a persistent and to a transient buffer, and reads neither."""
+
+    def __init__(self, write: Callable[[Any, torch.Tensor], object]) -> None:
+        super().__init__()
+        self.write = write
+        self.register_buffer("saved", torch.zeros(4))
+        self.register_buffer("transient", torch.zeros(4), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Write, and return something else."""
+        self.write(self, x)
+        return x * 2
+
+
+def _relay(model: Any, x: torch.Tensor) -> None:
+    model.saved.copy_(model.transient)
+    model.transient.copy_(x)
+
+
+def _assign(model: Any, x: torch.Tensor) -> None:
+    model.saved = torch.zeros_like(model.saved) + x
+
+
+WRITES: dict[str, tuple[Callable[[Any, torch.Tensor], object], list[str]]] = {
+    "add": (lambda model, _: model.saved.add_(1), ["saved"]),
+    "fill": (lambda model, _: model.saved.fill_(3.0), ["saved"]),
+    "copy": (lambda model, x: model.saved.copy_(x), ["saved"]),
+    "zero and add": (lambda model, x: model.saved.zero_().add_(x), ["saved"]),
+    "assign": (_assign, ["saved"]),
+    "transient": (lambda model, x: model.transient.zero_().add_(x), []),
+    "relay": (_relay, ["saved", "transient"]),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_new_contents_of_buffers_in_the_state_dict_are_kept(interpreter: str, engines: Path, name: str) -> None:
+    """Also if the program never reads them; of other buffers only those that are read."""
+    write, stored = WRITES[name]
+    model = Stores(write).eval()
+    graph = marked(model, X[0])
     default_pipeline().run(graph.graph_module)
     roles = graph.graph_module.graph.output_node().meta["roles"]
-    assert [(role.kind, role.target) for role in roles] == [("weight", "kept"), ("result", None)]
+    assert sorted(role.target for role in roles if role.kind == "weight") == stored
+    module = trtcache.compile(model, (X[0],), backend=interpreter, cache=engines)
+    for x in (X[0], X[1]):
+        assert torch.equal(module(x), model(x))
+        assert torch.equal(module.state_dict()["saved"], model.saved)
+
+
+def test_a_buffer_that_is_overwritten_before_it_is_read_has_a_slot(interpreter: str, engines: Path) -> None:
+    """The program needs its shape alone."""
+
+    def write(model: Any, x: torch.Tensor) -> None:
+        model.transient.zero_()
+        x.add_(model.transient.add_(x))
+
+    model = Stores(write).eval()
+    module = trtcache.compile(model, (X[0].clone(),), backend=interpreter, cache=engines)
+    mine, theirs = X[0].clone(), X[0].clone()
+    assert torch.equal(module(mine), model(theirs))
+    assert torch.equal(mine, theirs)
 
 
 class Relay(torch.nn.Module):

@@ -90,3 +90,27 @@ def test_ways_to_say_a_shape_make_no_difference() -> None:
     one = Calls(lambda _, x: x.flatten(0, 1) * 2)
     other = Calls(lambda _, x: x.view(x.shape[1] * x.shape[0], -1) * 2)
     only_with("shapes", one, other, X, dynamic=({0: DYNAMIC, 1: DYNAMIC},))
+
+
+@pytest.mark.parametrize(
+    ("function", "left"),
+    [
+        (lambda _, x: torch.view_copy(x, (6, 4)), ["clone", "reshape"]),
+        (lambda _, x: torch.ops.aten._reshape_copy(x, (6, 4)), ["clone", "reshape"]),
+        (lambda _, x: torch.permute_copy(x, (1, 2, 0)), ["permute", "clone"]),
+        (lambda _, x: torch.permute_copy(x, (0, 1, 2)), ["clone"]),
+        (lambda _, x: torch.view_copy(x, (2, 3, 4)), ["clone"]),
+        (lambda _, x: torch.view_copy(x, (6, 4)) * 2, ["reshape", "mul"]),
+        (lambda _, x: torch.permute_copy(x, (1, 2, 0)) * 2, ["permute", "mul"]),
+    ],
+)
+def test_a_copy_that_is_returned_stays(function: object, left: list[str]) -> None:
+    """A result has its own memory; a copy that only operators use is a view."""
+    assert operators(keeps_its_promise(Shapes(), Calls(function), X)) == left
+
+
+def test_a_copy_of_symbolic_sizes_stays() -> None:
+    """It has the memory order of the result, for each batch."""
+    model = Calls(lambda _, x: (torch.view_copy(x.transpose(1, 2), (x.shape[0], 12)), torch.permute_copy(x, (2, 0, 1))))
+    graph = keeps_its_promise((CanonicalSizes(), Shapes()), model, X, dynamic=({0: DYNAMIC},), calls=[(OTHER,)])
+    assert operators(graph).count("clone") == 2

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
 
 import trtcache
@@ -34,6 +35,12 @@ def compiled(interpreter: str, engines: Path, model: nn.Module, args: tuple[Any,
         lambda _, x: (x.t().contiguous() * 2).view(torch.int16),
         lambda _, x: torch.view_as_real(torch.view_as_complex((x.t().contiguous() * 2).reshape(2, 3, 2))),
         lambda _, x: torch.as_strided(torch.cat([torch.cat([x.t(), x.t()]), x.t()]).sin(), (12,), (1,)),
+        lambda _, x: torch.view_copy(x.t(), (2, 6)).as_strided((12,), (1,)) * 2,
+        lambda _, x: torch.permute_copy(x, (1, 0)).as_strided((12,), (1,)) * 2,
+        lambda _, x: x[:, ::2].double().float().as_strided((4,), (1,)) * 2,
+        lambda _, x: x[:1].expand(3, 4).double().float().as_strided((12,), (1,)) * 2,
+        lambda _, x: (x.half()[:1].expand(3, 4).float() + x.t().reshape(3, 4)).as_strided((8,), (1,)) * 2,
+        lambda _, x: (x.half()[:1].expand(3, 4).float() + (x * 2).t().contiguous().t()).as_strided((8,), (1,)) * 2,
         lambda _, x: torch.add(x, x, alpha=1e30),
         lambda _, x: torch.addmm(x.t() @ x, x.t(), x, beta=1e20),
         lambda _, x: torch.nn.functional.elu(x - 5, alpha=-0.0),
@@ -51,6 +58,33 @@ def test_results_are_those_of_eager(interpreter: str, engines: Path, function: C
     if expected.is_floating_point():
         assert torch.equal(found.isnan(), expected.isnan())
         assert torch.equal(torch.signbit(found)[~found.isnan()], torch.signbit(expected)[~expected.isnan()])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda _, x: torch.view_copy(x, (4, 3)),
+        lambda _, x: torch.ops.aten._reshape_copy(x, (4, 3)),
+        lambda _, x: torch.permute_copy(x, (0, 1)),
+        lambda _, x: while_loop(lambda i, y: i < 0, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))[1],
+    ],
+)
+def test_a_copy_keeps_the_values_of_before_a_change(
+    interpreter: str, engines: Path, function: Callable[..., Any]
+) -> None:
+    """It does not share the input's memory."""
+
+    def change(_: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        copy: torch.Tensor = function(_, x)
+        x.add_(1)
+        return copy
+
+    for model in (Calls(change), Calls(function)):
+        mine, theirs = X.clone(), X.clone()
+        found = compiled(interpreter, engines, model, (X.clone(),))(mine)
+        assert torch.equal(found, model(theirs))
+        assert torch.equal(mine, theirs)
+        assert found.untyped_storage().data_ptr() != mine.untyped_storage().data_ptr()
 
 
 def test_a_layout_that_is_read_has_another_key(interpreter: str) -> None:

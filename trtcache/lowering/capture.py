@@ -502,6 +502,8 @@ def mark(program: ExportedProgram) -> MarkedGraph:
         if "weight" in node.meta and (twin := first.setdefault(groups[node.meta["weight"]], node)) is not node:
             node.replace_all_uses_with(twin)
             graph_module.graph.erase_node(node)
+    for names, node in first.items():
+        node.meta["transient"] = not any(name in program.state_dict for name in names)
     output = graph_module.graph.output_node()
     output.meta["roles"] = tuple(
         replace(role, target=first[groups[str(role.target)]].meta["weight"]) if role.kind == "weight" else role

@@ -228,8 +228,8 @@ def canonical_order(graph: fx.Graph) -> tuple[list[fx.Node], dict[fx.Node, list[
 
     The walk visits arguments in the order of the operator's schema, so that statement order, names and dead code do not
     matter. Before a node that draws random numbers or has a side effect it visits the previous such node: these keep
-    the order in which they run. Nodes with side effects that no result depends on follow; unused inputs and the output
-    node are left out.
+    the order in which they run. Weights that are stored and never read follow, and nodes with side effects that no
+    result depends on; unused inputs and the output node are left out.
     """
     found: dict[fx.Node, list[Any]] = {}
     order: list[fx.Node] = []
@@ -240,7 +240,12 @@ def canonical_order(graph: fx.Graph) -> tuple[list[fx.Node], dict[fx.Node, list[
         found[node] = arguments(node)
         return nodes_in((previous.get(node), found[node]))
 
-    for root in (*nodes_in(graph.output_node().args), *effects):
+    stored = stored_weights(graph)
+    unread = [
+        node for node in graph.find_nodes(op="placeholder") if not node.users and node.meta.get("weight") in stored
+    ]
+    unread.sort(key=lambda node: stored[node.meta["weight"]])
+    for root in (*nodes_in(graph.output_node().args), *unread, *effects):
         if root in found:
             continue
         stack = [(root, needs(root))]
@@ -254,6 +259,12 @@ def canonical_order(graph: fx.Graph) -> tuple[list[fx.Node], dict[fx.Node, list[
                 order.append(node)
                 stack.pop()
     return order, found
+
+
+def stored_weights(graph: fx.Graph) -> dict[object, int]:
+    """Return the names of the weights that a call changes, each with its place in the output."""
+    roles = graph.output_node().meta.get("roles", ())
+    return {role.target: place for place, role in enumerate(roles) if role.kind == "weight"}
 
 
 @functools.cache

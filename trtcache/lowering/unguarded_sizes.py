@@ -16,7 +16,7 @@ Checks of kernels that decompositions do not make: ``cross_entropy_loss`` of an 
 a target of other sizes than (N, d1, d2). Its decomposition has a ``gather``, which accepts a smaller target, and
 torch's fake kernels do not check it either. ``as_strided`` reads a tensor's memory, regardless of the tensor's own
 sizes, and torch raises if it would read beyond that memory. Compiled code has no such check, and uses dense copies of
-weights, constants and inputs.
+weights, constants and inputs. Of an input, which a call may give as a view or in another layout, it is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,16 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import FloorDiv, IntTrueDiv, Max, Min, PythonMod
 
 from trtcache.errors import ExportError
-from trtcache.lowering.rewriting import argument_names, arguments, covers_memory, expression, tensor_of
+from trtcache.lowering.rewriting import (
+    argument_names,
+    arguments,
+    covers_memory,
+    expression,
+    is_view,
+    kind_of,
+    same_sizes,
+    tensor_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -318,14 +327,19 @@ _AS_STRIDED = frozenset(
 )
 
 
+_CAN_COPY = frozenset({aten.contiguous.default, aten.to.dtype, aten.to.dtype_layout, aten.to.device, aten.to.other})
+"""Operators that return a tensor itself, or a copy of another dtype or layout."""
+
+
 def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
     """Return the conditions of an exported program's operators, as sympy expressions, without trivial ones.
 
     Raises:
         ExportError: an operator's fake kernel and decomposition return another shape than its kernel, or ``as_strided``
-            may read a weight or constant that is a view of a larger memory.
+            reads an input, or may read a weight or constant that is a view of a larger memory.
     """
     found: list[Any] = []
+    inputs = set(program.graph_signature.user_inputs)
     for node in program.graph.nodes:
         values = tensor_of(node.args[0]) if node.target is aten.multilabel_margin_loss.default else None
         if values is not None and values.dim() < 2:  # a batch has two dimensions
@@ -334,6 +348,10 @@ def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
         if node.target in _LOSSES:
             found += _loss_conditions(node)
         elif node.target in _AS_STRIDED:
+            if (owner := _memory_owner(node)).op == "placeholder" and owner.name in inputs:
+                why = f"it calls as_strided on its input {owner.name}, which is in other memory at each call"
+                remedy = f"index or view it, or use {owner.name}.clone(memory_format=torch.contiguous_format)"
+                raise ExportError("the program", f"{why}: {remedy}")
             found.append(_is_inside_memory(node))
     reads_memory = any(node.target in _AS_STRIDED for node in program.graph.nodes)
     for name, tensor in ({**program.constants, **program.state_dict} if reads_memory else {}).items():
@@ -346,6 +364,21 @@ def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
             why = f"it calls as_strided, and {name} is not contiguous: replace {name} with {name}.contiguous()"
             raise ExportError("the program", why)
     return tuple(dict.fromkeys(condition for condition in found if condition not in {sympy.true, True}))
+
+
+def _memory_owner(node: fx.Node) -> fx.Node:
+    """Return the node whose memory ``as_strided`` reads, looking through views and changes in place."""
+    owner: fx.Node = node.args[0]  # type: ignore[assignment]  # its first argument is a tensor
+    while owner.op == "call_function" and is_view(owner):
+        source = owner.all_input_nodes[0]
+        if owner.target in _CAN_COPY and not _are_alike(source.meta["val"], owner.meta["val"]):
+            break
+        owner = source
+    return owner
+
+
+def _are_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return kind_of(one) == kind_of(other) and same_sizes(one.stride(), other.stride())
 
 
 def _is_inside_memory(node: fx.Node) -> Any:
@@ -378,6 +411,9 @@ def _loss_conditions(node: fx.Node) -> Iterator[Any]:
 _ON_TENSORS = (aten._assert_async.default, aten._assert_async.msg)
 _DIVIDING = frozenset({operator.floordiv, operator.mod, operator.truediv})
 _SELECTS = frozenset({aten.select.int, aten.select_copy.int})
+_INDEX_PUTS = frozenset(
+    {aten.index_put.default, aten.index_put_.default, aten._unsafe_index_put.default, aten._index_put_impl_.default}
+)
 _SQUEEZES = frozenset({aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims})
 _NOT_EMPTY = ("aten::upsample", "aten::_upsample")
 
@@ -414,6 +450,8 @@ def _add_assertions(node: fx.Node) -> None:
             least.meta["val"] = -size.meta["val"]
         _assert_relation(node, operator.ge, node.args[2], least, "index out of range")
         _assert_relation(node, operator.lt, node.args[2], size, "index out of range")
+    elif target in _INDEX_PUTS:
+        _assert_count(node)
     elif target in _SQUEEZES:
         for size in _sizes_read(node):
             message = "squeeze of a size that is 1, and that the program assumes is not"
@@ -421,6 +459,32 @@ def _add_assertions(node: fx.Node) -> None:
     elif getattr(getattr(target, "_schema", None), "name", "").startswith(_NOT_EMPTY):
         for size in _sizes_read(node):
             _assert_relation(node, operator.ne, size, 0, "an operator that does not support empty tensors")
+
+
+def _assert_count(node: fx.Node) -> None:
+    """Assert that there is a value for each element that a boolean index selects, or one for all."""
+    given, indices, values = node.args[:3]
+    ((place, mask), *others) = [(place, index) for place, index in enumerate(indices) if index is not None]  # type: ignore[arg-type]  # a list, says the schema
+    index, target, value = map(tensor_of, (mask, given, values))
+    if others or index is None or target is None or value is None or index.dtype not in {torch.bool, torch.uint8}:
+        return
+    dim = value.dim() - (target.dim() - place - index.dim()) - 1
+    if dim < 0 or (type(value.shape[dim]) is int and value.shape[dim] == 1):
+        return
+    selections = [one for one in mask.users if one.target is aten.index.Tensor and one.args[1] == indices]
+    if any(expression(one.meta["val"].shape[place]) == expression(value.shape[dim]) for one in selections):
+        return  # there are as many as the same index selects
+    with node.graph.inserting_before(node):
+        size = node.graph.call_function(aten.sym_size.int, (values, dim))
+        count = node.graph.call_function(aten.sum.default, (node.graph.call_function(aten.ne.Scalar, (mask, 0)),))
+        difference = node.graph.call_function(aten.sub.Scalar, (count, size))
+        if type(value.shape[dim]) is not int:  # 0 for a size of 1, too
+            less = node.graph.call_function(operator.sub, (size, 1))
+            difference = node.graph.call_function(aten.mul.Scalar, (difference, less))
+        holds = node.graph.call_function(aten.eq.Scalar, (difference, 0))
+        number = node.graph.call_function(aten.item.default, (holds,))
+        message = "a boolean index selects another number of elements than there are values"
+        node.graph.call_function(aten._assert_scalar.default, (number, message))
 
 
 def _sizes_read(node: fx.Node) -> list[fx.Node]:

@@ -17,6 +17,7 @@ from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewriting import (
     arguments,
     calls_of,
+    feed_stride_readers,
     is_contiguous,
     is_returned,
     is_static,
@@ -298,8 +299,9 @@ class Casts(Pass):
     """Skip a cast whose result is cast again, if the intermediate dtype represents every value of the first one.
 
     ``f16 -> f32 -> f16`` is removed, ``bf16 -> f32 -> f64`` is one cast, and ``f32 -> f16 -> f32`` stays: it rounds.
-    Only casts that change nothing but the dtype are merged. If a result is returned, a pair that cancels becomes a
-    ``clone``. A cast that equals an operator's own type promotion is removed.
+    Only casts that change nothing but the dtype are merged. A pair that cancels becomes a ``clone`` if a result is
+    returned, or if it has another layout and an operator reads strides. A cast that equals an operator's own type
+    promotion is removed, except for another layout that is read.
     """
 
     name: ClassVar[str] = "casts"
@@ -307,7 +309,7 @@ class Casts(Pass):
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Merge in place; skipped casts are left for dead code elimination."""
-        modified = False
+        modified, feeding = False, feed_stride_readers(graph_module.graph)
         for node in graph_module.graph.find_nodes(op="call_function", target=_cast):
             source = node.args[0]
             if not (_changes_dtype_only(node) and source.target is _cast and _changes_dtype_only(source)):
@@ -318,17 +320,22 @@ class Casts(Pass):
                 continue
             if node.meta["val"].dtype is not dtype:
                 node.replace_input_with(source, first)
-            elif is_returned(node):
+            elif is_returned(node) or (node in feeding and not _same_layout(node, first)):
                 node.target, node.args, node.kwargs = torch.ops.aten.clone.default, (first,), {}
             else:
                 replace(node, first)
             modified = True
         for node in graph_module.graph.find_nodes(op="call_function", target=_cast):
             for user in list(node.users):
-                if _changes_dtype_only(node) and _promotes(user, node):
+                is_read = user in feeding and not _same_layout(node, node.args[0])
+                if _changes_dtype_only(node) and _promotes(user, node) and not is_read:
                     user.replace_input_with(node, node.args[0])
                     modified = True
         return PassResult(graph_module, modified)
+
+
+def _same_layout(node: fx.Node, other: fx.Node) -> bool:
+    return same_sizes(node.meta["val"].stride(), other.meta["val"].stride())
 
 
 def _promotes(user: fx.Node, cast: fx.Node) -> bool:

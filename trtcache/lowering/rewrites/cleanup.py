@@ -12,6 +12,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.operators import TORCHS_OWN
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewriting import (
+    AS_STRIDED,
     arguments,
     calls_of,
     feed_stride_readers,
@@ -25,19 +26,20 @@ from trtcache.lowering.rewriting import (
     replace,
     same_shape,
     same_sizes,
+    stored_weights,
     tensor_of,
 )
 from trtcache.weights.recipes import sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 aten = torch.ops.aten
 
 
 @frozen_dataclass
 class DeadCode(Pass):
-    """Remove unused operators, constants and weights. Inputs and nodes with side effects stay.
+    """Remove unused operators, constants and weights. Inputs, stored weights and nodes with side effects stay.
 
     Side effects are those known to ``torch.fx``: mutation, random numbers, assertions.
     """
@@ -62,15 +64,17 @@ def is_dead(node: fx.Node) -> bool:
     """Return whether a node is unused and has no effect."""
     if node.users or node.op == "output" or "input" in node.meta:
         return False
+    if "weight" in node.meta:
+        return node.meta["weight"] not in stored_weights(node.graph)
     return node.op in {"placeholder", "get_attr"} or not node.is_impure()
 
 
 @frozen_dataclass
 class DeadStores(Pass):
-    """Remove new contents of weights on which no result depends, in this call or a later one.
+    """Remove new contents of transient weights on which nothing depends, in this call or a later one.
 
-    Examples are a counter of calls, or the last activations stored for inspection: an engine modifies its own copies,
-    which nothing else sees. Nodes that only computed those contents are left for dead code elimination.
+    An example are the last activations in a buffer that is not persistent. New contents of other weights stay: they are
+    in the ``state_dict``. Nodes that only computed removed contents are left for dead code elimination.
     """
 
     name: ClassVar[str] = "dead_stores"
@@ -82,8 +86,13 @@ class DeadStores(Pass):
         if all(role.kind != "weight" for role in output.meta["roles"]):
             return PassResult(graph_module, modified=False)
         outputs = list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]
-        read = _read_weights(graph_module.graph)
-        kept = [(role, value) for role, value in outputs if role.kind != "weight" or role.target in read]
+        transient = {
+            node.meta["weight"]
+            for node in graph_module.graph.find_nodes(op="placeholder")
+            if node.meta.get("transient") and "weight" in node.meta
+        }
+        dropped = transient - _read_weights(graph_module.graph, transient)
+        kept = [(role, value) for role, value in outputs if role.kind != "weight" or role.target not in dropped]
         if len(kept) == len(outputs):
             return PassResult(graph_module, modified=False)
         output.args = (tuple(value for _, value in kept),)
@@ -91,13 +100,16 @@ class DeadStores(Pass):
         return PassResult(graph_module, modified=True)
 
 
-def _read_weights(graph: fx.Graph) -> set[object]:
-    """Return the names of weights that results or side effects depend on, directly or through stores."""
+def _read_weights(graph: fx.Graph, transient: Collection[object]) -> set[object]:
+    """Return the names of weights on which results, side effects or stores of other weights than transient ones depend.
+
+    They depend on a weight directly, or through stores.
+    """
     output = graph.output_node()
     stores: dict[object, fx.Node] = {}
     stack = [node for node in graph.nodes if node.op == "call_function" and not node.users and node.is_impure()]
     for role, value in zip(output.meta["roles"], output.args[0], strict=True):  # type: ignore[arg-type]
-        if role.kind == "weight":
+        if role.kind == "weight" and role.target in transient:
             stores[role.target] = value
         else:
             stack += nodes_in(value)
@@ -237,7 +249,9 @@ class NoOps(Pass):
             source: Any = node.args[0]
             source = source[0] if isinstance(source, (list, tuple)) else source
             if node.target in _COPIES and (
-                any(map(reads_strides, node.users)) or (is_returned(node) and not _is_fresh(source, node))
+                any(map(reads_strides, node.users))
+                or (is_returned(node) and not _is_fresh(source, node))
+                or (_is_of_input(source) and any(map(_reads_memory, node.users)))
             ):
                 continue  # a caller can distinguish the copy from its source
             if not same_sizes(source.meta["val"].stride(), node.meta["val"].stride()):
@@ -256,6 +270,18 @@ def _free_views(node: fx.Node) -> None:
             if user.target is aten.view.default:
                 user.target = aten.reshape.default
             _free_views(user)
+
+
+def _is_of_input(node: fx.Node) -> bool:
+    """Return whether a node is an input or a view of one, which can be a part of a larger memory."""
+    while node.op == "call_function" and is_view(node):
+        node = node.all_input_nodes[0]
+    return "input" in node.meta
+
+
+def _reads_memory(user: fx.Node) -> bool:
+    """Return whether ``as_strided`` reads the memory of a tensor, itself or through a view."""
+    return user.target in AS_STRIDED or (is_view(user) and any(map(_reads_memory, user.users)))
 
 
 def _is_fresh(source: fx.Node, copy: fx.Node) -> bool:

@@ -316,9 +316,18 @@ class _Unrolling:
             known, trips = [*_partial(body, known), *known[first:]], trips + 1
         else:
             return None
+        if not trips:  # a loop's results are never its inputs themselves
+            return [self._copy(one) if isinstance(one, fx.Node) else one for one in carried]
         for _ in range(trips):
             carried = self._inline(body, [*carried, *more])
         return carried
+
+    def _copy(self, node: fx.Node) -> fx.Node:
+        value = node.meta["val"]
+        if not isinstance(value, torch.Tensor):
+            return node
+        with self._mode:
+            return insert_call(self._loop, aten.clone.default, (node,), value.clone())
 
     def _scan(self, max_nodes: int) -> Sequence[Any] | None:
         body = self._body(self._loop.args[0])

@@ -31,11 +31,11 @@ aten = torch.ops.aten
 _RESHAPES = frozenset(
     {
         *(aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.flatten.using_ints),
-        *(aten.view_copy.default, aten._reshape_copy.default, aten.unflatten.int, aten.unsqueeze_copy.default),
-        *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default),
+        *(aten.unflatten.int, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default),
     }
 )
-_PERMUTES = frozenset({aten.permute.default, aten.transpose.int, aten.t.default, aten.permute_copy.default})
+_PERMUTES = frozenset({aten.permute.default, aten.transpose.int, aten.t.default})
+_RESHAPE_COPIES = frozenset({aten.view_copy.default, aten._reshape_copy.default, aten.unsqueeze_copy.default})
 
 
 @frozen_dataclass
@@ -44,7 +44,8 @@ class Shapes(Pass):
 
     Sizes are explicit; symbolic ones are computed as by ``sizes``. A reshape to its own shape, an identity permute, and
     an ``expand`` before an elementwise operator that broadcasts are removed; a permute that only moves dimensions of
-    size 1 is a reshape.
+    size 1 is a reshape. ``view_copy`` and ``permute_copy`` are treated as views, and as a ``clone`` and a view if the
+    copy is visible: if it is returned, or used by an operator that reads strides.
     """
 
     name: ClassVar[str] = "shapes"
@@ -67,12 +68,15 @@ class _ShapeWalk:
     def __init__(self, graph: fx.Graph) -> None:
         self.modified = False
         self._sizes = SizeNodes(graph)
+        self._feeding = feed_stride_readers(graph)
 
     def handlers(self) -> dict[Any, Callable[[fx.Node, fx.Node], object]]:
         """Return the handler of each operator."""
         return {
             **dict.fromkeys(_RESHAPES, self.reshape),
             **dict.fromkeys(_PERMUTES, self.permute),
+            **dict.fromkeys(_RESHAPE_COPIES, self.reshape_copy),
+            aten.permute_copy.default: self.permute_copy,
             aten.expand.default: self.expand,
         }
 
@@ -101,6 +105,29 @@ class _ShapeWalk:
         self._set(node, aten.reshape.default, (source, sizes))
         self._free_ranked(node, source)
         return True
+
+    def reshape_copy(self, node: fx.Node, source: fx.Node) -> None:
+        if not self._is_visible(node):
+            self.reshape(node, source)
+        elif self._sizes.of_all(node.meta["val"].shape) is not None:
+            value = source.meta["val"]
+            copy = insert_call(node, aten.clone.default, (source,), value.new_empty(value.shape))
+            copy.kwargs = {"memory_format": torch.contiguous_format}
+            self.reshape(node, copy)
+            self.modified = True
+
+    def permute_copy(self, node: fx.Node, source: fx.Node) -> None:
+        if not self._is_visible(node):
+            self.permute(node, source)
+            return
+        order = _order(node)
+        permuted = insert_call(node, aten.permute.default, (source, order), source.meta["val"].permute(order))
+        self._set(node, aten.clone.default, (permuted,))
+        node.kwargs = {"memory_format": torch.contiguous_format}
+        self.permute(permuted, source)
+
+    def _is_visible(self, copy: fx.Node) -> bool:
+        return is_returned(copy) or copy in self._feeding
 
     def _free_ranked(self, node: fx.Node, source: fx.Node) -> None:
         if same_sizes(_without_leading_ones(source), _without_leading_ones(node)):
