@@ -63,6 +63,22 @@ def test_an_engine_is_given_sizes_that_none_of_its_tensors_has(interpreter: str,
         torch.testing.assert_close(module(given), Flattened()(given))
 
 
+@pytest.mark.parametrize("default", [torch.float64, torch.bfloat16])
+def test_the_default_dtype_does_not_matter(interpreter: str, tmp_path: Path, default: torch.dtype) -> None:
+    """A size that an engine takes as a tensor has the dtype of the program, in calls and in an export."""
+    sizes = {0: Dim("batch", min=2, max=9), 1: Dim("length", min=2, max=9)}
+    module = compiled(Flattened(), (torch.randn(3, 4, 8),), interpreter, tmp_path, dynamic_shapes=(sizes,))
+    given = torch.randn(2, 6, 8)
+    expected = Flattened()(given)
+    torch.set_default_dtype(default)
+    try:
+        torch.testing.assert_close(module(given), expected)
+        trtcache.export(module, tmp_path / "flattened.pt2")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(trtcache.load(tmp_path / "flattened.pt2", trust="local-file")(given), expected)
+
+
 def test_a_refit_reaches_every_part(interpreter: str, tmp_path: Path) -> None:
     """Also the weights of what is in torch; and another module of the same engines keeps its own."""
     model, other = Attention(), Attention()

@@ -299,4 +299,4 @@ class ExecutionPlan:
 
     def empty(self, size: int) -> torch.Tensor:
         """Return an empty tensor whose first dimension is a size."""
-        return torch.empty((size, 0), device=self.device)
+        return torch.empty((size, 0), device=self.device, dtype=torch.float32)
