@@ -79,6 +79,17 @@ def test_the_default_dtype_does_not_matter(interpreter: str, tmp_path: Path, def
     torch.testing.assert_close(trtcache.load(tmp_path / "flattened.pt2", trust="local-file")(given), expected)
 
 
+@pytest.mark.parametrize("settings", [SOFTMAX, {"torch_executed_modules": ["out"]}], ids=["softmax", "module"])
+def test_parts_answer_as_one_engine_under_autocast(interpreter: str, tmp_path: Path, settings: dict[str, Any]) -> None:
+    """A program has the casts with which it was exported, in torch too."""
+    model, given = Attention(), inputs(3)
+    module = compiled(model, given, interpreter, tmp_path, settings=settings)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = module(*given)
+        assert torch.is_autocast_enabled("cpu")
+    torch.testing.assert_close(found, model(*given))
+
+
 def test_a_refit_reaches_every_part(interpreter: str, tmp_path: Path) -> None:
     """Also the weights of what is in torch; and another module of the same engines keeps its own."""
     model, other = Attention(), Attention()
