@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,13 @@ class Keywords(nn.Module):
         made = self.lin(x) * scale
         made = made if y is None else made + y
         return -made if flag else made
+
+
+def nested_tensor() -> torch.Tensor:
+    """Return a nested tensor of torch's first kind, without torch's warning that there is a second."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)])
 
 
 class Affine(nn.Module):

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 import trtcache
 from tests.bundle.plain_models import Subject, subjects
 from tests.effort import TORTURE
-from tests.models import retrained
+from tests.models import nested_tensor, retrained
 from trtcache.errors import InputError, RefitError, SettingsError
 from trtcache.runtime import program as programs
 from trtcache.runtime.program import Program
@@ -208,7 +208,8 @@ def test_outputs_follow_the_inputs(folder: Path) -> None:
 def test_bad_inputs_get_the_same_errors(folder: Path) -> None:
     """The same class and message as of the compiled module, and nothing runs."""
     module, program = trtcache.load(folder / "sizes.pt2", trust="local-file"), plain(folder, "sizes")
-    ids, mask = torch.randint(0, 50, (2, 7)), torch.randn(2, 7)
+    ids, mask, freed = torch.randint(0, 50, (2, 7)), torch.randn(2, 7), torch.randn(2, 7)
+    freed.untyped_storage().resize_(0)
     bad: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
         ((ids,), {}),
         ((ids, mask, mask), {}),
@@ -223,6 +224,10 @@ def test_bad_inputs_get_the_same_errors(folder: Path) -> None:
         ((ids, "text"), {}),
         ((ids, [mask]), {}),
         ((ids.to_sparse(), mask), {}),
+        ((ids, nested_tensor()), {}),
+        ((nested_tensor(), mask), {}),
+        ((ids, freed), {}),
+        ((ids, torch._efficientzerotensor((2, 7))), {}),
         ((ids, torch.empty(2, 7, device="meta")), {}),
     ]
     for args, kwargs in bad:
@@ -370,7 +375,15 @@ def test_refit_to_other_weights_and_back(folder: Path, tmp_path: Path) -> None:
         done = program.refit(given)
         assert done.changed == expected.changed
         assert_same(program(x), module(x))
-    for broken in ({**other, "more": x}, {name: one for name, one in other.items() if name != "conv.weight"}):
+    freed = other["conv.weight"].clone()
+    freed.untyped_storage().resize_(0)
+    for broken in (
+        {**other, "more": x},
+        {name: one for name, one in other.items() if name != "conv.weight"},
+        {**other, "conv.weight": freed},
+        {**other, "conv.weight": torch._efficientzerotensor(freed.shape)},
+        {**other, "conv.weight": nested_tensor()},
+    ):
         with pytest.raises(RefitError) as wanted:
             module.refit(broken)
         with pytest.raises(RefitError) as found:

@@ -63,6 +63,33 @@ def test_an_engine_is_given_sizes_that_none_of_its_tensors_has(interpreter: str,
         torch.testing.assert_close(module(given), Flattened()(given))
 
 
+@pytest.mark.parametrize("default", [torch.float64, torch.bfloat16])
+def test_the_default_dtype_does_not_matter(interpreter: str, tmp_path: Path, default: torch.dtype) -> None:
+    """A size that an engine takes as a tensor has the dtype of the program, in calls and in an export."""
+    sizes = {0: Dim("batch", min=2, max=9), 1: Dim("length", min=2, max=9)}
+    module = compiled(Flattened(), (torch.randn(3, 4, 8),), interpreter, tmp_path, dynamic_shapes=(sizes,))
+    given = torch.randn(2, 6, 8)
+    expected = Flattened()(given)
+    torch.set_default_dtype(default)
+    try:
+        torch.testing.assert_close(module(given), expected)
+        trtcache.export(module, tmp_path / "flattened.pt2")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(trtcache.load(tmp_path / "flattened.pt2", trust="local-file")(given), expected)
+
+
+@pytest.mark.parametrize("settings", [SOFTMAX, {"torch_executed_modules": ["out"]}], ids=["softmax", "module"])
+def test_parts_answer_as_one_engine_under_autocast(interpreter: str, tmp_path: Path, settings: dict[str, Any]) -> None:
+    """A program has the casts with which it was exported, in torch too."""
+    model, given = Attention(), inputs(3)
+    module = compiled(model, given, interpreter, tmp_path, settings=settings)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = module(*given)
+        assert torch.is_autocast_enabled("cpu")
+    torch.testing.assert_close(found, model(*given))
+
+
 def test_a_refit_reaches_every_part(interpreter: str, tmp_path: Path) -> None:
     """Also the weights of what is in torch; and another module of the same engines keeps its own."""
     model, other = Attention(), Attention()

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_structure
 
 import trtcache
 from tests.comparing import difference, mixed_results
-from tests.models import Affine, Calls, Changing, Constants, KeyValue, Keywords, Pair, Tied, Weights
+from tests.models import Affine, Calls, Changing, Constants, KeyValue, Keywords, Pair, Tied, Weights, nested_tensor
 from trtcache.errors import InputError, RefitError
 from trtcache.runtime.signature import CallSignature
 
@@ -74,6 +74,22 @@ def test_a_call_that_does_not_match_is_one_clear_error(
     module = compiled(Keywords(), (X,), {"scale": 3.0})
     with pytest.raises(InputError, match=message):
         module(*args, **kwargs)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_input_without_memory_is_refused(compiled: Callable[..., trtcache.CompiledModule], dynamic: bool) -> None:
+    """A storage that was freed, a zero tensor and a nested one, which have no bytes that an engine could read."""
+    sizes = ({0: torch.export.Dim("rows")},) if dynamic else None
+    module = compiled(nn.Linear(4, 4), (X,), dynamic_shapes=sizes)
+    freed = X.clone()
+    freed.untyped_storage().resize_(0)
+    for given, message in (
+        (freed, "expected a tensor with memory, got a tensor whose memory was freed"),
+        (torch._efficientzerotensor((3, 4)), "expected a tensor with memory, got a zero tensor"),
+        (nested_tensor(), r"expected a dense tensor, got a nested tensor; use .to_padded_tensor\(0.0\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            module(given)
 
 
 def test_arguments_of_a_variable_signature_are_counted(compiled: Callable[..., trtcache.CompiledModule]) -> None:

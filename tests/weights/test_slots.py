@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.models import nested_tensor
 from trtcache.errors import RefitError
 from trtcache.weights.recipes import Operation, WeightRef
 from trtcache.weights.slots import EngineWeight, Slot, alike, contiguous, fit, layout, weight_map
@@ -137,13 +138,15 @@ def test_gaps_and_repeats_have_no_layout_to_keep() -> None:
 
 
 def test_weights_without_memory_are_refused() -> None:
-    """A storage that was freed, as FSDP does, and a zero tensor have no bytes that an engine could read."""
+    """A storage that was freed, as FSDP does, a zero tensor and a nested one have no bytes for an engine to read."""
     freed = torch.randn(2, 3)
     freed.untyped_storage().resize_(0)
-    with pytest.raises(RefitError, match="its memory was freed"):
+    with pytest.raises(RefitError, match=r"\(a tensor whose memory was freed\)"):
         put(engine_weight("a"), freed)
     with pytest.raises(RefitError, match="zero tensor"):
         put(engine_weight("a"), torch._efficientzerotensor((2, 3)))
+    with pytest.raises(RefitError, match="a nested tensor"):
+        put(engine_weight("a"), nested_tensor())
     assert torch.equal(put(engine_weight("a"), torch.ones(3).expand(2, 3)), torch.ones(2, 3))
     assert put(engine_weight("a", shape=(0, 3)), torch.empty(0, 3)).numel() == 0
 

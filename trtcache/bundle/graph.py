@@ -147,7 +147,7 @@ class TracedProgram:
                     return evaluate(json.loads(text), sizes)
                 case SizeTensor(size):
                     count = evaluate(json.loads(size.text), sizes)
-                    return torch.empty((count, 0), device=self._contents.executable.device)
+                    return torch.empty((count, 0), device=self._contents.executable.device, dtype=torch.float32)
             raise AssertionError(wire)
 
         def value(wire: Wire) -> Any:

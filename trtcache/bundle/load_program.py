@@ -343,7 +343,7 @@ class _Renewal:
             try:
                 array = array_of(value)
             except UnreadableArrayError as error:
-                wrong.append(f"{name} ({error.found}, the engine takes strided weights)")
+                wrong.append(f"{name} ({error.found})")
                 continue
             if array is None:
                 wrong.append(f"{name} (a {type(value).__name__}, not a tensor)")
@@ -370,11 +370,12 @@ class _Renewal:
         return read_weights(path)
 
     def _check_constants(self, values: Mapping[str, Any]) -> None:
-        changed = []
-        for name, content in self._sources.items():
-            array = array_of(values[name]) if values.get(name) is not None else None
-            if array is not None and _content_of(array, self._library) != content:
-                changed.append(f"{name} (a constant of the program; compile the new model instead)")
+        arrays = self._arrays({name: values[name] for name in self._sources if values.get(name) is not None})
+        changed = [
+            f"{name} (a constant of the program; compile the new model instead)"
+            for name, array in arrays.items()
+            if _content_of(array, self._library) != self._sources[name]
+        ]
         if changed:
             raise RefitError(mismatched=tuple(changed))
 

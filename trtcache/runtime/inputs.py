@@ -15,8 +15,8 @@ from trtcache.lowering.guard_checks import compile_guards
 from trtcache.lowering.interface import evaluate
 from trtcache.runtime.checks import CallCheck, bind, describe_value, shape_text, symbols_in
 from trtcache.runtime.memory import find_overlap
-from trtcache.weights.arrays import can_overlap_itself
-from trtcache.weights.slots import contiguous, dtype_name, is_aligned
+from trtcache.weights.arrays import NESTED, NESTED_HINT, can_overlap_itself, memory_fault
+from trtcache.weights.slots import ALIGNED_BYTES, contiguous, dtype_name, is_aligned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ class InputCheck(CallCheck):
             device if spec.device == device.type else torch.device(spec.device) for spec in self._inputs
         )
         self._fast = tuple(
-            (spec.leaf, getattr(torch, spec.dtype), _fixed_size(spec) if self._fixed else None, spec.stride, where)
+            (spec.leaf, getattr(torch, spec.dtype), _fixed_size(spec), spec.stride, where, where.type == "cpu")
             for spec, where in zip(self._inputs, self._devices, strict=True)
         )
         self._plan = None if self._fixed else _make_plan(self._inputs, self._devices)
@@ -84,6 +84,8 @@ class InputCheck(CallCheck):
     def describe(self, given: Any) -> str:
         """Return an argument in readable form, for messages."""
         if isinstance(given, torch.Tensor):
+            if given.is_nested:
+                return NESTED
             return f"a tensor of {shape_text(given.shape)}, {dtype_name(given.dtype)}"
         return describe_value(given)
 
@@ -97,29 +99,35 @@ class InputCheck(CallCheck):
 
     def _tensors(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
         """Return the engine's inputs; the fast checks come first, for fixed or for dynamic sizes."""
-        if self._fixed and not self._conjugates:
-            tensors = []
-            for leaf, dtype, shape, stride, device in self._fast:
-                tensor = leaves[leaf]
-                if (
-                    type(tensor) is not torch.Tensor
-                    or tensor.layout is not torch.strided
-                    or tensor.dtype is not dtype
-                    or tensor.shape != shape
-                    or tensor.stride() != stride
-                    or tensor.device != device
-                    or tensor.is_neg()
-                    or not is_aligned(tensor)
-                ):
-                    break
-                tensors.append(tensor)
-            else:
-                return tensors
-        elif self._plan is not None and not self._conjugates:
-            checked = self._dynamic_tensors(leaves, self._plan)
-            if checked is not None:
-                return checked
-        return self._check_slowly(leaves)
+        checked = None
+        try:
+            if self._fixed and not self._conjugates:
+                checked = self._fixed_tensors(leaves)
+            elif self._plan is not None and not self._conjugates:
+                checked = self._dynamic_tensors(leaves, self._plan)
+        except RuntimeError:  # a nested tensor has no sizes
+            checked = None
+        return self._check_slowly(leaves) if checked is None else checked
+
+    def _fixed_tensors(self, leaves: Sequence[Any]) -> list[torch.Tensor] | None:
+        """Return the tensors of a program with fixed sizes; None if the slow path must check."""
+        tensors = []
+        for leaf, dtype, shape, stride, device, on_cpu in self._fast:
+            tensor = leaves[leaf]
+            if (
+                type(tensor) is not torch.Tensor
+                or tensor.layout is not torch.strided
+                or tensor.dtype is not dtype
+                or tensor.shape != shape
+                or tensor.stride() != stride
+                or tensor.device != device
+                or tensor.is_neg()
+                or (not (pointer := tensor.data_ptr()) and tensor.numel())
+                or (pointer % ALIGNED_BYTES and not on_cpu)
+            ):
+                return None
+            tensors.append(tensor)
+        return tensors
 
     def _dynamic_tensors(  # noqa: C901  # one loop: a function call per tensor costs as much as the checks
         self, leaves: Sequence[Any], plan: _Plan
@@ -136,7 +144,8 @@ class InputCheck(CallCheck):
                 or tensor.device != device
                 or not tensor.is_contiguous()
                 or tensor.is_neg()
-                or not (on_cpu or is_aligned(tensor))
+                or (not (pointer := tensor.data_ptr()) and tensor.numel())
+                or (pointer % ALIGNED_BYTES and not on_cpu)
             ):
                 return None
             shape = tensor.shape
@@ -176,6 +185,8 @@ class InputCheck(CallCheck):
     def _check(self, spec: TensorInput, given: Any, device: torch.device) -> None:
         if not isinstance(given, torch.Tensor):
             raise self.wrong(spec.leaf, f"a {spec.dtype} tensor", self.describe(given))
+        if given.is_nested:
+            raise self.wrong(spec.leaf, "a dense tensor", NESTED, NESTED_HINT)
         if given.layout != torch.strided:
             raise self.wrong(spec.leaf, "a dense tensor", f"one of layout {given.layout}", "use .to_dense()")
         if not is_plain(given):
@@ -186,6 +197,8 @@ class InputCheck(CallCheck):
             raise self.wrong(spec.leaf, f"a tensor on {device}", f"one on {given.device}", f"use .to({str(device)!r})")
         if given.dim() != len(spec.shape):
             raise self.wrong_rank(spec, given.shape)
+        if fault := memory_fault(given):
+            raise self.wrong(spec.leaf, "a tensor with memory", fault)
 
     def _check_overlap(self, leaves: Sequence[Any]) -> None:
         """Reject a modified input that overlaps another: the engine reads all inputs before it changes any."""

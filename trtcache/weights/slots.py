@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
+from trtcache.weights.arrays import NESTED, memory_fault
 from trtcache.weights.arrays import contiguous as contiguous
 from trtcache.weights.recipes import Recipe, WeightRef, document, evaluate_into, is_elementwise, pieces
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     _Tensors = dict[str, torch.Tensor]
 else:  # programs without torch have slots and weight maps, too
     _Tensors = dict
+
+ALIGNED_BYTES = 16
+"""What CUDA kernels read at a time: the alignment of memory that an engine on a GPU reads in place."""
 
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
@@ -357,6 +361,8 @@ def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | 
         return f"a {type(tensor).__name__}, not a tensor"
     if is_fake(tensor):
         return "a fake tensor, which has no values"
+    if tensor.is_nested:
+        return NESTED
     if tuple(tensor.shape) != slot.shape:
         return f"shape {tuple(tensor.shape)}, the engine has {slot.shape}"
     if dtype_name(tensor.dtype) != slot.dtype:
@@ -365,13 +371,7 @@ def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | 
         return f"on {tensor.device}, the engine is on {device}"
     if str(tensor.layout) != "torch.strided":
         return f"layout {tensor.layout}, the engine takes strided weights"
-    if tensor._is_zerotensor():
-        return "a zero tensor, which has no memory"
-    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    needed_bytes = (tensor.storage_offset() + last + 1) * tensor.itemsize
-    if tensor.numel() and needed_bytes > tensor.untyped_storage().nbytes():  # as FSDP does between its calls
-        return "its memory was freed"
-    return None
+    return memory_fault(tensor)
 
 
 def _unused_mismatch(tensor: object, old: torch.Tensor | None) -> str | None:
@@ -417,8 +417,8 @@ def layout(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def is_aligned(tensor: torch.Tensor) -> bool:
-    """Return whether an engine may read the tensor in place: CUDA kernels read 16 bytes at a time."""
-    return tensor.device.type == "cpu" or tensor.data_ptr() % 16 == 0
+    """Return whether an engine may read the tensor in place."""
+    return tensor.device.type == "cpu" or tensor.data_ptr() % ALIGNED_BYTES == 0
 
 
 def dtype_name(dtype: torch.dtype) -> str:

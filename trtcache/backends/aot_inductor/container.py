@@ -18,7 +18,7 @@ import zipfile
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trtcache.backends.aot_inductor.libtorch import libtorch
-from trtcache.backends.aot_inductor.loader import scratch
+from trtcache.backends.aot_inductor.loader import Aliases, scratch
 from trtcache.backends.aot_inductor.marks import FROZEN_MARK, read_mark
 from trtcache.errors import IncompatibleEngineError, RunError
 from trtcache.weights.arrays import capsule_pointer
@@ -153,14 +153,18 @@ class Tensors(Protocol):
 class TorchTensors:
     """Tensors of Python's torch."""
 
-    def __init__(self) -> None:
+    def __init__(self, constants: Aliases) -> None:
         """Check that torch has the functions.
+
+        Args:
+            constants: the constants of the container.
 
         Raises:
             IncompatibleEngineError: this torch lacks them.
         """
         import torch
 
+        self._constants = constants
         self._new_capsule = ctypes.pythonapi.PyCapsule_New
         self._new_capsule.restype = ctypes.py_object
         self._new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
@@ -177,8 +181,7 @@ class TorchTensors:
     def take(self, handles: Sequence[int]) -> list[torch.Tensor]:
         """Return the tensors of handles, which are then theirs."""
         capsules = [self._new_capsule(handle, None, None) for handle in handles]
-        taken: list[torch.Tensor] = self._functions.alloc_tensors_by_stealing_from_void_ptrs(capsules)
-        return taken
+        return self._constants.replace_in(self._functions.alloc_tensors_by_stealing_from_void_ptrs(capsules))
 
 
 class Container:
@@ -195,7 +198,11 @@ class Container:
             calls: the number of concurrent calls.
             convert: what the tensors are; those of Python's torch by default.
         """
-        self._convert = convert or TorchTensors()
+        if convert is None:
+            aliases = Aliases(tensors)
+            convert, tensors = TorchTensors(aliases), aliases.tensors
+            weakref.finalize(self, aliases.empty).atexit = False
+        self._convert = convert
         self._library, self._tensors = library, tensors  # the package reads their memory
         self._handle = ctypes.c_void_p()
         library.call(_CREATE, ctypes.byref(self._handle), ctypes.c_size_t(calls), b"cpu", None)

@@ -22,7 +22,7 @@ import threading
 import time
 import weakref
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -326,6 +326,43 @@ def refuse_weights() -> NoReturn:
     raise FixedWeightsError(backend="aot_inductor", setting="settings={'weights': 'frozen'}")
 
 
+class Aliases:
+    """Tensors that share the memory of others until they are emptied, for a package.
+
+    A package never deletes the tensor objects of its constants (``MaybeOwningAtenTensorHandle`` in ``aoti_runtime`` of
+    torch 2.13): with the weights themselves, each load kept a set of weights in memory until the process ended.
+
+    Attributes:
+        tensors: the aliases by the engine's names.
+    """
+
+    def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Create an alias of each tensor, with a version counter of its own: to empty it changes no weight."""
+        self.tensors = {name: tensor.data for name, tensor in tensors.items()}
+        self._identities = frozenset(map(id, self.tensors.values()))
+
+    def replace_in(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return outputs that stay valid: those that are an alias, because the model returns a weight, as another."""
+        return [one.data if id(one) in self._identities else one for one in outputs]
+
+    def empty(self) -> None:
+        """Let go of the memory; the package MUST NOT run any more."""
+        import torch
+
+        # Garbage may be collected anywhere, also inside a mode that intercepts operators.
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            for tensor in self.tensors.values():
+                tensor.data = _empty_tensor(tensor.layout)
+
+
+@cache
+def _empty_tensor(layout: torch.layout) -> torch.Tensor:
+    """Return one tensor for all emptied aliases: memory that is kept for each would split that of freed weights."""
+    import torch
+
+    return torch.empty(0, layout=layout)
+
+
 class _Loaded:
     """A loader with its constants set, which reads their memory.
 
@@ -349,13 +386,16 @@ class _Loaded:
             names = set(self._loader.get_constant_fqns())
             if missing := names - self._tensors.keys():
                 raise IncompatibleEngineError("package", f"it needs constants that are missing: {sorted(missing)}")
-            given = {name: tensor for name, tensor in self._tensors.items() if name in names}
-            self._loader.load_constants(given, False, False, True)  # the binding has no keyword arguments
+            self._aliases = Aliases({name: self._tensors[name] for name in names})
+            # A call holds the loader while it runs, so this comes after the last one.
+            weakref.finalize(self._loader, self._aliases.empty).atexit = False
+            # The binding has no keyword arguments.
+            self._loader.load_constants(self._aliases.tensors, False, False, True)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the package."""
         outputs: list[torch.Tensor] = self._loader.run(inputs)
-        return outputs
+        return outputs if self.frozen else self._aliases.replace_in(outputs)
 
 
 def pack(tensors: Mapping[str, torch.Tensor], packing: Packing) -> PackedTensors | None:
