@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import threading
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -262,6 +263,33 @@ def test_a_program_that_refuses_a_call_is_not_taken_again(
     monkeypatch.setattr(trtcache.CompiledModule, "takes", lambda *_: True)
     torch.testing.assert_close(module(x := torch.randn(2)), model(x))
     assert len(module.report.programs) == 2
+
+
+def test_a_call_with_a_program_does_not_wait_for_the_build_of_another(
+    compiled: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """A build takes minutes."""
+    model = Steps()
+    module = compiled(model, (torch.ones(20, 3),), dynamic_shapes=({0: Dim.DYNAMIC},), on_guard="compile")
+    assert torch.equal(module(torch.ones(3, 3)), torch.full((3, 3), 3.0))
+    assert module.on_guard is not None
+    begun, go, compile_for = threading.Event(), threading.Event(), module.on_guard._compile_for
+
+    def slow(*given: Any) -> trtcache.CompiledModule:
+        begun.set()
+        assert go.wait(60)
+        return compile_for(*given)
+
+    module.on_guard._compile_for = slow
+    with ThreadPoolExecutor(2) as pool:
+        other = pool.submit(module, torch.ones(4, 3))
+        assert begun.wait(60)
+        try:
+            ready = pool.submit(module, torch.ones(3, 3))
+            assert torch.equal(ready.result(60), torch.full((3, 3), 3.0))
+        finally:
+            go.set()
+        assert torch.equal(other.result(60), torch.full((4, 3), 4.0))
 
 
 def test_a_module_keeps_eight_programs(compiled: Callable[..., trtcache.CompiledModule]) -> None:

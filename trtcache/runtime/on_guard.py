@@ -183,6 +183,7 @@ class OnGuard:
         self._in_torch = TorchCalls(model, modes)
         self._state: Mapping[str, torch.Tensor] | None = None
         self._lock = threading.RLock()
+        self._compiling = threading.RLock()  # a build takes minutes, and calls with a program do not wait for it
 
     @contextmanager
     def refit(self, state: Mapping[str, torch.Tensor]) -> Iterator[None]:
@@ -220,8 +221,7 @@ class OnGuard:
         """
         if self.policy == "eager":
             return self._eager(error, args, kwargs)
-        with self._lock:
-            programs = list(reversed(self.programs))
+        programs = list(reversed(self.programs))  # the list is replaced, never changed
         for program in programs:
             try:
                 result = program(*args, **kwargs)
@@ -246,7 +246,7 @@ class OnGuard:
         kwargs: Mapping[str, Any],
         refusing: Collection[CompiledModule],
     ) -> CompiledModule:
-        with self._lock:
+        with self._compiling:
             # Another thread may have compiled it in the meantime. Of a program of several engines, ``takes`` does not
             # know what they assume of sizes.
             for program in self.programs:
@@ -256,11 +256,12 @@ class OnGuard:
                 program = self._compile_for(args, kwargs)
             except ExportError as refused:
                 raise GuardError(error.where, error.expected, error.found, f"{error.hint}; {refused}") from refused
-            if self._state is not None:
-                program.refit(self._state)
-            # Drop the least recently used program. It is in the cache, so it comes back without a build.
-            self.programs = [*self.programs, program][-(MOST_PROGRAMS - 1) :]
-            self._report.programs = [one.report for one in self.programs]
+            with self._lock:
+                if self._state is not None:
+                    program.refit(self._state)
+                # Drop the least recently used program. It is in the cache, so it comes back without a build.
+                self.programs = [*self.programs, program][-(MOST_PROGRAMS - 1) :]
+                self._report.programs = [one.report for one in self.programs]
             log.info("compiled another program for sizes that the first one was not exported for: %s", error)
             return program
 
