@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import logging
 from pathlib import Path
 
 import pytest
@@ -155,11 +154,23 @@ def test_torchs_program_runs_no_engine(interpreter: str, tmp_path: Path) -> None
         program.module()(torch.randn(3, 4))
 
 
-def test_what_torch_cannot_write_is_refused(interpreter: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A program without outputs is none to torch: nothing is written, and the message has torch's words."""
-    caplog.set_level(logging.CRITICAL)
+def test_a_program_without_results_is_refused(interpreter: str, tmp_path: Path) -> None:
+    """Nothing is written, since torch cannot write it, and the message says what is missing."""
     model = trtcache.compile(_Nothing(), (torch.randn(2),), backend=interpreter)
-    with pytest.raises(ProgramFileError, match=r"torch\.export\.save cannot write"):
+    with pytest.raises(ProgramFileError, match="the model returns nothing"):
+        trtcache.export(model, tmp_path / "program.pt2")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_torch_cannot_write_is_refused(interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written, and the message has torch's words."""
+    model = trtcache.compile(torch.nn.Linear(4, 4), (torch.randn(3, 4),), backend=interpreter)
+
+    def save(*_: object) -> None:
+        raise ValueError("not a form of ours")
+
+    monkeypatch.setattr(torch.export, "save", save)
+    with pytest.raises(ProgramFileError, match=r"torch\.export\.save cannot write the program: .*not a form of ours"):
         trtcache.export(model, tmp_path / "program.pt2")
     assert list(tmp_path.iterdir()) == []
 

@@ -354,6 +354,23 @@ def test_eight_threads_get_their_own_answers(folder: Path) -> None:
     assert not wrong
 
 
+def test_a_copy_is_refitted_on_its_own(folder: Path) -> None:
+    """It shares the engine until then; a program is neither pickled nor copied with its weights."""
+    program, x = plain(folder, "folded"), torch.randn(2, 3, 8, 8)
+    model = subjects()["folded"].model()
+    before = program(x)
+    other = copy.copy(program)
+    assert_same(other(x), before)
+    other.refit({name: one * 2 for name, one in model.state_dict().items()})
+    assert_same(program(x), before)
+    after = other(x)
+    program.refit(model.state_dict())
+    assert_same(other(x), after)
+    for action in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(pickle.PicklingError, match="load its file again"):
+            action(program)
+
+
 def test_refit_to_other_weights_and_back(folder: Path, tmp_path: Path) -> None:
     """A, B, A: the bits of the compiled module, from arrays, a safetensors file and a module; recipes included."""
     torch.manual_seed(1)

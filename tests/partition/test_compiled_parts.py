@@ -14,8 +14,8 @@ from torch.export import Dim
 import trtcache
 from tests.partition.parts import BATCH, SOFTMAX, Attention, Twice, double, dynamic, fill, inputs
 from trtcache.compiler import build as building
-from trtcache.errors import BuildError, BuildForbiddenError, ExportError, PartitionError
-from trtcache.testing.interpreter import Interpreter
+from trtcache.errors import BuildError, BuildForbiddenError, ExportError, GuardError, PartitionError
+from trtcache.testing.interpreter import Interpretation, Interpreter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,6 +88,25 @@ def test_parts_answer_as_one_engine_under_autocast(interpreter: str, tmp_path: P
         found = module(*given)
         assert torch.is_autocast_enabled("cpu")
     torch.testing.assert_close(found, model(*given))
+
+
+def test_sizes_that_an_engine_refuses_are_not_taken(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine after a cut is asked too: the sizes of its inputs follow from those of the program's."""
+    module = compiled(Attention(), inputs(3), interpreter, tmp_path, settings=SOFTMAX, dynamic_shapes=dynamic())
+    assert module.takes(*inputs(7))
+    asked: list[list[tuple[int, ...]]] = []
+
+    def check_sizes(_: object, given: list[torch.Tensor]) -> None:
+        asked.append([tuple(one.shape) for one in given])
+        if len(asked) == len(module.report.partitions):
+            raise GuardError("sizes", "another size", "this one", "")
+
+    monkeypatch.setattr(Interpretation, "check_sizes", check_sizes, raising=False)
+    assert not module.takes(*inputs(7))
+    assert len(asked) == len(module.report.partitions) > 1
+    assert all(7 in shape for shapes in asked for shape in shapes[:1])
 
 
 def test_a_refit_reaches_every_part(interpreter: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.utils._pytree import tree_structure
+from torch.utils.flop_counter import FlopCounterMode
 
 import trtcache
 from tests.comparing import difference, mixed_results
@@ -65,6 +66,7 @@ def test_an_error_names_the_range_of_a_size(compiled: Callable[..., trtcache.Com
         ((X.to_sparse(),), {"scale": 3.0}, "argument x: expected a dense tensor"),
         ((X.to_mkldnn(),), {"scale": 3.0}, "argument x: expected a dense tensor"),
         (([X],), {"scale": 3.0}, "argument x: expected a float32 tensor, got a list"),
+        ((X.numpy(),), {"scale": 3.0}, "expected a float32 tensor, got a ndarray; use torch.from_numpy"),
     ],
 )
 def test_a_call_that_does_not_match_is_one_clear_error(
@@ -90,6 +92,16 @@ def test_an_input_without_memory_is_refused(compiled: Callable[..., trtcache.Com
     ):
         with pytest.raises(InputError, match=message):
             module(given)
+
+
+@pytest.mark.parametrize("given", [None, [X], 3])
+def test_an_argument_that_is_no_tensor_is_named_under_a_mode(
+    compiled: Callable[..., trtcache.CompiledModule], given: object
+) -> None:
+    """A mode that sees the operators of a call, such as one that counts them, gets the same error."""
+    module = compiled(nn.Linear(4, 4), (X,))
+    with FlopCounterMode(display=False), pytest.raises(InputError, match="input: expected a float32 tensor, got"):
+        module(given)
 
 
 def test_arguments_of_a_variable_signature_are_counted(compiled: Callable[..., trtcache.CompiledModule]) -> None:

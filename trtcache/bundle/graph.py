@@ -244,6 +244,8 @@ def torch_members(program: ExportedProgram, path: str) -> dict[str, bytes]:
     Raises:
         ProgramFileError: torch cannot write it.
     """
+    if not program.graph_signature.output_specs:
+        raise ProgramFileError(path, "the model returns nothing, and torch.export.save needs at least one result")
     stand_in = torch.zeros(1)
     state = program.state_dict
     program._state_dict = {

@@ -27,7 +27,7 @@ from trtcache.partition.partitions import (
     SizeWire,
     WeightWire,
 )
-from trtcache.runtime.checks import bind_sizes
+from trtcache.runtime.checks import bind, bind_sizes
 from trtcache.runtime.inputs import InputCheck
 from trtcache.runtime.parallel import Call, InterOp, Precedence, TorchState
 
@@ -130,6 +130,18 @@ class PartitionedEngine:
                 self._drop_gil()
                 run_with(pool.intra, self._call_of(values, state).finish, pool)
             return self._collect_results(values)
+
+    def check_sizes(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Check the sizes of inputs against those that the engines were compiled for, as far as they are known.
+
+        Raises:
+            GuardError: an engine was compiled for others.
+        """
+        for number, engine in self._engines.items():
+            check = getattr(engine, "check_sizes", None)
+            taken = None if check is None else self._plan.sized_inputs(number, inputs)
+            if check is not None and taken is not None:
+                check(taken)
 
     def _step(self, step: PlanStep, values: list[Any]) -> None:
         taken = [values[place] for place in step.takes]
@@ -306,6 +318,23 @@ class ExecutionPlan:
     def sizes_of(self, inputs: Sequence[torch.Tensor]) -> dict[int, int]:
         """Return the program's symbols for a call's inputs."""
         return bind_sizes(self.interface.inputs, inputs)
+
+    def sized_inputs(self, number: int, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
+        """Return tensors of the sizes that an engine's inputs will have; None if they depend on results."""
+        part = self.division.parts[number]
+        assert isinstance(part, EnginePartition)  # noqa: S101  # engines are of such parts
+        sizes, own = self.sizes_of(inputs), dict[int, int]()
+        specs = part.program.interface.inputs
+        for spec in specs:
+            wire = part.takes[spec.leaf]
+            if isinstance(wire, InputWire):
+                bind(spec, inputs[wire.place], own)
+            elif isinstance(wire, SizeTensor):
+                bind(spec, evaluate(json.loads(wire.size.text), sizes), own)
+        shapes = [[evaluate(size, own) for size in spec.shape] for spec in specs]
+        if any(None in shape for shape in shapes):
+            return None
+        return [torch.empty(shape, device="meta") for shape in shapes]
 
     def empty(self, size: int) -> torch.Tensor:
         """Return an empty tensor whose first dimension is a size."""

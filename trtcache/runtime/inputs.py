@@ -21,6 +21,7 @@ from trtcache.weights.slots import ALIGNED_BYTES, contiguous, dtype_name, is_ali
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from trtcache.errors import InputError
     from trtcache.lowering.interface import Interface, TensorInput
 
 
@@ -88,6 +89,20 @@ class InputCheck(CallCheck):
                 return NESTED
             return f"a tensor of {shape_text(given.shape)}, {dtype_name(given.dtype)}"
         return describe_value(given)
+
+    def check_tensors(self, leaves: Sequence[Any]) -> None:
+        """Check that there is a tensor for each input, whatever it is like.
+
+        Raises:
+            InputError: one is something else.
+        """
+        for spec in self._inputs:
+            if not spec.number and not isinstance(leaves[spec.leaf], torch.Tensor):
+                raise self._no_tensor(spec, leaves[spec.leaf])
+
+    def _no_tensor(self, spec: TensorInput, given: Any) -> InputError:
+        hint = "use torch.from_numpy" if type(given).__name__ == "ndarray" else ""
+        return self.wrong(spec.leaf, f"a {spec.dtype} tensor", self.describe(given), hint)
 
     def _with_carriers(self, leaves: Sequence[Any]) -> list[Any]:
         """Return the leaves with an empty tensor of shape (int, 0), its carrier, in place of each dynamic int."""
@@ -184,7 +199,7 @@ class InputCheck(CallCheck):
 
     def _check(self, spec: TensorInput, given: Any, device: torch.device) -> None:
         if not isinstance(given, torch.Tensor):
-            raise self.wrong(spec.leaf, f"a {spec.dtype} tensor", self.describe(given))
+            raise self._no_tensor(spec, given)
         if given.is_nested:
             raise self.wrong(spec.leaf, "a dense tensor", NESTED, NESTED_HINT)
         if given.layout != torch.strided:

@@ -71,6 +71,7 @@ class ModuleCall:
             if is_tracing() and self.operator is not None:
                 self.check.check_values(leaves)
                 self.check.check_numbers(leaves)
+                self.check.check_tensors(leaves)
                 outputs = self.operator(leaves)
             else:
                 if torch._C._get_tracing_state() is not None:

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import copy
 import struct
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from trtcache.errors import InputError, RunError, SettingsError, did_you_mean
 from trtcache.runtime.argument_order import ArgumentOrder, difference
@@ -342,6 +343,25 @@ class Program:
             refit_s=time.perf_counter() - start,
         )
 
+    def __copy__(self) -> Program:
+        """Return another program of the same engine, which is refitted on its own."""
+        other = type(self).__new__(type(self))
+        vars(other).update(vars(self), _weights=copy.copy(self._weights))
+        return other
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse to be pickled, and to be copied with its weights.
+
+        Raises:
+            PicklingError: always.
+        """
+        import pickle  # an extension module, which loading a program does without
+
+        raise pickle.PicklingError(
+            "a program is neither pickled nor copied with its weights: load its file again, in the other process or "
+            "for weights of its own"
+        )
+
 
 class ProgramWeights:
     """A live engine and the way to replace its weights.
@@ -370,6 +390,13 @@ class ProgramWeights:
         self._engine, self._renew = engine, renew
         self._refitting = threading.Lock()
         self._alone = threading.Lock() if is_mutated else None
+
+    def __copy__(self) -> ProgramWeights:
+        """Return the same engine, which a refit replaces in one of both only."""
+        with self._refitting:
+            other = ProgramWeights(self._engine, self.kernels, copy.copy(self._renew), is_mutated=False)
+            other._alone = self._alone
+            return other
 
     def run(self, inputs: Sequence[HostArray]) -> list[HostArray]:
         """Run the engine."""
