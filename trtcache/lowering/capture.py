@@ -78,6 +78,11 @@ _REMEDIES = {
     "list assignment index": "dynamic_shapes has a dimension that its input does not have",
     "nference tensor": "compile under torch.inference_mode, or clone tensors that were created under it",
     " not in range [": "the size of an example input is outside of the range of its Dim",
+    "expected compiled_fn to be GraphModule": "forward changes a buffer that has another name, or shares memory with "
+    "another one: register it once, and take views of it in forward",
+    "num_mutated_inp_runtime_indices": "forward changes the shape of an input in place: use t() or reshape() instead "
+    "of t_() or resize_()",
+    "invalid syntax": "torch.export cannot write random_() with bounds: use torch.randint",
     "data-dependent expression": "it branches on values of tensors: use torch.where, or run that part outside of it",
 }
 """What torch's message contains -> what to do."""
