@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.models import Calls
 from trtcache.errors import ExportError
 
 if TYPE_CHECKING:
@@ -159,3 +160,46 @@ def test_what_torch_refuses_has_a_remedy(
     """The messages of torch do not name the buffer."""
     with pytest.raises(ExportError, match=r"forward assigns .*: write to it in place \(copy_\)"):
         compiled(Assigning(change, "model").eval(), (X.clone(),))
+
+
+class Overlapping(nn.Module):
+    """Two buffers in one memory, one of which a call changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("whole", torch.zeros(4, 4))
+        self.register_buffer("part", self.whole[1:3])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Change both."""
+        self.whole.add_(1)
+        self.part.mul_(2)
+        return x + self.whole.sum()
+
+
+def transpose(_: object, x: torch.Tensor) -> torch.Tensor:
+    """Change the shape of an input."""
+    x.t_()
+    return x + 1
+
+
+def draw(_: object, x: torch.Tensor) -> torch.Tensor:
+    """Draw integers in place."""
+    return x + torch.empty(4).random_(0, 5)
+
+
+@pytest.mark.parametrize(
+    ("model", "remedy"),
+    [
+        (Overlapping(), "register it once"),
+        (Calls(transpose), "instead of t_"),
+        (Calls(draw), r"torch\.randint"),
+    ],
+    ids=["overlapping buffers", "shape in place", "random integers in place"],
+)
+def test_what_torch_cannot_decompose_has_a_remedy(
+    compiled: Callable[..., trtcache.CompiledModule], model: nn.Module, remedy: str
+) -> None:
+    """The messages of torch name its own variables."""
+    with pytest.raises(ExportError, match=remedy):
+        compiled(model.eval(), (torch.ones(4, 4),))

@@ -130,6 +130,10 @@ def test_the_order_of_arguments_is_not_in_the_form(terms: list[str], generator: 
         ("(L['x'].size()[0] + 1) * 2 == 6", None, "(x.shape[0] + 1) * 2 == 6"),
         ("L['x'].size()[0] / L['x'].size()[1] > 0.5", None, "0.5 < x.shape[0] / x.shape[1]"),
         ("3 < 4", True, None),
+        ("torch.sym_float(L['x'].size()[0]) < math.inf", True, None),
+        ("L['x'].size()[0] >= math.inf", False, None),
+        ("L['x'].size()[0] * 2 > -math.inf", True, None),
+        ("L['x'].size()[0] != math.inf", True, None),
         ("L['x'].size()[0] == L['x'].size()[0]", True, None),
     ],
 )
@@ -147,6 +151,14 @@ def test_what_is_not_known_is_refused(text: str) -> None:
     """A guard with a function, a source or an operator that is not known cannot be checked."""
     with pytest.raises(UnknownTermError):
         read(text)
+
+
+def test_an_infinite_number_can_be_compiled() -> None:
+    """Python's name of it is no number."""
+    for number, expected in (("inf", True), ("-inf", False)):
+        holds = compile_guards([["Lt", {"sym": 0}, ["Add", 1, ["Number", number]]]])
+        assert holds is not None
+        assert holds([5]) is expected
 
 
 def test_a_division_by_zero_does_not_hold() -> None:

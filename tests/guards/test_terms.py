@@ -37,6 +37,16 @@ TERMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def test_a_size_is_less_than_infinity(interpreter: str, tmp_path: Path) -> None:
+    """A condition that each size meets is not checked."""
+    model = Calls(lambda x: x + 1 if x.shape[0] < float("inf") else x - 1)
+    module = trtcache.compile(
+        model, (torch.rand(6, 4),), dynamic_shapes=(({0: Dim.AUTO},),), backend=interpreter, cache=tmp_path
+    )
+    found = outcomes(module, model, [(torch.rand(size, 4),) for size in range(8)])
+    assert found["right"] == 8
+
+
 @pytest.mark.parametrize("kind", [Dim.DYNAMIC, Dim.AUTO, Dim("rows")], ids=["dynamic", "auto", "named"])
 @pytest.mark.parametrize("name", TERMS)
 def test_terms_of_small_sizes(name: str, kind: Any, interpreter: str, tmp_path: Path) -> None:

@@ -44,6 +44,14 @@ def test_a_dtype_holds_another_exactly_when_all_its_values_survive(narrow: torch
         assert holds(wide, narrow) == survived, wide
 
 
+def test_a_dtype_of_powers_of_two_has_no_zero() -> None:
+    """``float8_e8m0fnu`` does not hold False, nor an integer."""
+    for narrow in (torch.bool, torch.uint8, torch.float16):
+        assert not holds(torch.float8_e8m0fnu, narrow)
+    assert holds(torch.float8_e8m0fnu, torch.float8_e8m0fnu)
+    assert holds(torch.float32, torch.float8_e8m0fnu)
+
+
 def _values(dtype: torch.dtype) -> torch.Tensor:
     if dtype is torch.bool:
         return torch.tensor([False, True])

@@ -1,4 +1,4 @@
-"""A dropout without effect returns its input: a change of one is a change of both."""
+"""A dropout without effect returns its input, and a change of one is a change of both; a shuffle returns a copy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch.nn import functional
 
 import trtcache
 from tests.models import Calls
+from trtcache.errors import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,3 +67,37 @@ def test_a_change_of_its_input_changes_its_result(interpreter: str, engines: Pat
     for found, expected in zip(module(mine), model(theirs), strict=True):
         assert torch.equal(found, expected)
     assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_shuffled_channels_are_a_copy(interpreter: str, engines: Path, groups: int) -> None:
+    """Also if their order stays; torch's decomposition returns a view."""
+
+    def function(_: object, x: torch.Tensor) -> torch.Tensor:
+        shuffled = functional.channel_shuffle(x, groups)
+        x.add_(1)
+        return shuffled
+
+    x = torch.randn(1, 4, 2, 2)
+    model = Calls(function).eval()
+    program = torch.export.export(model, (x.clone(),))
+    before = str(program.graph)
+    module = trtcache.compile(program, backend=interpreter, cache=engines)
+    assert str(program.graph) == before
+    mine, theirs = x.clone(), x.clone()
+    assert torch.equal(module(mine), model(theirs))
+    assert torch.equal(mine, theirs)
+
+
+def test_a_native_dropout_that_torch_takes_for_its_input_is_refused(interpreter: str, engines: Path) -> None:
+    """Its kernel returns a copy, and a change in place is lost; without one it is compiled."""
+
+    def function(_: object, x: torch.Tensor, change: bool) -> torch.Tensor:
+        same, _mask = torch.native_dropout(x * 2, 0.5, False)
+        return same.relu_() if change else same.relu()
+
+    model = Calls(function).eval()
+    with pytest.raises(ExportError, match=r"native_dropout.*functional\.dropout"):
+        trtcache.compile(model, (X, True), backend=interpreter, cache=engines)
+    module = trtcache.compile(model, (X, False), backend=interpreter, cache=engines)
+    assert torch.equal(module(X, False), model(X, False))

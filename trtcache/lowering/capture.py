@@ -42,6 +42,7 @@ from trtcache.lowering.rewriting import (
     arguments,
     covers_memory,
     draws_random_numbers,
+    expression,
     group_tied,
     identity_of,
     is_static,
@@ -68,6 +69,7 @@ _DROPOUTS = {
     getattr(torch.ops.aten, name).default
     for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 }
+_SHUFFLES = {torch.ops.aten.channel_shuffle.default, torch.ops.aten.native_channel_shuffle.default}
 _NEED_WEIGHTS = 10  # index of this argument of ``_native_multi_head_attention``
 _ADVICE = ("For ", "If you suspect", "Caused by:", "consider using", "The error above", "The following call", "  File ")
 _REMEDIES = {
@@ -79,6 +81,11 @@ _REMEDIES = {
     "list assignment index": "dynamic_shapes has a dimension that its input does not have",
     "nference tensor": "compile under torch.inference_mode, or clone tensors that were created under it",
     " not in range [": "the size of an example input is outside of the range of its Dim",
+    "expected compiled_fn to be GraphModule": "forward changes a buffer that has another name, or shares memory with "
+    "another one: register it once, and take views of it in forward",
+    "num_mutated_inp_runtime_indices": "forward changes the shape of an input in place: use t() or reshape() instead "
+    "of t_() or resize_()",
+    "invalid syntax": "torch.export cannot write random_() with bounds: use torch.randint",
     "data-dependent expression": "it branches on values of tensors: use torch.where, or run that part outside of it",
 }
 """What torch's message contains -> what to do."""
@@ -271,9 +278,12 @@ def decompose(
             whole_ranges() if whole else nullcontext(),
             _use_draws(program.graph),
             _without_dropout(program.graph),
+            _with_copies(program.graph),
         ):
             decomposed: ExportedProgram = program.run_decompositions(table)
         decomposed.module_call_graph[0].signature, decomposed._example_inputs = signature, program.example_inputs
+    except ExportError:
+        raise
     except Exception as error:
         raise ExportError("the program", f"decompositions: {explain_failure(error)}") from error
     finally:
@@ -326,6 +336,38 @@ def _without_dropout(graph: fx.Graph) -> Iterator[None]:
     finally:
         for user, args, kwargs in reversed(changed):
             user.args, user.kwargs = args, kwargs
+
+
+@contextmanager
+def _with_copies(graph: fx.Graph) -> Iterator[None]:
+    """Copy the input of a ``channel_shuffle`` that changes no order in the block: its decomposition returns a view.
+
+    Its kernel returns a copy, and so does that of ``native_dropout`` without effect, for which torch.export has already
+    taken its input (torch 2.13).
+
+    Raises:
+        ExportError: the graph has such a ``native_dropout``, and changes a tensor in place.
+    """
+    copies = []
+    is_changed = any(getattr(getattr(node.target, "_schema", None), "is_mutable", False) for node in graph.nodes)
+    for node in list(graph.nodes):
+        if node.target is torch.ops.aten.native_dropout.default and is_changed:
+            _, probability, train = arguments(node)
+            if not train or probability == 0:
+                why = "torch.export takes native_dropout without effect for its input, and forward changes a tensor"
+                raise ExportError("the program", f"{why} in place: use torch.nn.functional.dropout")
+        elif node.target in _SHUFFLES:
+            source, groups = arguments(node)
+            if groups in (1, expression(source.meta["val"].shape[1])):
+                with graph.inserting_before(node):
+                    copies.append((node, graph.call_function(torch.ops.aten.clone.default, (source,)), source))
+                node.replace_input_with(source, copies[-1][1])
+    try:
+        yield
+    finally:
+        for node, copy, source in copies:
+            node.replace_input_with(copy, source)
+            graph.erase_node(copy)
 
 
 def _source_of_dropout(node: fx.Node) -> fx.Node | None:

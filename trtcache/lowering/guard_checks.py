@@ -86,7 +86,8 @@ def _source(part: Json) -> str:
     if isinstance(part, list) and part:
         head, *args = part
         if head == "Number":
-            return f"({float.fromhex(str(args[0]))!r})"
+            number = float.fromhex(str(args[0]))
+            return f"({number!r})" if math.isfinite(number) else f"float({str(number)!r})"
         if head in _INFIX and len(args) > 1:
             return f"({f' {_INFIX[str(head)]} '.join(map(_source, args))})"
         if head in _CALLS and args:

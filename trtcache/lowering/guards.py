@@ -68,6 +68,7 @@ _RELATIONS: dict[type[ast.cmpop], tuple[str, int]] = {  # and whether the sides 
     ast.GtE: ("Le", -1),
 }
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Eq", "Ne", "And", "Or"})
+_INFINITIES: tuple[Json, Json] = (["Number", "inf"], ["Number", "-inf"])
 _NEGATED = {"Eq": "Ne", "Ne": "Eq"}
 _TRACED_FROM = 2  # torch assumes that dynamic sizes are at least this
 _SPREAD = re.compile(r"(.+)_(\d+)")  # arguments of ``*xs`` are named xs_0, xs_1, and in guards L['xs'][0]
@@ -266,7 +267,7 @@ def _convert(node: ast.expr, term: Callable[[str], Json]) -> Json:
         case ast.BinOp(left=left, op=operator, right=right) if head := _BINARY.get(type(operator)):
             return combine(head, [_convert(left, term), _convert(right, term)])
     source = ast.unparse(node)
-    if (found := term(source)) is not None:
+    if (found := _INFINITIES[0] if source == "math.inf" else term(source)) is not None:
         return found
     if isinstance(node, ast.Call) and (head := _CALLS.get(ast.unparse(node.func))) and not node.keywords:
         return combine(head, [_convert(one, term) for one in node.args])
@@ -304,6 +305,9 @@ def combine(head: str, parts: Iterable[Json]) -> Json:
         args.sort(key=json_bytes)
     if head in {"Eq", "Ne", "Le", "Lt"} and args[0] == args[1]:
         return head in {"Eq", "Le"}
+    if head in {"Eq", "Ne", "Le", "Lt"} and any(one in _INFINITIES for one in args):
+        # The other side is a size, or arithmetic on sizes: it is finite.
+        return bool(evaluate([head, *(one if one in _INFINITIES else 0 for one in args)], {}))
     if all(type(one) is int for one in args):
         value: Json = evaluate([head, *args], {})
         if type(value) in {bool, int}:
@@ -313,7 +317,7 @@ def combine(head: str, parts: Iterable[Json]) -> Json:
 
 _UNARY: dict[type[ast.unaryop], Callable[[Json], Json]] = {
     ast.Not: negate,
-    ast.USub: lambda value: combine("Mul", [-1, value]),
+    ast.USub: lambda value: _INFINITIES[1] if value == _INFINITIES[0] else combine("Mul", [-1, value]),
     ast.UAdd: lambda value: value,
 }
 

@@ -363,7 +363,9 @@ def _changes_dtype_only(node: fx.Node) -> bool:
 @functools.cache
 def holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
     """Return whether a dtype represents every value of another."""
-    if narrow is wide or narrow is torch.bool:
+    if narrow is wide or wide is torch.float8_e8m0fnu:  # it has powers of two alone, without 0
+        return narrow is wide
+    if narrow is torch.bool:
         return True
     if wide is torch.bool or wide.is_complex or narrow.is_complex:
         return False
