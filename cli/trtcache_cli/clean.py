@@ -40,13 +40,15 @@ def clean(session: Session, everything: bool, dry_run: bool, yes: bool) -> None:
         return
     if plan.evict:
         confirm(f"Remove {entries_text(len(plan.evict))}, {format_size(plan.freed_bytes)}?", yes=yes)
-    freed_bytes = remove(store, plan.evict)
+    freed_bytes = remove(store, plan.evict, forced=everything)
+    pins = frozenset() if everything else store.pins()  # those pinned since the plan were kept
+    removed = [one.record.digest for one in plan.evict if one.record.digest not in pins]
+    kept = len(plan.kept) + len(plan.evict) - len(removed)
     for record in removed_records:
         if record.pinned:
             store.unpin(record.digest)
     swept_bytes = 0 if is_read_only else store.sweep(quarantine_s=0.0)
     if session.as_json:
-        removed = [one.record.digest for one in plan.evict]
-        print_json({"removed": removed, "kept": len(plan.kept), "freed_bytes": freed_bytes + swept_bytes})
+        print_json({"removed": removed, "kept": kept, "freed_bytes": freed_bytes + swept_bytes})
     else:
-        note(f"removed {entries_text(len(plan.evict))}, freed {format_size(freed_bytes + swept_bytes)}")
+        note(f"removed {entries_text(len(removed))}, freed {format_size(freed_bytes + swept_bytes)}")

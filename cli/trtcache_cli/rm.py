@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +12,14 @@ from trtcache.store.catalog import load_records
 from trtcache.store.gc import Eviction, remove
 from trtcache_cli.keys import SHORT_DIGITS, KeyType, resolve_upper
 from trtcache_cli.kind_sums import entries_text
-from trtcache_cli.output import on_terminal, print_json, print_table, print_tsv
+from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.removal import confirm
 from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from trtcache.store.disk import DiskStore
 
 
 @click.command(epilog=examples("trtcache rm 3fa9 b771", "trtcache ls -q -f 'unused>30d' | xargs -r trtcache rm"))
@@ -31,7 +37,7 @@ def rm(session: Session, keys: tuple[str, ...], force: bool, dry_run: bool, yes:
     store = session.store() if dry_run else session.writable_store("remove entries")
     digests = {resolve_upper(session, store, key) for key in keys}
     records = [record for record in load_records(store) if record.digest in digests]
-    pinned = [record.digest[:SHORT_DIGITS] for record in records if record.pinned]
+    pinned = [digest[:SHORT_DIGITS] for digest in sorted(digests & store.pins())]
     if pinned and not force:
         raise click.UsageError(f"pinned: {', '.join(pinned)}; unpin first, or use --force. Nothing was removed")
     if sys.stdin.isatty() and on_terminal() and not session.as_json:
@@ -48,7 +54,9 @@ def rm(session: Session, keys: tuple[str, ...], force: bool, dry_run: bool, yes:
         elif not (sys.stdin.isatty() and on_terminal()):
             print_tsv((digest, "would be removed") for digest in sorted(digests))
         return
-    freed_bytes = remove(store, [Eviction(record, "rm") for record in records])
+    freed_bytes = remove(store, [Eviction(record, "rm") for record in records], forced=force)
+    if not force:
+        digests -= _pins_since(store, digests)
     for digest in sorted(digests):
         freed_bytes += store.remove(digest)  # entries of a newer format have no record
         store.unpin(digest)
@@ -56,3 +64,11 @@ def rm(session: Session, keys: tuple[str, ...], force: bool, dry_run: bool, yes:
         print_json({"removed": sorted(digests), "freed_bytes": freed_bytes})
     else:
         print_tsv((digest, "removed") for digest in sorted(digests))
+
+
+def _pins_since(store: DiskStore, digests: Collection[str]) -> frozenset[str]:
+    """Return the entries that were pinned since the plan, and say so."""
+    pinned = store.pins().intersection(digests)
+    if pinned:
+        note(f"pinned meanwhile and kept: {', '.join(digest[:SHORT_DIGITS] for digest in sorted(pinned))}")
+    return pinned

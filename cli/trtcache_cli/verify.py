@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,7 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
             untrusted += _find_untrusted(store, files, {finding.digest for finding in damaged})
             findings += damaged
     if repair:
-        _repair(stores[0], findings)
+        findings = _repair(stores[0], findings)
     report(session, [stored for _, files in each for stored in files], findings, untrusted, repaired=repair)
     left = [finding for finding in findings if not repair or finding.reason == UNREADABLE]
     return DAMAGED if left else 0
@@ -164,19 +165,27 @@ def _check_remote(remote: RemoteEntries, stored: EntryStat) -> Finding | None:
     return Finding(stored.digest, f"untrusted:{verdict.reason}", verdict.signer or "", url)
 
 
-def _repair(store: DiskStore, findings: Sequence[Finding]) -> None:
+def _repair(store: DiskStore, findings: Sequence[Finding]) -> list[Finding]:
+    """Quarantine damaged entries and rebuild the index; return the findings, as unreadable if the entry has to stay."""
     from trtcache.store.catalog import rebuild
 
+    after = []
     for finding in findings:
+        after.append(finding)
         if finding.reason == UNREADABLE:  # it may be intact, and another user's
             continue
         try:
             store.check(finding.digest)  # another process may have replaced it meanwhile
         except CorruptBlobError:
-            store.quarantine(finding.digest, finding.reason)
+            try:
+                store.quarantine(finding.digest, finding.reason)
+            except OSError as error:
+                why = f"{finding.reason}; it cannot be quarantined: {error.strerror}"
+                after[-1] = replace(finding, reason=UNREADABLE, why=why)
         except (UnknownKeyError, FormatVersionError, OSError):
             continue
     rebuild(store)
+    return after
 
 
 def report(

@@ -111,3 +111,30 @@ def test_clean_shows_its_plan(run: Callable[..., Result], put: Callable[..., str
     assert run("clean", "--dry-run").rows[0][0] == digest
     assert run("clean", "--dry-run", "--json").json["dry_run"] is True
     assert left(store) == {digest}
+
+
+def test_rm_spares_a_pinned_entry_without_a_record(
+    run: Callable[..., Result], put: Callable[..., str], store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one of a newer format: its pin counts, also one that is set during the removal."""
+    digest = put(1)
+    run("pin", digest)
+    monkeypatch.setattr("trtcache_cli.rm.load_records", lambda _store: [])
+    assert run("rm", digest).code == 2
+    run("unpin", digest)
+    monkeypatch.setattr("trtcache_cli.rm.remove", lambda *_args, **_options: store.pin(digest) or 0)
+    assert "pinned meanwhile and kept" in run("rm", digest).err
+    assert left(store) == {digest}
+    assert run("rm", "--force", digest).code == 0
+    assert (left(store), store.pins()) == (set(), frozenset())
+
+
+def test_an_entry_that_is_pinned_while_clean_asks_stays(
+    run: Callable[..., Result], put: Callable[..., str], store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is counted as kept."""
+    first, second = put(1), put(2)
+    monkeypatch.setattr("trtcache_cli.clean.confirm", lambda *_args, **_options: store.pin(first))
+    done = run("clean", "--json")
+    assert (done.json["removed"], done.json["kept"]) == ([second], 1)
+    assert left(store) == {first}

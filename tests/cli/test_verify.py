@@ -6,6 +6,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
+from trtcache.store.disk import DiskStore
 from trtcache.store.rows import INDEX_NAME, read_rows
 
 if TYPE_CHECKING:
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-
-    from trtcache.store.disk import DiskStore
 
     from .conftest import Result
 
@@ -110,3 +109,23 @@ def test_what_cannot_be_read_is_told_and_stays(
         assert "0 damaged, 1 unreadable" in done.err
     assert [row[0] for row in run("ls", "--signers").rows] == [good]
     assert store.path(closed).exists()
+
+
+def test_an_entry_that_cannot_be_quarantined_is_reported(
+    run: Callable[..., Result], put: Callable[..., str], store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The repair goes on with the others, and exits with 4."""
+    bad, worse = sorted([put(1), put(2)])
+    damage(store, bad), damage(store, worse)
+    real_quarantine = DiskStore.quarantine
+
+    def quarantine(self: DiskStore, digest: str, reason: str) -> None:
+        if digest == bad:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        real_quarantine(self, digest, reason)
+
+    monkeypatch.setattr(DiskStore, "quarantine", quarantine)
+    done = run("verify", "--repair")
+    assert done.code == 4
+    assert f"{bad}\tunreadable\tmember; it cannot be quarantined: Permission denied" in done.out
+    assert [stored.digest for stored in store.scan()] == [bad]

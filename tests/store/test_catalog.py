@@ -271,3 +271,26 @@ def test_processes_that_put_prune_and_list_agree_in_the_end(store: DiskStore) ->
     assert {record.digest for record in records} == set(read_rows(store.root / INDEX_NAME) or {})
     assert sum(record.file_bytes for record in records) <= 60_000
     assert not (store.root / "quarantine").exists()
+
+
+def test_a_listing_leaves_an_entry_that_replaced_a_damaged_one(
+    store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is quarantined is the file that was read."""
+    digest = put(store, 1)
+    path = store.path(digest)
+    intact = path.read_bytes()
+    path.write_bytes(b"damaged")
+    real_header = store.header
+
+    def read_and_replace(digest: str) -> object:
+        try:
+            return real_header(digest)
+        finally:
+            (path.parent / "new").write_bytes(intact)
+            (path.parent / "new").rename(path)
+
+    monkeypatch.setattr(store, "header", read_and_replace)
+    assert load_records(store) == []
+    assert path.read_bytes() == intact
+    assert not (store.root / "quarantine").exists()

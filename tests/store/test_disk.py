@@ -195,7 +195,7 @@ def test_a_sound_file_that_took_the_place_of_a_damaged_one_stays(store: DiskStor
     path = store.put(key, CONTENTS, kind="test").path
     assert path is not None
     error = CorruptBlobError(str(path), "member", "seen in an earlier file")
-    store._quarantine_damage(key.digest, error, path.stat().st_ino + 1)
+    store.quarantine_damage(key.digest, error.reason, path.stat().st_ino + 1)
     assert hit(store, key).read() == CONTENTS["artifact"]
 
 

@@ -41,6 +41,13 @@ def record(number: int, *, size: int = 100, build_s: float = 1.0, age_days: floa
     )
 
 
+def put(store: DiskStore, number: int) -> str:
+    """Put an entry and return its digest."""
+    key = CacheKey.of("test", {"n": number})
+    store.put(key, {"a": b"x" * 10}, kind="test")
+    return key.digest
+
+
 def evicted(*records: Record, **limits: object) -> list[tuple[int, str]]:
     """Return the numbers of the records that go, with the reason."""
     plan = plan_prune(records, now_ns=NOW_NS, **limits)  # type: ignore[arg-type]
@@ -252,3 +259,45 @@ def test_a_put_beyond_the_number_prunes_below_it(store: DiskStore) -> None:
     fill(store, 11)
     assert prune_after_put(store, None, 10) > 0
     assert len(list(store.scan())) == 9
+
+
+def test_an_entry_that_is_pinned_during_the_removal_stays(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pins are looked at just before each file is deleted."""
+    digests = [put(store, number) for number in range(3)]
+    plan = plan_prune(load_records(store), now_ns=NOW_NS, max_entries=0)
+    real_remove, last = store.remove, plan.evict[-1].record.digest
+
+    def pin_and_remove(digest: str) -> int:
+        store.pin(last)
+        return real_remove(digest)
+
+    monkeypatch.setattr(store, "remove", pin_and_remove)
+    assert plan.execute(store) > 0
+    assert [stored.digest for stored in store.scan()] == [last]
+    assert remove(store, plan.evict[-1:]) == 0
+    assert remove(store, plan.evict[-1:], forced=True) > 0
+    assert len(digests) == len(plan.evict)
+
+
+def test_an_entry_that_cannot_be_removed_does_not_end_a_prune(
+    store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are removed, after a put also some in its place, and the error comes at the end."""
+    for number in range(10):
+        put(store, number)
+    stuck = plan_prune(load_records(store), now_ns=NOW_NS, max_entries=9).evict[0].record.digest
+    real_remove = store.remove
+
+    def remove_others(digest: str) -> int:
+        if digest == stuck:
+            raise PermissionError(13, "Permission denied")
+        return real_remove(digest)
+
+    monkeypatch.setattr(store, "remove", remove_others)
+    assert prune_after_put(store, None, 5) > 0
+    left = {stored.digest for stored in store.scan()}
+    assert (len(left), stuck in left) == (4, True)
+    plan = plan_prune(load_records(store), now_ns=NOW_NS, max_entries=0)
+    with pytest.raises(PermissionError):
+        plan.execute(store)
+    assert [stored.digest for stored in store.scan()] == [stuck]

@@ -19,6 +19,7 @@ from trtcache.config.environment import Config
 from trtcache.config.signing_keys import SecretKey, Trust
 from trtcache.digests import CacheKey
 from trtcache.errors import AmbiguousKeyError, BuildForbiddenError, NotAStoreError, SettingsError, UnknownKeyError
+from trtcache.store.catalog import load_records
 from trtcache.store.contract import Miss
 from trtcache.store.disk import DiskStore
 from trtcache.store.layers import Layers
@@ -367,3 +368,22 @@ def test_a_copy_is_refused_if_it_is_not_the_entry_any_more(tmp_path: Path, lower
     below.path(KEY.digest).write_bytes(below.path(other.digest).read_bytes())
     assert Layers(upper, (below,), copies=True)._from_below(below, entry, "absent") is entry
     assert list(upper.scan()) == []
+
+
+@needs_root
+def test_a_folder_that_cannot_be_searched_has_no_entries() -> None:
+    """Neither a listing nor a question fails for it."""
+    with public_directory() as directory:
+
+        def work() -> None:
+            cache = Cache(directory / "cache")
+            entry = cache.get_or_build({"n": 1}, lambda: b"built", kind="test")
+            assert entry.path is not None
+            for mode in (0o400, 0o000):
+                entry.path.parent.chmod(mode)
+                assert load_records(DiskStore.open(directory / "cache")) == []
+                assert entry.key not in cache
+                assert cache.layers.why_missed(entry.key.digest) == "absent"
+            entry.path.parent.chmod(0o700)
+
+        as_user(ALICE, work)

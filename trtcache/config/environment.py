@@ -65,7 +65,9 @@ VARIABLES = {
     "TRTCACHE_REMOTE_FLUSH": "seconds that unfinished uploads get at exit (default: 5)",
     "TRTCACHE_REMOTE_MIN_BUILD": "seconds of build time from which an entry is uploaded (default: 1)",
     "TRTCACHE_DIRECT": "on: skip the export of a known module; verify: export it and compare; off (default)",
-    "TRTCACHE_CONFIG": "path of the settings file (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config)",
+    "TRTCACHE_CONFIG": (
+        "path of the settings file (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config; /dev/null: none)"
+    ),
     "TRTCACHE_QUIET": "1: no line on a terminal while compile builds (also silent in CI and in a pipe)",
     "TRTCACHE_LOG": (
         "areas to log to standard error, by commas: lowering, keys, store, remote, tensorrt, cli, torch_compile"
@@ -168,7 +170,7 @@ class Config:
         )
 
     def variables(self) -> dict[str, str]:
-        """Return the environment variables for another process with this configuration.
+        """Return the environment variables for another process with this configuration, which reads no settings file.
 
         Raises:
             SettingsError: a directory has a colon in its name, and there are several directories.
@@ -177,6 +179,7 @@ class Config:
         if self.lower and any(os.pathsep in folder for folder in folders):
             raise SettingsError("TRTCACHE_PATH", f"a directory of {', '.join(folders)} has a colon in its name")
         values: dict[str, object] = {
+            "TRTCACHE_CONFIG": os.devnull,  # its settings would replace values that are empty here
             "TRTCACHE_DIR": "" if self.lower else self.root,
             "TRTCACHE_PATH": os.pathsep.join(folders) if self.lower else "",
             "TRTCACHE_COPY_UP": int(self.copy_up),
@@ -266,12 +269,12 @@ def setting_name(variable: str) -> str:
 
 
 def read_settings(path: Path, variables: Collection[str]) -> dict[str, str]:
-    """Return the file's settings as text by variable; empty if the file does not exist.
+    """Return the file's settings as text by variable; empty if the file does not exist, or is ``/dev/null``.
 
     Raises:
         SettingsError: it is not TOML, has an unknown setting, or other users can write to it.
     """
-    text = _read(path)
+    text = None if str(path) == os.devnull else _read(path)
     if text is None:
         return {}
     names = {setting_name(variable): variable for variable in variables if variable != "TRTCACHE_CONFIG"}
@@ -395,7 +398,7 @@ def _parse_toml(text: str) -> dict[str, object] | None:
 
 
 def environment(environ: Mapping[str, str], variables: Collection[str]) -> dict[str, str]:
-    """Return the settings of the file, overridden by the environment's variables.
+    """Return the settings of the file, overridden by the environment's variables that are not empty.
 
     Raises:
         SettingsError: the file is not TOML, has an unknown setting, is writable by other users, or does not exist
@@ -413,7 +416,8 @@ def environment(environ: Mapping[str, str], variables: Collection[str]) -> dict[
         if is_named:
             raise SettingsError("TRTCACHE_CONFIG", f"{path} does not exist") from error
     settings = read_settings(path, variables)
-    return {**settings, **environ}
+    # An empty variable is one that is not set: templates of containers and of CI pass on each variable they name.
+    return {**environ, **{name: text for name, text in settings.items() if not environ.get(name, "").strip()}}
 
 
 @lru_cache(maxsize=1)  # one warning in a process, which reads its environment often

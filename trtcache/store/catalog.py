@@ -72,8 +72,7 @@ def _read(store: DiskStore, unread: Iterable[EntryStat], pins: frozenset[str]) -
             _LOG.warning("%s cannot be read: %s", store.path(stored.digest), error.strerror)
         except CorruptBlobError as error:
             _LOG.warning("%s", error)
-            if store.writable:
-                store.quarantine(stored.digest, error.reason)
+            store.quarantine_damage(stored.digest, error.reason, stored.inode)
         else:
             records.append(Record.of(header, stored, pinned=stored.digest in pins))
     return records

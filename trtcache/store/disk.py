@@ -42,7 +42,7 @@ from trtcache.store.files import (
 from trtcache.store.format import Draft, check_document
 from trtcache.store.outbox import Outbox
 from trtcache.store.reader import ArtifactFile
-from trtcache.store.reading import EntryStat, StoredEntries, folders
+from trtcache.store.reading import LARGEST, EntryStat, StoredEntries, folders
 from trtcache.store.root import StoreRoot, is_local, prepare, private_index_root
 from trtcache.store.signatures import Admission
 from trtcache.store.single_flight import NOTES, NOTICE_EVERY_S, BuildNotes, BuildProcess, turn
@@ -157,7 +157,8 @@ class DiskStore(StoredEntries, Store):
             _logger.info("%s", error)
             return Miss(f"untrusted:{error.reason}")
         except CorruptBlobError as error:
-            self._quarantine_damage(key.digest, error, inode)
+            _logger.warning("%s; it is a miss", error)
+            self.quarantine_damage(key.digest, error.reason, inode)
             return Miss(f"corrupt:{error.reason}")
         except OSError as error:
             _logger.warning("%s cannot be read: %s", self.path(key.digest), error.strerror)
@@ -336,12 +337,14 @@ class DiskStore(StoredEntries, Store):
             return
         self.events.append("quarantine", reason=reason, key=digest)
 
-    def _quarantine_damage(self, digest: str, error: CorruptBlobError, inode: int) -> None:
-        _logger.warning("%s; it is a miss", error)
-        # Another process may have found the same damage and already replaced the file.
+    def quarantine_damage(self, digest: str, reason: str, inode: int) -> None:
+        """Quarantine the damaged file with this inode number, if the store is writable and it is still there.
+
+        Another process may have found the same damage and already replaced the file.
+        """
         if self.writable and _inode(self.path(digest)) == inode:
             with suppress(OSError):
-                self.quarantine(digest, error.reason)
+                self.quarantine(digest, reason)
 
     def pin(self, digest: str) -> None:
         """Pin an entry. A pin is a file, so it survives the loss of the index."""
@@ -447,6 +450,6 @@ class DiskStore(StoredEntries, Store):
 
 def _inode(path: Path) -> int:
     try:
-        return path.lstat().st_ino
+        return path.lstat().st_ino & LARGEST  # as in EntryStat
     except OSError:
         return 0

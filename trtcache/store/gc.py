@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trtcache.config.frozen import frozen_dataclass
@@ -61,24 +62,37 @@ class PrunePlan:
         never a row without its file.
 
         Raises:
-            OSError: a file cannot be removed; those before it are gone.
+            OSError: a file cannot be removed; all others are gone.
         """
-        pins = store.pins()
-        return remove(store, [eviction for eviction in self.evict if eviction.record.digest not in pins])
+        return remove(store, self.evict)
 
 
-def remove(store: DiskStore, evictions: Collection[Eviction]) -> int:
-    """Remove entries, index rows first, count each as evicted, and return the bytes freed."""
+def remove(store: DiskStore, evictions: Collection[Eviction], *, forced: bool = False) -> int:
+    """Remove entries, index rows first, count each as evicted, and return the bytes freed.
+
+    Unless it is ``forced``, an entry that is pinned by then is kept.
+
+    Raises:
+        OSError: a file cannot be removed; all others are gone.
+    """
     if not evictions:
         return 0
     drop_rows(store, [eviction.record.digest for eviction in evictions])
-    freed_bytes = 0
+    freed_bytes, failure = 0, None
     for eviction in evictions:
         record = eviction.record
-        removed_bytes = store.remove(record.digest)
+        if not forced and store.is_pinned(record.digest):
+            continue
+        try:
+            removed_bytes = store.remove(record.digest)
+        except OSError as error:  # such as a folder that another member of a shared store has closed
+            failure = error
+            continue
         if removed_bytes:
             store.events.append("evict", reason=eviction.reason, kind=record.kind, key=record.digest)
         freed_bytes += removed_bytes
+    if failure is not None:
+        raise failure
     return freed_bytes
 
 
@@ -171,6 +185,9 @@ def prune_after_put(
 
     Without a limit this costs nothing; below it, one scan of the directory, without importing SQLAlchemy. ``keep``
     lists new entries, which would otherwise be rebuilt at once. Only one process prunes at a time: the others return 0.
+
+    Raises:
+        OSError: files cannot be removed, nor others in their place.
     """
     if max_size_bytes is None and max_entries is None:
         return 0
@@ -184,13 +201,19 @@ def prune_after_put(
     try:
         with store.housekeeping():
             records = load_records(store)
-            plan = plan_prune(
-                records,
+            plan_rest = partial(
+                plan_prune,
                 now_ns=time.time_ns(),
                 max_size_bytes=int(max_size_bytes * LOW_WATER) if max_size_bytes is not None and large else None,
                 max_entries=int(max_entries * LOW_WATER) if max_entries is not None and many else None,
-                keep=keep,
             )
+            plan = plan_rest(records, keep=keep)
+            try:
+                return plan.execute(store)
+            except OSError as error:
+                _LOG.warning("%s; other entries are evicted in its place", error)
+            stuck = [one.record for one in plan.evict if store.contains(one.record.digest)]
+            plan = plan_rest([*plan.kept, *stuck], keep={*keep, *(record.digest for record in stuck)})
             return plan.execute(store)
     except LockTimeoutError:
         return 0

@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import stat
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +28,7 @@ SUFFIX: Final = ".trtc"
 
 _ENTRY_NAME = re.compile(r"([0-9a-f]{64})\.trtc")
 _HEX = re.compile(r"[0-9a-f]{1,64}")
-_LARGEST = (1 << 63) - 1
+LARGEST = (1 << 63) - 1
 _FOLDER_NAME = re.compile(r"[0-9a-f]{2}")
 
 
@@ -48,7 +47,7 @@ class EntryStat:
     @classmethod
     def of(cls, digest: str, status: os.stat_result) -> EntryStat:
         """Build the metadata from the status of the entry's file."""
-        return cls(digest, status.st_size, status.st_mtime_ns, status.st_ino & _LARGEST)
+        return cls(digest, status.st_size, status.st_mtime_ns, status.st_ino & LARGEST)
 
 
 def folders(root: Path, of: str = "entries") -> list[str]:
@@ -82,7 +81,10 @@ class StoredEntries:
 
     def contains(self, digest: str) -> bool:
         """Return whether there is a file for a key digest, without reading it."""
-        return self.path(digest).exists()
+        try:
+            return self.path(digest).exists()
+        except OSError:  # another member of a shared store can create a directory that is closed to this user
+            return False
 
     def _open(self, digest: str, admit: Admit | None = None) -> ArtifactFile:
         file = ArtifactFile(self.path(digest), shared=self.shared, admit=admit)
@@ -119,10 +121,15 @@ class StoredEntries:
             match = _ENTRY_NAME.fullmatch(item.name)
             if match is None:
                 continue
-            with suppress(FileNotFoundError):
+            try:
                 status = item.stat(follow_symlinks=False)
-                if stat.S_ISREG(status.st_mode):
-                    yield EntryStat.of(match[1], status)
+            except FileNotFoundError:
+                continue
+            except PermissionError as error:  # of the directory, which can be listed and not searched
+                _LOG.warning("%s", error)
+                return
+            if stat.S_ISREG(status.st_mode):
+                yield EntryStat.of(match[1], status)
 
     def header(self, digest: str) -> EntryHeader:
         """Return an entry's authenticated header; its members are not read."""
@@ -158,6 +165,10 @@ class StoredEntries:
         except FileNotFoundError:
             return frozenset()
         return frozenset(name for name in names if len(name) == 64 and _HEX.fullmatch(name))
+
+    def is_pinned(self, digest: str) -> bool:
+        """Return whether an entry is pinned now."""
+        return os.path.lexists(self.root / "pins" / digest)
 
     def resolve(self, prefix: str) -> str:
         """Return the full digest of the one entry whose key starts with ``prefix`` (optionally ``b3:`` and the prefix).
