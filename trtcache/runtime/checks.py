@@ -196,6 +196,16 @@ def bind(spec: TensorInput, given: Any, sizes: dict[int, int]) -> None:
             sizes[number] = (size - base) // (step - base)
 
 
+def can_overlap_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether elements of an array with these sizes and strides can share memory; if False, they do not."""
+    reach = 0
+    for step, size in sorted((abs(step), size) for size, step in zip(shape, strides, strict=True) if size > 1):
+        if step <= reach:
+            return True
+        reach += (size - 1) * step
+    return False
+
+
 def same_value(given: object, value: object) -> bool:
     """Return whether a program treats two values as equal: not ``1``, ``1.0`` and ``True``, nor 0.0 and -0.0."""
     if type(given) is not type(value):

@@ -209,22 +209,9 @@ def array_of(value: Any) -> HostArray | None:
     return _of_buffer(view)
 
 
-NESTED: Final = "a nested tensor"
-NESTED_HINT: Final = "use .to_padded_tensor(0.0)"
-
-
-def memory_fault(tensor: Any) -> str | None:
-    """Return why the memory of a dense tensor of torch cannot be read; None if it can."""
-    if tensor._is_zerotensor():
-        return "a zero tensor, which has no memory"
-    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    needed_bytes = (tensor.storage_offset() + last + 1) * tensor.itemsize
-    if tensor.numel() and needed_bytes > tensor.untyped_storage().nbytes():  # as FSDP does between its calls
-        return "a tensor whose memory was freed"
-    return None
-
-
 def _of_tensor(torch: Any, tensor: Any) -> HostArray:
+    from trtcache.weights.slots import NESTED, NESTED_HINT, memory_fault  # it imports this module
+
     if tensor.is_nested:
         raise UnreadableArrayError(NESTED, hint=NESTED_HINT)
     if tensor.layout is not torch.strided:
@@ -305,16 +292,6 @@ def _steps(shape: Sequence[int], strides: Sequence[int] | None, size: int) -> tu
     if any(step < 0 or step % size for step in strides):
         return None
     return tuple(step // size for step in strides)
-
-
-def can_overlap_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether elements of an array with these sizes and strides can share memory; if False, they do not."""
-    reach = 0
-    for step, size in sorted((abs(step), size) for size, step in zip(shape, strides, strict=True) if size > 1):
-        if step <= reach:
-            return True
-        reach += (size - 1) * step
-    return False
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

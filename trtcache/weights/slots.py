@@ -8,11 +8,10 @@ each engine weight. Nearly all recipes are a single slot, which needs no copy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
-from trtcache.weights.arrays import NESTED, memory_fault
 from trtcache.weights.arrays import contiguous as contiguous
 from trtcache.weights.recipes import Recipe, WeightRef, document, evaluate_into, is_elementwise, pieces
 
@@ -29,6 +28,9 @@ else:  # programs without torch have slots and weight maps, too
 
 ALIGNED_BYTES = 16
 """What CUDA kernels read at a time: the alignment of memory that an engine on a GPU reads in place."""
+
+NESTED: Final = "a nested tensor"
+NESTED_HINT: Final = "use .to_padded_tensor(0.0)"
 
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
@@ -352,6 +354,17 @@ def alike(first: torch.Tensor, second: torch.Tensor) -> bool:
         first, second = torch.view_as_real(first), torch.view_as_real(second)
     bits = getattr(torch, _BITS[first.itemsize])
     return torch.equal(first.view(bits), second.view(bits))
+
+
+def memory_fault(tensor: Any) -> str | None:
+    """Return why the memory of a dense tensor of torch cannot be read; None if it can."""
+    if tensor._is_zerotensor():
+        return "a zero tensor, which has no memory"
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    needed_bytes = (tensor.storage_offset() + last + 1) * tensor.itemsize
+    if tensor.numel() and needed_bytes > tensor.untyped_storage().nbytes():  # as FSDP does between its calls
+        return "a tensor whose memory was freed"
+    return None
 
 
 def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | None:
