@@ -15,8 +15,8 @@ from trtcache.lowering.guard_checks import compile_guards
 from trtcache.lowering.interface import evaluate
 from trtcache.runtime.checks import CallCheck, bind, describe_value, shape_text, symbols_in
 from trtcache.runtime.memory import find_overlap
-from trtcache.weights.arrays import NESTED, NESTED_HINT, can_overlap_itself, memory_fault
-from trtcache.weights.slots import ALIGNED_BYTES, contiguous, dtype_name, is_aligned
+from trtcache.weights.arrays import NESTED, NESTED_HINT, can_overlap_itself
+from trtcache.weights.slots import ALIGNED_BYTES, contiguous, dtype_name, is_aligned, memory_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -213,17 +213,6 @@ NESTED: Final = "a nested tensor"
 NESTED_HINT: Final = "use .to_padded_tensor(0.0)"
 
 
-def memory_fault(tensor: Any) -> str | None:
-    """Return why the memory of a dense tensor of torch cannot be read; None if it can."""
-    if tensor._is_zerotensor():
-        return "a zero tensor, which has no memory"
-    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    needed_bytes = (tensor.storage_offset() + last + 1) * tensor.itemsize
-    if tensor.numel() and needed_bytes > tensor.untyped_storage().nbytes():  # as FSDP does between its calls
-        return "a tensor whose memory was freed"
-    return None
-
-
 def _of_tensor(torch: Any, tensor: Any) -> HostArray:
     if tensor.is_nested:
         raise UnreadableArrayError(NESTED, hint=NESTED_HINT)
@@ -231,6 +220,8 @@ def _of_tensor(torch: Any, tensor: Any) -> HostArray:
         raise UnreadableArrayError(f"one of layout {tensor.layout}", hint="use .to_dense()")
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         raise UnreadableArrayError(type(tensor).__name__, "a plain tensor", "an engine reads memory directly")
+    from trtcache.weights.slots import memory_fault  # it imports this module
+
     if tensor.device.type == "cpu" and (fault := memory_fault(tensor)):
         raise UnreadableArrayError(fault, "a tensor with memory")
     plain = tensor.detach().resolve_conj().resolve_neg()

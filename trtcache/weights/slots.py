@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
-from trtcache.weights.arrays import NESTED, memory_fault
+from trtcache.weights.arrays import NESTED
 from trtcache.weights.arrays import contiguous as contiguous
 from trtcache.weights.recipes import Recipe, WeightRef, document, evaluate_into, is_elementwise, pieces
 
@@ -361,6 +361,17 @@ def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | 
     if str(tensor.layout) != "torch.strided":
         return f"layout {tensor.layout}, the engine takes strided weights"
     return memory_fault(tensor)
+
+
+def memory_fault(tensor: torch.Tensor) -> str | None:
+    """Return why the memory of a dense tensor of torch cannot be read; None if it can."""
+    if tensor._is_zerotensor():
+        return "a zero tensor, which has no memory"
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    needed_bytes = (tensor.storage_offset() + last + 1) * tensor.itemsize
+    if tensor.numel() and needed_bytes > tensor.untyped_storage().nbytes():  # as FSDP does between its calls
+        return "a tensor whose memory was freed"
+    return None
 
 
 def is_fake(tensor: torch.Tensor) -> bool:
