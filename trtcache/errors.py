@@ -610,7 +610,8 @@ class RemoteError(StoreError):
 
     ``reason`` is one word for the counters: ``unreachable``, ``timeout``, ``slow``, ``busy`` (429 and 5xx), ``cut``,
     ``corrupt``, ``denied``, ``no-credentials``, ``no-trusted-key``, ``unsigned``, ``no-bucket``, ``no-list``,
-    ``unsupported`` (405 and 501), ``name``, ``archived``, ``not-installed``, ``error``.
+    ``unsupported`` (405 and 501), ``refused`` (400 and 413, one object), ``name``, ``archived``, ``not-installed``,
+    ``error``.
     """
 
     url: str

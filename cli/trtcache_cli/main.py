@@ -17,7 +17,7 @@ import click
 from trtcache.config.environment import start_logging
 from trtcache.errors import RemoteError, TrtcacheError
 from trtcache_cli.command_group import CommandGroup
-from trtcache_cli.output import printable_lines
+from trtcache_cli.output import complain, discard
 from trtcache_cli.presentation import add_presentation, presentation_options
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _reader_may_leave() -> Iterator[None]:
         yield
     except BrokenPipeError as error:
         if _has_no_reader(_STANDARD_OUTPUT):
-            _discard_output()
+            discard(sys.stdout)
             raise click.exceptions.Exit(0) from None
         raise click.ClickException("another process closed a pipe") from error  # not silence, as click would
 
@@ -232,19 +232,19 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         code = _run(args)
         sys.stdout.flush()
     except BrokenPipeError:
-        _discard_output()  # the reader of a pipe has closed it
+        discard(sys.stdout)  # the reader of a pipe has closed it
         code = 0
     except OSError as error:
-        _discard_output()
+        discard(sys.stdout)
         code = _fail(f"standard output: {error.strerror}", 1)
     sys.exit(code)
 
 
 def _open_missing_streams() -> None:
-    """Open /dev/null in place of a closed standard output or error, for which Python has None."""
-    for name in ("stdout", "stderr"):
+    """Open /dev/null in place of a closed standard stream, for which Python has None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # open until exit
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  # open until exit
 
 
 def _escape_unencodable() -> None:
@@ -252,11 +252,6 @@ def _escape_unencodable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
-
-
-def _discard_output() -> None:
-    """Redirect standard output to /dev/null, so that the flush at exit cannot raise again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(args: Sequence[str] | None) -> int:
@@ -318,5 +313,5 @@ def _with_remedy(error: click.UsageError) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(printable_lines(f"{PROGRAM}: error: {message}"), err=True)
+    complain(f"{PROGRAM}: error: {message}")
     return code

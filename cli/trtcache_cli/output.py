@@ -8,8 +8,8 @@ import shutil
 import sys
 import textwrap
 import unicodedata
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Literal
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
 
@@ -165,8 +165,17 @@ def note(message: str) -> None:
 
 
 def complain(message: str) -> None:
-    """Print a warning or a failure on standard error, also with ``-q``."""
-    click.echo(printable_lines(message), err=True)
+    """Print a warning or a failure on standard error, also with ``-q``; do without where that cannot be written."""
+    try:
+        click.echo(printable_lines(message), err=True)
+    except OSError:  # its reader has left, or its disk is full: the command goes on
+        with suppress(OSError):
+            discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Redirect a stream to /dev/null, so that the flush at exit cannot raise again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager

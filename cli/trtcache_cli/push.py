@@ -47,7 +47,13 @@ def push(session: Session) -> int:
     elif not waiting:
         note("nothing is waiting")
     else:
-        words = {"there": "there already", "gone": "pruned before", "unsigned": "not signed by a trusted key"}
+        words = {
+            "there": "there already",
+            "gone": "pruned before",
+            "unsigned": "not signed by a trusted key",
+            "format": "of a newer format",
+            "refused": "refused by the server",
+        }
         print_pairs([("remote", target.text), *((words.get(name, name), str(n)) for name, n in outcomes.most_common())])
     if outcomes["damaged"]:
         return 4
@@ -57,5 +63,5 @@ def push(session: Session) -> int:
 def _size_bytes(store: DiskStore, digest: str) -> int:
     try:
         return store.stat(digest).file_bytes
-    except UnknownKeyError:
-        return 0  # pruned since
+    except (OSError, UnknownKeyError):
+        return 0  # unreadable, or pruned since

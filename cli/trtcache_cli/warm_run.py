@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.config.environment import VARIABLES, environment
@@ -77,7 +78,7 @@ class Processes:
             if self._stopped:
                 return Outcome(cell, FAILED, "interrupted")
             process = subprocess.Popen(  # noqa: S603  # ourselves, without a shell
-                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self._environ
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", env=self._environ
             )
             self._running.add(process)
         board.set_state(cell, "running")
@@ -100,7 +101,9 @@ def outcome_of(cell: Cell, ended: Ended) -> Outcome:
     if code:
         why = last_line(err).removeprefix("trtcache: error: ") or f"the process ended with {code}"
         return Outcome(cell, FAILED, why, seconds=seconds)
-    document = json.loads(out.splitlines()[-1])
+    document = _last_document(out)
+    if document is None:
+        return Outcome(cell, FAILED, "the process printed no result", seconds=seconds)
     engines = document.get("engines", [document])
     if not engines or any(engine["outcome"] not in (BUILT, HIT) for engine in engines):
         return Outcome(cell, FAILED, "nothing to store: it runs in torch", seconds=seconds)
@@ -109,6 +112,16 @@ def outcome_of(cell: Cell, ended: Ended) -> Outcome:
     if any(engine["key"] and not engine["path"] for engine in engines if engine["outcome"] == BUILT):
         return Outcome(cell, FAILED, f"built, and not stored: {last_warning(err)}", seconds=seconds)
     return Outcome(cell, BUILT if built else HIT, keys=keys, seconds=seconds)
+
+
+def _last_document(out: str) -> dict[str, Any] | None:
+    """Return the last line that is the result of a build; a library may print others, also at exit."""
+    for line in reversed(out.splitlines()):
+        with suppress(ValueError):
+            document = json.loads(line)
+            if isinstance(document, dict) and ("engines" in document or "outcome" in document):
+                return document
+    return None
 
 
 def last_warning(text: str) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 import trtcache.errors
 from trtcache.errors import TrtcacheError
+from trtcache.store.disk import DiskStore
 from trtcache_cli import ls, main
 from trtcache_cli.main import COMMANDS, GROUPS, cli
 
@@ -241,3 +242,29 @@ def test_a_broken_pipe_is_not_an_error(put: Callable[..., str], root: Path) -> N
 def test_the_module_is_the_program(program: Callable[..., Result], root: Path) -> None:
     """Python -m trtcache_cli is trtcache."""
     assert program("dir").out == f"{root}\n"
+
+
+def test_a_reader_of_messages_that_has_left_changes_nothing(put: Callable[..., str], root: Path) -> None:
+    """The work is done without the messages, and a failure keeps its exit code."""
+    put(1)
+    ours, theirs = os.pipe()
+    os.close(ours)
+
+    def code_of(*arguments: str) -> int:
+        command = [sys.executable, "-m", "trtcache_cli", *arguments]
+        return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=theirs, env=os.environ, check=False).returncode
+
+    codes = [code_of("show", "ffff"), code_of("prune", "--max-size", "1B", "-y")]
+    os.close(theirs)
+    assert codes == [5, 0]
+    assert list(DiskStore.open(root).scan()) == []
+
+
+def test_a_closed_standard_input_is_no_terminal(put: Callable[..., str], root: Path) -> None:
+    """The commands that ask say so, or do what they need not ask for."""
+    digest = put(1)
+    command = f"{sys.executable} -m trtcache_cli clean <&-; {sys.executable} -m trtcache_cli rm -y {digest} <&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=os.environ, check=False)
+    assert (done.returncode, "AttributeError" in done.stderr) == (0, False)
+    assert "there is no terminal" in done.stderr
+    assert list(DiskStore.open(root).scan()) == []

@@ -255,3 +255,13 @@ def test_no_build_begins_after_a_stop(matrix: Path) -> None:
     with Board(1) as board:
         outcome = processes.run(read_matrix(matrix).cells[0], [], board)
     assert (outcome.outcome, outcome.why) == ("failed", "interrupted")
+
+
+def test_what_else_a_build_prints_does_not_end_the_run(matrix: Path) -> None:
+    """The result may be before the last line, and a process without one has failed."""
+    from trtcache_cli.matrix import read_matrix
+
+    cell = read_matrix(matrix).cells[0]
+    result = '{"outcome": "hit", "key": "a", "path": "p"}'
+    outcomes = [outcome_of(cell, (0, out, "", 1.0)).outcome for out in (f"{result}\nbye\nnull\n", "", "null\n[1]\n")]
+    assert outcomes == ["hit", "failed", "failed"]

@@ -19,6 +19,7 @@ import trtcache
 from tests.effort import SOON_S
 from tests.remote.conftest import fetch, free_port, report
 from trtcache.config.signing_keys import parse_keys
+from trtcache.errors import FormatVersionError, RemoteError
 from trtcache.remote import bucket, uploads
 from trtcache.remote.tier import RemoteTier, object_name
 from trtcache_cli.main import main
@@ -239,3 +240,65 @@ def test_push_sends_the_outbox(
 def test_names_of_objects_are_keys() -> None:
     """The first two digits are a folder, as in a store."""
     assert object_name("ab" * 32) == f"entries/v1/ab/{'ab' * 32}.trtc"
+
+
+def test_one_object_that_the_server_refuses_does_not_hold_back_the_others(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays in the outbox, after the others, and does not count for the breaker."""
+    cache = hosts.writer(TRTCACHE_REMOTE_MIN_BUILD="99")
+    entries = [fetch(cache, n=n) for n in range(4)]
+    assert cache.store is not None
+    assert cache.config.remotes.target is not None
+    for entry in entries:
+        cache.store.outbox.add(entry.key.digest)
+    refused = cache.store.outbox.digests()[0]
+    real_put = bucket.Bucket.put
+
+    def put(self: bucket.Bucket, name: str, *args: object, **options: object) -> bool:
+        if refused in name:
+            raise RemoteError("u", bucket._reason("GenericError", "status code: 413 Payload Too Large"), "413")
+        return real_put(self, name, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bucket.Bucket, "put", put)
+    tier = RemoteTier(cache.config.remotes.target, cache.config.remotes, cache.config.trust)
+    outcomes = dict(uploads.Uploader(cache.store, tier).send_all())
+    assert outcomes == {entry.key.digest: "sent" for entry in entries} | {refused: "refused"}
+    assert (cache.store.outbox.digests(), tier.connection.breaker.read().failures) == ([refused], 0)
+    uploader = uploads.Uploader(cache.store, tier)
+    last = fetch(cache, n=5).key.digest
+    uploader.offer(last)
+    assert uploader.flush(SOON_S) == 0
+    assert cache.store.outbox.digests() == [refused]
+
+
+def test_an_entry_that_cannot_be_read_does_not_end_a_push(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor one of a newer format: both stay in the outbox, and the others are sent."""
+    cache = hosts.writer(TRTCACHE_REMOTE_MIN_BUILD="99")
+    entries = [fetch(cache, n=n) for n in range(3)]
+    assert cache.store is not None
+    assert cache.config.remotes.target is not None
+    for entry in entries:
+        cache.store.outbox.add(entry.key.digest)
+    newer, unreadable, good = cache.store.outbox.digests()
+    real_file = uploads.ArtifactFile
+
+    def open_file(path: Path, **options: object) -> object:
+        if newer in path.name:
+            raise FormatVersionError(str(path), 2, 1)
+        if unreadable in path.name:
+            raise PermissionError(13, "Permission denied")
+        return real_file(path, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(uploads, "ArtifactFile", open_file)
+    tier = RemoteTier(cache.config.remotes.target, cache.config.remotes, cache.config.trust)
+    outcomes = dict(uploads.Uploader(cache.store, tier).send_all())
+    assert outcomes == {newer: "format", unreadable: "unreadable", good: "sent"}
+    assert set(cache.store.outbox.digests()) == {newer, unreadable}
+
+
+def test_a_refused_login_concerns_all_objects() -> None:
+    """S3 answers 400 to an expired token, and to a wrong region."""
+    page = "status code: 400 Bad Request: <Error><Code>{}</Code></Error>"
+    reasons = [bucket._reason("GenericError", page.format(code)) for code in ("EntityTooLarge", "ExpiredToken")]
+    assert reasons == ["refused", "error"]

@@ -571,3 +571,20 @@ def test_what_memory_does_not_hold_is_an_error_of_reading(store: DiskStore) -> N
     file = ArtifactFile(store.path(key.digest))
     with pytest.raises(OSError, match="Cannot allocate memory"):
         file.read(replace(file.header.members[0], stored_bytes=1 << 50), mapped=False)
+
+
+def test_a_quarantined_file_with_a_wrong_time_is_swept(tmp_path: Path) -> None:
+    """A clean takes all; otherwise a time in the future, or before 2000, does not count."""
+    store = DiskStore.open(tmp_path / "cache")
+    (store.root / "quarantine").mkdir()
+    future, past = f"a.member.{time.time_ns() + 20 * 365 * 86400 * 10**9}", "b.member.7"
+    for name in (future, past):
+        (store.root / "quarantine" / name).touch()
+    store.sweep()
+    assert {path.name for path in (store.root / "quarantine").iterdir()} == {future, past}
+    later = DiskStore.open(tmp_path / "cache", clock_ns=lambda: time.time_ns() + 8 * 86400 * 10**9)
+    later.sweep()
+    assert list((store.root / "quarantine").iterdir()) == []
+    (store.root / "quarantine" / future).touch()
+    store.sweep(quarantine_s=0.0)
+    assert list((store.root / "quarantine").iterdir()) == []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from trtcache.store import files
 from trtcache.store.files import TemporaryFile, delete, publish_bytes, sweep
 
 
@@ -111,3 +113,19 @@ def test_a_rename_whose_reply_was_lost_is_done(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(FileNotFoundError):
         publish_bytes(tmp_path / "marker", b"newer")
     assert (tmp_path / "marker").read_bytes() == b"new"
+
+
+def test_a_file_that_cannot_be_deleted_does_not_end_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are deleted."""
+    for number in range(4):
+        (tmp_path / f".tmp-{number}").touch()
+    real_delete = files.delete
+
+    def delete_others(path: Path) -> int:
+        if path.name == ".tmp-2":
+            raise PermissionError(1, "Operation not permitted")
+        return real_delete(path)
+
+    monkeypatch.setattr(files, "delete", delete_others)
+    sweep(tmp_path, ".tmp-", time.time_ns())
+    assert [path.name for path in tmp_path.iterdir()] == [".tmp-2"]

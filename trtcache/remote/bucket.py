@@ -28,6 +28,9 @@ PART_BYTES: Final = 8 << 20
 ARCHIVED: Final = "archived"
 """Reason for one object in a storage class that has to be restored first, such as Glacier: the others can be read."""
 
+REFUSED: Final = "refused"
+"""Reason for one object that the server does not take, such as a proxy with a limit for its size: it takes others."""
+
 _PATIENT_S = 30.0
 _PATIENT_CHUNK_BYTES = 64 << 10
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -35,7 +38,8 @@ _NO_BUCKET = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound)<|The specified 
 _NO_CREDENTIALS = re.compile(r"credential|token file|token request|config profile", re.IGNORECASE)
 _CREDENTIALS_URL = re.compile(r"https?://(169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.internal)\b")
 _ARCHIVED = re.compile(r"<Code>(InvalidObjectState|BlobArchived)<")
-_REFUSED = "Server returned non-2xx status code: "
+_ACCESS = re.compile(r"<Code>[A-Za-z]*(Auth|Bucket|Credential|Location|Region|Signature|Token)[A-Za-z]*<")
+_NON_2XX = "Server returned non-2xx status code: "
 _UNSENT = "HTTP error: error sending request"
 _CAUSES = {
     "ConnectionRefused": "connection refused",
@@ -292,7 +296,7 @@ def _translate_errors(url: RemoteUrl) -> Iterator[None]:
 
 def _reason(name: str, text: str) -> str:
     status = match[1] if (match := _STATUS.search(text)) else ""
-    message = text.partition("Debug source:")[0].partition(_REFUSED)[0]
+    message = text.partition("Debug source:")[0].partition(_NON_2XX)[0]
     words = " ".join(word for word in message.split() if "/" not in word)  # a bucket may be named "credentials"
     table = (
         ("name", name == "InvalidPathError"),  # first: such a name is in the text, and may have any word in it
@@ -301,6 +305,7 @@ def _reason(name: str, text: str) -> str:
         ("no-credentials", bool(_NO_CREDENTIALS.search(words) or _CREDENTIALS_URL.search(message))),
         ("denied", name in ("PermissionDeniedError", "UnauthenticatedError") or status in ("401", "403")),
         ("unsupported", status in ("405", "501")),  # a web server without PUT
+        (REFUSED, status == "413" or (status == "400" and not _ACCESS.search(text))),
         ("busy", status == "429" or status.startswith("5")),
         ("timeout", "kind: Timeout" in text or "TimedOut" in text),
         ("unreachable", "kind: Connect" in text or "kind: Request" in text),
@@ -316,7 +321,7 @@ def _summary(text: str) -> str:
     sequences for a terminal. Of it, the code of S3 and Azure is kept. Parameters of Azure's URLs may be a signature.
     """
     message, _, source = text.partition("Debug source:")
-    line, refused, page = " ".join(message.split()).partition(_REFUSED)
+    line, refused, page = " ".join(message.split()).partition(_NON_2XX)
     if refused:
         code = f" ({found[1]})" if (found := _CODE.search(page)) else ""
         line += page.partition(":")[0][:80] + code

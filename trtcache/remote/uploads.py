@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from trtcache.errors import (
     CorruptBlobError,
+    FormatVersionError,
     RemoteError,
     SettingsError,
     StoreError,
     UnknownKeyError,
     UntrustedEntryError,
 )
-from trtcache.remote.bucket import Bucket
+from trtcache.remote.bucket import REFUSED, Bucket
 from trtcache.remote.tier import object_name
 from trtcache.store.parallel import call_in_thread
 from trtcache.store.reader import ArtifactFile
@@ -40,7 +41,12 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("trtcache.remote")
 
 Outcome: TypeAlias = str
-"""``sent``, ``there`` (on the remote), ``gone`` (pruned here), ``damaged``, ``unsigned``, ``busy`` (being sent)."""
+"""``sent``, ``there`` (on the remote), ``gone`` (pruned here), ``damaged``, ``unsigned``, ``busy`` (being sent).
+
+Of one entry that stays in the outbox, also ``format`` (a newer one), ``unreadable``, and ``refused`` by the server.
+"""
+
+_FAILED = ("format", "unreadable", REFUSED)
 
 _UPLOADERS: dict[tuple[str, RemoteUrl, Trust], Uploader] = {}
 
@@ -140,7 +146,7 @@ class Uploader:
         """Send everything in the outbox now, and yield each digest with its outcome.
 
         Raises:
-            RemoteError: the remote rejects it; the rest stays in the outbox.
+            RemoteError: the remote rejects all entries; the rest stays in the outbox.
         """
         for digest in self._store.outbox.digests():
             yield digest, call_in_thread(partial(self._send, digest))
@@ -149,11 +155,11 @@ class Uploader:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting)
-                digest = self._waiting[0]
+                digest, outcome = self._waiting[0], ""
             try:
                 reason = self._connection.refusal()
                 if not reason:
-                    self._send(digest)
+                    outcome = self._send(digest)
             except RemoteError as error:
                 reason = error.reason
                 if reason == "unsupported":  # such as a web server that is read only: look-ups go on
@@ -173,7 +179,7 @@ class Uploader:
                 # A remote that does not answer is not tried with the rest: all of it stays in the outbox.
                 done = self._waiting[: len(self._waiting) if reason else 1]
                 claims = [self._claims.pop(digest) for digest in done if digest in self._claims]
-                if reason:
+                if reason or outcome in _FAILED:
                     self._failed.update(done)
                 else:
                     self._failed.difference_update(done)
@@ -194,7 +200,17 @@ class Uploader:
             except CorruptBlobError as error:
                 _logger.warning("%s; it is not uploaded", error)
                 outcome = "damaged"
-            if outcome != "unsigned":  # a process that trusts its signer will send it
+            except (FormatVersionError, OSError, RemoteError) as error:
+                if isinstance(error, RemoteError) and error.reason != REFUSED:
+                    raise
+                outcome = "format" if isinstance(error, FormatVersionError) else "unreadable"
+                if isinstance(error, RemoteError):
+                    outcome = REFUSED
+                    self._note("upload_failed", REFUSED, digest)
+                _logger.warning("entry %s is not uploaded: %s", digest[:16], error)
+            if outcome in _FAILED:
+                outbox.postpone(digest)
+            elif outcome != "unsigned":  # a process that trusts its signer will send it
                 outbox.remove(digest)
             if outcome in ("sent", "there"):
                 self._connection.breaker.note_success()

@@ -436,8 +436,12 @@ class DiskStore(StoredEntries, Store):
             stale += [((name,), TEMPORARY, temporary_ns) for name in ("events", "pins", "locks", "outbox")]
             stale += [(("locks", name), TEMPORARY, temporary_ns) for name in folders(self.root, "locks")]
         freed_bytes = 0
+        if not quarantine_s:
+            quarantine_ns = LARGEST  # all of them, whatever time their names have
         with suppress(OSError), self._folders.inside("quarantine") as folder:
             freed_bytes += sweep(folder, "", quarantine_ns, quarantine_time_ns)
+        if self.index_root != self.root:  # where a damaged private index is quarantined
+            freed_bytes += sweep(self.index_root / "quarantine", "", quarantine_ns, quarantine_time_ns)
         for names, prefix, before_ns in stale:
             with suppress(OSError), self._folders.inside(*names) as folder:
                 freed_bytes += sweep(folder, prefix, before_ns)

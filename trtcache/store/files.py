@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 TEMPORARY: Final = ".tmp-"
 
+_YEAR_2000_NS = 946_684_800 * 10**9
+_SKEW_NS = 86400 * 10**9
+
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -142,9 +145,15 @@ def modification_time_ns(entry: os.DirEntry[str]) -> int:
 
 
 def quarantine_time_ns(entry: os.DirEntry[str]) -> int:
-    """Return when a file was quarantined: the end of its name. Its modification time is that of its last use."""
+    """Return when a file was quarantined: the end of its name. Its modification time is that of its last use.
+
+    A time that a wrong clock has put into a name, in the future or before 2000, does not count.
+    """
     suffix = entry.name.rpartition(".")[2]
-    return int(suffix) if suffix.isdecimal() else modification_time_ns(entry)
+    if not suffix.isdecimal():
+        return modification_time_ns(entry)
+    moved_ns = entry.stat(follow_symlinks=False).st_ctime_ns
+    return int(suffix) if len(suffix) < 20 and _YEAR_2000_NS <= int(suffix) <= moved_ns + _SKEW_NS else moved_ns
 
 
 def sweep(
@@ -160,8 +169,9 @@ def sweep(
     freed_bytes = 0
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name.startswith(prefix) and time_ns(entry) <= before_ns:
-                freed_bytes += delete(Path(entry.path))
+            with suppress(OSError):
+                if entry.name.startswith(prefix) and time_ns(entry) <= before_ns:
+                    freed_bytes += delete(Path(entry.path))
     return freed_bytes
 
 
@@ -173,8 +183,8 @@ def delete(path: Path) -> int:
             from shutil import rmtree  # imports three compression libraries that a hit does not need
 
             rmtree(path, ignore_errors=True)
-        else:
-            path.unlink()
+            return 0 if os.path.lexists(path) else found.st_size
+        path.unlink()
     except FileNotFoundError:
         return 0
     return found.st_size

@@ -11,7 +11,7 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from trtcache.store.files import make_permanent
+from trtcache.store.files import make_permanent, modification_time_ns
 from trtcache.store.format import HEX_DIGEST
 
 if TYPE_CHECKING:
@@ -43,13 +43,18 @@ class Outbox:
         return True
 
     def digests(self) -> list[str]:
-        """List the waiting entries."""
+        """List the waiting entries, those that were postponed last."""
         try:
-            with self._folders.inside(FOLDER) as folder:
-                names = os.listdir(folder)  # noqa: PTH208  # only the names are needed
+            with self._folders.inside(FOLDER) as folder, os.scandir(folder) as files:
+                waiting = [(modification_time_ns(file), file.name) for file in files if HEX_DIGEST.fullmatch(file.name)]
         except OSError:
             return []
-        return sorted(name for name in names if HEX_DIGEST.fullmatch(name))
+        return [name for _, name in sorted(waiting)]
+
+    def postpone(self, digest: str) -> None:
+        """Move an entry that could not be sent to the end."""
+        with suppress(OSError), self._folders.inside(FOLDER) as folder:
+            os.utime(folder / digest, follow_symlinks=False)
 
     @contextmanager
     def hold(self, digest: str) -> Iterator[bool]:

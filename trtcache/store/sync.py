@@ -218,7 +218,7 @@ def _add_rows(
 def _ends_transfer(error: OSError | StoreError) -> bool:
     """Return whether the other entries would fail in the same way: a full disk, a remote that does not answer."""
     if isinstance(error, RemoteError):
-        return error.reason not in ("cut", "archived")  # these concern one entry only
+        return error.reason not in ("cut", "archived", "refused")  # these concern one entry only
     return isinstance(error, OSError) and error.errno in _ENDING_ERRNOS
 
 
