@@ -22,7 +22,7 @@ from trtcache.config.environment import (
     write_setting,
 )
 from trtcache.config.remotes import RemoteSettings, RemoteUrl
-from trtcache.config.signing_keys import PublicKey, Trust
+from trtcache.config.signing_keys import PublicKey, SecretKey, Trust
 from trtcache.errors import SettingsError
 
 KEYS = f"a:{'aa' * 32} b:{'bb' * 32}:2027-01-31"
@@ -328,3 +328,21 @@ def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         with pytest.raises(SettingsError, match="it is not UTF-8 text"):
             work()
     assert path.read_bytes() == 'dir = "/caché"\n'.encode("latin-1")
+
+
+def test_a_number_of_entries_of_many_digits_is_an_error_of_the_settings() -> None:
+    """Python refuses to convert it."""
+    with pytest.raises(SettingsError, match="TRTCACHE_MAX_ENTRIES"):
+        Config.from_environ({"TRTCACHE_MAX_ENTRIES": "9" * 5000})
+
+
+def test_a_key_that_cannot_be_written_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next attempt can use its name."""
+
+    def fail(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        SecretKey("a", b"s" * 32).write(tmp_path / "a.secret")
+    assert list(tmp_path.iterdir()) == []

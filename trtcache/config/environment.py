@@ -141,7 +141,7 @@ class Config:
         """
         root, lower = _directories(environ, settings)
         entries = settings.get("TRTCACHE_MAX_ENTRIES", "").strip() or "0"
-        if not entries.isdecimal():
+        if not entries.isdecimal() or len(entries) > 18:
             raise SettingsError("TRTCACHE_MAX_ENTRIES", f"{entries!r} is not a number, 0 or more")
         signing_key = settings.get("TRTCACHE_SIGNING_KEY")
         trust = Trust(
