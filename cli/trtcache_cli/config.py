@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ import click
 from trtcache.config.environment import (
     VARIABLES,
     Config,
+    lock_settings,
     parse_areas,
     read_settings,
     remove_setting,
@@ -136,7 +138,8 @@ def set_setting(session: Session, variable: str, values: tuple[str, ...]) -> Non
     if len(values) > 1 and variable not in _LISTS:
         raise click.UsageError(f"{name} takes one value, not {len(values)}")
     value = _parse_value(variable, " ".join(values), read_settings(path, VARIABLES))
-    write_setting(path, name, value)
+    with lock_settings(path):
+        write_setting(path, name, value)
     _print_change(session, variable, f"wrote {name} = {json.dumps(value, ensure_ascii=False)} to", {"set": value})
 
 
@@ -151,7 +154,9 @@ def unset_setting(session: Session, variable: str) -> None:
     """
     _refuse_path(variable)
     name = setting_name(variable)
-    removed = remove_setting(settings_path(os.environ), name)
+    path = settings_path(os.environ)
+    with lock_settings(path) if path.exists() else nullcontext():
+        removed = remove_setting(path, name)
     _print_change(session, variable, f"removed {name} from" if removed else f"{name} is not in", {"removed": removed})
 
 

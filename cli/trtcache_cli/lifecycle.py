@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,6 +10,11 @@ if TYPE_CHECKING:
 
 AGE_DAYS = 90
 CLAIM_DAYS = 1
+
+
+def _age_days(url: RemoteUrl) -> int:
+    # Entries in use are uploaded again at half of their lifetime, so the rules may not delete them before its end.
+    return max(AGE_DAYS, math.ceil(url.lifetime_s / 86400))
 
 
 def lifecycle_rules(url: RemoteUrl) -> dict[str, Any] | None:
@@ -25,7 +31,7 @@ def lifecycle_rules(url: RemoteUrl) -> dict[str, Any] | None:
                     "ID": f"trtcache {entries}",
                     "Status": "Enabled",
                     "Filter": {"Prefix": entries},
-                    "Expiration": {"Days": AGE_DAYS},
+                    "Expiration": {"Days": _age_days(url)},
                     "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
                 },
                 {
@@ -43,7 +49,7 @@ def lifecycle_rules(url: RemoteUrl) -> dict[str, Any] | None:
 
         return {
             "rule": [
-                {"action": {"type": "Delete"}, "condition": condition(AGE_DAYS, entries)},
+                {"action": {"type": "Delete"}, "condition": condition(_age_days(url), entries)},
                 {"action": {"type": "Delete"}, "condition": condition(CLAIM_DAYS, claims)},
                 {"action": {"type": "AbortIncompleteMultipartUpload"}, "condition": condition(1, entries)},
             ]
@@ -57,7 +63,7 @@ def lifecycle_rules(url: RemoteUrl) -> dict[str, Any] | None:
             return {"enabled": True, "name": name, "type": "Lifecycle", "definition": definition}
 
         # Azure itself drops blocks that were never committed after a week.
-        rules = [rule("trtcache-entries", AGE_DAYS, entries), rule("trtcache-claims", CLAIM_DAYS, claims)]
+        rules = [rule("trtcache-entries", _age_days(url), entries), rule("trtcache-claims", CLAIM_DAYS, claims)]
         return {"rules": rules}
     return None
 
@@ -73,4 +79,4 @@ def how_to_apply(url: RemoteUrl) -> str:
     if url.scheme == "az":
         account = f" --account-name {url.account}" if url.account else " --account-name ACCOUNT"
         return f"az storage account management-policy create{account} -g GROUP --policy @lifecycle.json"
-    return f"find FOLDER/entries -name '*.trtc' -mtime +{AGE_DAYS} -delete"
+    return f"find FOLDER/entries -name '*.trtc' -mtime +{_age_days(url)} -delete"

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from trtcache.errors import UnknownKeyError
 from trtcache_cli.keys import KeyType, resolve_upper
 from trtcache_cli.output import print_json, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from trtcache.store.disk import DiskStore
 
 
 @click.command(epilog=examples("trtcache ls -q -f name~bert | xargs -r trtcache pin"))
@@ -29,10 +35,22 @@ def unpin(session: Session, keys: tuple[str, ...]) -> None:
 
 def _set_pins(session: Session, keys: tuple[str, ...], *, pinned: bool) -> None:
     store = session.writable_store("pin" if pinned else "unpin")
-    digests = [resolve_upper(session, store, key) for key in keys]
+    digests = [resolve_upper(session, store, key) if pinned else _resolve_pin(session, store, key) for key in keys]
     for digest in digests:
         (store.pin if pinned else store.unpin)(digest)
     if session.as_json:
         print_json({"keys": digests, "pinned": pinned})
     else:
         print_tsv((digest, "pinned" if pinned else "not pinned") for digest in digests)
+
+
+def _resolve_pin(session: Session, store: DiskStore, key: str) -> str:
+    """Return the digest of a key in the cache directory, or of the one pin there whose entry is gone."""
+    try:
+        return resolve_upper(session, store, key)
+    except UnknownKeyError:
+        prefix = key.lower().removeprefix("b3:")
+        matches = [digest for digest in store.pins() if prefix and digest.startswith(prefix)]
+        if len(matches) != 1:
+            raise
+        return matches[0]

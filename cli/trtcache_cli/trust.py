@@ -11,6 +11,7 @@ import click
 from trtcache.config.environment import (
     VARIABLES,
     Config,
+    lock_settings,
     make_folders,
     read_settings,
     setting_name,
@@ -66,7 +67,8 @@ def keygen(session: Session, name: str, output: Path | None) -> None:
     _write_key(key, path)
     if output is None:
         _add(public)
-        _set(_SIGNING_KEY, str(path))
+        with lock_settings(settings_path(os.environ)):
+            _set(_SIGNING_KEY, str(path))
         note(f"new entries are signed with {path}")
     if session.as_json:
         print_json({"name": name, "public": str(public), "secret": str(path.absolute())})
@@ -98,14 +100,15 @@ def rm(session: Session, names: tuple[str, ...]) -> None:
 
     A private directory that requires none still uses what it has fetched before: see docs/remote.md.
     """
-    known = _in_file()
-    for name in names:
-        if name not in {key.name for key in known}:
-            listed = did_you_mean(name, [key.name for key in known]) if known else "no key is trusted"
-            raise SettingsError(str(settings_path(os.environ)), f"no key is named {name!r}: {listed}")
-    kept = [key for key in known if key.name not in names]
     signing = _signing_key(session.config())
-    _write(kept)
+    with lock_settings(settings_path(os.environ)):
+        known = _in_file()
+        for name in names:
+            if name not in {key.name for key in known}:
+                listed = did_you_mean(name, [key.name for key in known]) if known else "no key is trusted"
+                raise SettingsError(str(settings_path(os.environ)), f"no key is named {name!r}: {listed}")
+        kept = [key for key in known if key.name not in names]
+        _write(kept)
     if signing is not None and signing in {key.raw for key in known} - {key.raw for key in kept}:
         note("it signs new entries here, so nothing is stored until there is another: trtcache trust keygen NAME")
     if session.as_json:
@@ -155,7 +158,8 @@ def _in_file() -> list[PublicKey]:
 
 
 def _add(key: PublicKey) -> None:
-    _write(_with(key))
+    with lock_settings(settings_path(os.environ)):
+        _write(_with(key))
 
 
 def _with(key: PublicKey) -> list[PublicKey]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -278,3 +279,14 @@ def test_a_time_that_is_none_is_refused(run: Callable[..., Result], since: str) 
     result = run("stats", "--since", since)
     assert result.code == 2
     assert "--since" in result.err
+
+
+def test_a_zero_point_with_an_absurd_time_counts_as_damaged(
+    run: Callable[..., Result], put: Callable[..., str], root: Path
+) -> None:
+    """Everything is counted."""
+    put(1)
+    (root / "events").mkdir(exist_ok=True)
+    (root / "events" / "zero.json").write_text(json.dumps({"t": 10**30, "counts": []}))
+    assert run("stats", "--json").code == 0
+    assert run("stats").code == 0

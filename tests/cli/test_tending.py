@@ -138,3 +138,16 @@ def test_an_entry_that_is_pinned_while_clean_asks_stays(
     done = run("clean", "--json")
     assert (done.json["removed"], done.json["kept"]) == ([second], 1)
     assert left(store) == {first}
+
+
+def test_a_pin_whose_entry_is_gone_is_removed(
+    run: Callable[..., Result], put: Callable[..., str], store: DiskStore
+) -> None:
+    """Its key is not that of an entry any more."""
+    digest = put(1)
+    run("pin", digest)
+    store.remove(digest)
+    assert run("pin", digest).code == 5
+    assert run("unpin", "ffff").code == 5
+    assert run("unpin", digest[:12]).rows == [[digest, "not pinned"]]
+    assert store.pins() == frozenset()

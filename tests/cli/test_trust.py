@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -129,3 +131,15 @@ def test_the_commands_that_look_show_the_signer(
     checked = run("verify", "--json")
     assert (checked.code, len(checked.json["damaged"]), len(checked.json["untrusted"])) == (0, 0, 2)
     assert "0 damaged, 2 not trusted" in run("verify").err
+
+
+def test_keys_that_are_added_at_once_are_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process reads, changes and writes the file under a lock."""
+    monkeypatch.setenv("TRTCACHE_CONFIG", str(tmp_path / "own.toml"))
+    (tmp_path / "own.toml").touch(mode=0o600)
+    keys = [f"k{n}:{n:064x}" for n in range(1, 5)]
+    command = [sys.executable, "-m", "trtcache_cli", "trust", "add"]
+    processes = [subprocess.Popen([*command, key], env=os.environ) for key in keys]
+    assert [process.wait() for process in processes] == [0] * 4
+    text = (tmp_path / "own.toml").read_text()
+    assert [key for key in keys if key not in text] == []

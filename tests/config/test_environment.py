@@ -18,10 +18,11 @@ from trtcache.config.environment import (
     Config,
     default_root,
     environment,
+    read_settings,
     write_setting,
 )
 from trtcache.config.remotes import RemoteSettings, RemoteUrl
-from trtcache.config.signing_keys import PublicKey, Trust
+from trtcache.config.signing_keys import PublicKey, SecretKey, Trust
 from trtcache.errors import SettingsError
 
 KEYS = f"a:{'aa' * 32} b:{'bb' * 32}:2027-01-31"
@@ -224,17 +225,18 @@ def test_a_file_that_others_can_write_is_refused(tmp_path: Path) -> None:
 )
 def test_one_setting_is_changed_and_the_rest_kept(tmp_path: Path, before: str) -> None:
     """Comments and the other settings are as they were."""
-    file = tmp_path / "made" / "trtcache.toml"
+    file, mode = tmp_path / "made" / "trtcache.toml", 0
     if before:
         file.parent.mkdir()
         file.write_text(before)
+        mode = file.stat().st_mode & 0o777  # which stays
     write_setting(file, "trusted-keys", ["a", "b"])
     text = file.read_text()
     assert tomllib.loads(text) == {**tomllib.loads(before), "trusted-keys": ["a", "b"]}
     assert [line for line in before.splitlines() if "mine" in line] == [
         line for line in text.splitlines() if "#" in line
     ][:1]
-    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.stat().st_mode & 0o777 == (mode or 0o600)
 
 
 def test_a_setting_written_in_a_way_of_its_own_is_left(tmp_path: Path) -> None:
@@ -305,3 +307,42 @@ def test_what_no_path_can_have_is_a_settings_error(variable: str, text: str) -> 
     """A settings file can say what an environment cannot."""
     with pytest.raises(SettingsError, match=rf"^{variable}: .* is not a valid path"):
         Config.from_environ({variable: text})
+
+
+def test_a_change_keeps_the_mode_of_the_file(tmp_path: Path) -> None:
+    """A file for all users stays readable to them; a new one is for its owner."""
+    path = tmp_path / "own.toml"
+    write_setting(path, "max-size", "5GB")
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    write_setting(path, "max-size", "6GB")
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    """It is neither read nor written with other characters in place of its own."""
+    path = tmp_path / "own.toml"
+    path.write_bytes('dir = "/caché"\n'.encode("latin-1"))
+    path.chmod(0o600)
+    for work in (lambda: read_settings(path, VARIABLES), lambda: write_setting(path, "max-size", "1GB")):
+        with pytest.raises(SettingsError, match="it is not UTF-8 text"):
+            work()
+    assert path.read_bytes() == 'dir = "/caché"\n'.encode("latin-1")
+
+
+def test_a_number_of_entries_of_many_digits_is_an_error_of_the_settings() -> None:
+    """Python refuses to convert it."""
+    with pytest.raises(SettingsError, match="TRTCACHE_MAX_ENTRIES"):
+        Config.from_environ({"TRTCACHE_MAX_ENTRIES": "9" * 5000})
+
+
+def test_a_key_that_cannot_be_written_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next attempt can use its name."""
+
+    def fail(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        SecretKey("a", b"s" * 32).write(tmp_path / "a.secret")
+    assert list(tmp_path.iterdir()) == []

@@ -450,3 +450,9 @@ def test_a_terminal_shows_that_a_remote_is_read(hosts: Hosts, entries: list[Entr
     piped = subprocess.run(command, env=variables, capture_output=True, check=True)
     assert word.encode() not in piped.stderr
     assert len(entries) == 3
+
+
+def test_the_rules_keep_an_entry_for_its_lifetime() -> None:
+    """Half of it is when an entry in use is uploaded again."""
+    rules = [lifecycle_rules(RemoteUrl.parse(f"s3://b/p?lifetime={days}d")) for days in (30, 365)]
+    assert [rule["Rules"][0]["Expiration"] for rule in rules if rule] == [{"Days": 90}, {"Days": 365}]

@@ -8,6 +8,7 @@ import os
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -302,3 +303,21 @@ def test_a_refused_login_concerns_all_objects() -> None:
     page = "status code: 400 Bad Request: <Error><Code>{}</Code></Error>"
     reasons = [bucket._reason("GenericError", page.format(code)) for code in ("EntityTooLarge", "ExpiredToken")]
     assert reasons == ["refused", "error"]
+
+
+def test_two_threads_get_one_uploader(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if both ask for the first time."""
+    cache = hosts.writer()
+    assert cache.store is not None
+    assert cache.config.remotes.target is not None
+    tier = RemoteTier(cache.config.remotes.target, cache.config.remotes, cache.config.trust)
+    both, real_make = threading.Barrier(2), uploads.Uploader.__init__
+
+    def make(self: uploads.Uploader, *args: object) -> None:
+        both.wait(SOON_S)
+        real_make(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(uploads.Uploader, "__init__", make)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda _: uploads.uploader_of(cache.store, tier), range(2))  # type: ignore[arg-type]
+    assert one is other

@@ -294,3 +294,12 @@ def test_a_listing_leaves_an_entry_that_replaced_a_damaged_one(
     assert load_records(store) == []
     assert path.read_bytes() == intact
     assert not (store.root / "quarantine").exists()
+
+
+def test_a_time_after_2262_does_not_disable_the_index(store: DiskStore) -> None:
+    """SQLite has no larger integers."""
+    digest = put(store, 1)
+    os.utime(store.path(digest), ns=(1 << 63, (1 << 63) + 10**9))
+    (record,) = load_records(store)
+    assert record.used_ns == (1 << 63) - 1
+    assert set(read_rows(store.root / INDEX_NAME) or {}) == {digest}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from trtcache.digests import CacheKey
 from trtcache.errors import FormatVersionError, NotAStoreError, UnsafeStoreError
 from trtcache.store.disk import DiskStore
 from trtcache.store.root import MARKER, TAG, filesystem_type
@@ -163,3 +164,29 @@ def test_the_file_system_is_known() -> None:
     """The type comes from the kernel's table of mounts, the deepest mount that holds the path."""
     assert filesystem_type(Path("/proc/self")) == "proc"
     assert filesystem_type(Path("/")) != "unknown"
+
+
+def test_a_private_store_that_lost_its_marker_is_one_again(tmp_path: Path) -> None:
+    """A directory that has only what a store has gets the marker again; one with another file is refused."""
+    root = tmp_path / "cache"
+    store, key = DiskStore.open(root), CacheKey.of("test", {"n": 1})
+    store.put(key, {"a": b"x"}, kind="test")
+    (root / MARKER).unlink()
+    (root / "thesis.tex").touch()
+    with pytest.raises(NotAStoreError, match="use an empty directory"):
+        DiskStore.open(root)
+    (root / "thesis.tex").unlink()
+    assert DiskStore.open(root).contains(key.digest)
+    assert (root / MARKER).is_file()
+    root.chmod(0o2700)
+    (root / MARKER).unlink()
+    with pytest.raises(NotAStoreError, match="use an empty directory"):
+        DiskStore.open(root)
+
+
+def test_a_sweep_keeps_the_marker_young(tmp_path: Path) -> None:
+    """Otherwise it is the first file that a purge of old files deletes."""
+    store = DiskStore.open(tmp_path / "cache")
+    os.utime(store.root / MARKER, (1, 1))
+    store.sweep()
+    assert (store.root / MARKER).stat().st_mtime > 1e9

@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import sys
+from contextlib import contextmanager
 from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from trtcache.config.units import parse_size
 from trtcache.errors import SettingsError, TorchForbiddenError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from trtcache.config.toml_lines import Value
@@ -140,7 +141,7 @@ class Config:
         """
         root, lower = _directories(environ, settings)
         entries = settings.get("TRTCACHE_MAX_ENTRIES", "").strip() or "0"
-        if not entries.isdecimal():
+        if not entries.isdecimal() or len(entries) > 18:
             raise SettingsError("TRTCACHE_MAX_ENTRIES", f"{entries!r} is not a number, 0 or more")
         signing_key = settings.get("TRTCACHE_SIGNING_KEY")
         trust = Trust(
@@ -307,6 +308,29 @@ def _text_of(value: object, variable: str, where: str) -> str:
     raise SettingsError(where, f"{value!r} is not a string, an integer, a float, a boolean, or a list of strings")
 
 
+@contextmanager
+def lock_settings(path: Path) -> Iterator[None]:
+    """Hold the lock of the settings file while it is read, changed and written; other processes wait for it.
+
+    Raises:
+        SettingsError: it is not a file.
+        OSError: its folder cannot be written, or the file system has no locks.
+    """
+    import fcntl  # only needed to change settings
+
+    path = path.resolve()
+    if path.exists() and not path.is_file():  # such as /dev/null
+        raise SettingsError(str(path), "it is not a file")
+    make_folders(path.parent)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path.with_name(f".{path.name}.lock"), flags, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
 def write_setting(path: Path, name: str, value: Value) -> None:
     """Set one setting in the file, and keep the rest unchanged, including comments.
 
@@ -341,12 +365,14 @@ def remove_setting(path: Path, name: str) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the settings file atomically; a link to it stays a link."""
+    """Write the settings file atomically; a link to it stays a link, and a file for all users one for all."""
     path = path.resolve()
     make_folders(path.parent)
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
     with atomic_write(path) as temporary:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8") as file:
+            os.fchmod(fd, mode)
             file.write(text)
             file.flush()
             os.fsync(fd)
@@ -369,7 +395,9 @@ def _read(path: Path) -> str | None:
             raise SettingsError(str(path), f"other users can write to it; run: chmod go-w {path}")
         if status.st_size > _MAX_BYTES:
             raise SettingsError(str(path), "it is larger than 1 MiB")
-        return os.read(fd, _MAX_BYTES).decode("utf-8", "replace")
+        return os.read(fd, _MAX_BYTES).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SettingsError(str(path), "it is not UTF-8 text") from error
     finally:
         os.close(fd)
 

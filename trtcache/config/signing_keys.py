@@ -188,11 +188,15 @@ class SecretKey:
     def write(self, path: Path) -> None:
         """Write the key to a new file that only this user can read."""
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w") as file:
-            os.fchmod(fd, 0o600)
-            file.write(f"{SECRET_PREFIX}:{self.name}:{self.seed.hex()}\n")
-            file.flush()
-            os.fsync(fd)
+        try:
+            with os.fdopen(fd, "w") as file:
+                os.fchmod(fd, 0o600)
+                file.write(f"{SECRET_PREFIX}:{self.name}:{self.seed.hex()}\n")
+                file.flush()
+                os.fsync(fd)
+        except OSError:  # a full disk: part of a key must not take its name
+            path.unlink(missing_ok=True)
+            raise
 
     @property
     def public(self) -> PublicKey:

@@ -55,8 +55,9 @@ def uploader_of(store: DiskStore, tier: RemoteTier) -> Uploader:
     """Return the one uploader of this process from a store to a remote."""
     name = (store.location, tier.url, tier.trust)
     if name not in _UPLOADERS:
-        _UPLOADERS[name] = Uploader(store, tier)
-        atexit.register(_UPLOADERS[name].finish)
+        uploader = Uploader(store, tier)
+        if _UPLOADERS.setdefault(name, uploader) is uploader:  # another thread may have been faster
+            atexit.register(uploader.finish)
     return _UPLOADERS[name]
 
 

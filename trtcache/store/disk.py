@@ -43,7 +43,7 @@ from trtcache.store.format import Draft, check_document
 from trtcache.store.outbox import Outbox
 from trtcache.store.reader import ArtifactFile
 from trtcache.store.reading import LARGEST, EntryStat, StoredEntries, folders
-from trtcache.store.root import StoreRoot, is_local, prepare, private_index_root
+from trtcache.store.root import MARKER, TAG, StoreRoot, is_local, prepare, private_index_root
 from trtcache.store.signatures import Admission
 from trtcache.store.single_flight import NOTES, NOTICE_EVERY_S, BuildNotes, BuildProcess, turn
 
@@ -427,6 +427,9 @@ class DiskStore(StoredEntries, Store):
         builds and waits are kept for a week in any case.
         """
         self._require_writable("sweep")
+        for name in (MARKER, TAG):  # a scratch file system may delete files that are not modified for long
+            with suppress(OSError):
+                os.utime(self.root / name, follow_symlinks=False)
         now_ns = self.clock_ns()
         temporary_ns, quarantine_ns = now_ns - int(temporary_s * 1e9), now_ns - int(quarantine_s * 1e9)
         stale: list[tuple[tuple[str, ...], str, int]] = [((), TEMPORARY, temporary_ns)]

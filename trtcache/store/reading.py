@@ -37,6 +37,7 @@ class EntryStat:
     """Directory metadata of an entry. ``used_ns`` is the file's modification time.
 
     ``inode`` is the lower 63 bits of its number: SQLite has no larger integers, and some file systems use all 64.
+    A modification time after 2262 counts as one of 2262.
     """
 
     digest: str
@@ -47,7 +48,7 @@ class EntryStat:
     @classmethod
     def of(cls, digest: str, status: os.stat_result) -> EntryStat:
         """Build the metadata from the status of the entry's file."""
-        return cls(digest, status.st_size, status.st_mtime_ns, status.st_ino & LARGEST)
+        return cls(digest, status.st_size, min(status.st_mtime_ns, LARGEST), status.st_ino & LARGEST)
 
 
 def folders(root: Path, of: str = "entries") -> list[str]:

@@ -108,9 +108,11 @@ def _check_marker(root: Path, *, writable: bool) -> None:
         if version > STORE_FORMAT:
             raise FormatVersionError(str(root), version, STORE_FORMAT)
         return
-    # Not a store yet. Only an empty directory may become one.
+    # Not a store yet. Only an empty directory may become one, or a private store that lost its marker: programs that
+    # delete old files from scratch file systems take the marker first, which is never written again.
+    lost_marker = "entries" in names and not root.stat().st_mode & stat.S_ISGID
     for name in names:
-        if not _is_ignored(name):
+        if not _is_ignored(name) and not (lost_marker and _is_of_store(name)):
             raise NotAStoreError(str(root), f"it has no {MARKER} and contains {name!r}; use an empty directory")
     if writable:
         write_marker(root)
@@ -119,6 +121,10 @@ def _check_marker(root: Path, *, writable: bool) -> None:
 def _is_ignored(name: str) -> bool:
     """Return whether a directory that has this name in it counts as empty: a new ext4 volume has ``lost+found``."""
     return name in (TAG, "lost+found") or name.startswith(TEMPORARY)
+
+
+def _is_of_store(name: str) -> bool:
+    return name in _FOLDERS or name == "outbox" or name.startswith("index.sqlite")
 
 
 def is_private(root: Path) -> bool:

@@ -68,7 +68,10 @@ def read_zero(store: DiskStore) -> ZeroPoint | None:
             (str(day), str(event), str(reason), str(kind)): EventCount(int(count), float(sum_s))
             for day, event, reason, kind, count, sum_s in document["counts"]
         }
-        return ZeroPoint(int(document["t"]), counts)
+        t_ns = int(document["t"])
+        if not 0 <= t_ns < 1 << 63:
+            raise ValueError(f"{t_ns} is not a time")  # noqa: TRY301  # handled as any other damage
+        return ZeroPoint(t_ns, counts)
     except (ArithmeticError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
         _logger.warning("%s is damaged, and everything is counted: %s", path, error)
         return None
