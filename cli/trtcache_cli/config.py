@@ -299,7 +299,7 @@ def values_of(found: Config) -> dict[str, str | float | bool | None]:
 
 
 def _origin(variable: str, environ: Mapping[str, str], in_file: Collection[str]) -> str:
-    if environ.get(variable, "").strip():
+    if environ.get(variable):
         return "environment"
     return "trtcache.toml" if variable in in_file else "default"
 

@@ -114,7 +114,7 @@ def test_no_error_shows_what_may_be_a_password(url: str) -> None:
 
 
 def test_the_environment_and_the_file_set_remotes(tmp_path: Path) -> None:
-    """A list in the file, and the environment before it; an empty variable is not set, and /dev/null is no file."""
+    """A list in the file, and the environment before it: an empty variable switches the file's remotes off."""
     path = tmp_path / "trtcache.toml"
     path.write_text('remotes = ["s3://a", "s3://b/p?mode=write"]\nremote-timeout = "1.5"\n')
     path.chmod(0o600)
@@ -123,8 +123,7 @@ def test_the_environment_and_the_file_set_remotes(tmp_path: Path) -> None:
     assert found.timeout_s == 1.5
     assert found.target is not None
     assert found.target.text == "s3://b/p"
-    assert Config.from_environ({"TRTCACHE_CONFIG": str(path), "TRTCACHE_REMOTE": ""}).remotes == found
-    assert Config.from_environ({"TRTCACHE_CONFIG": "/dev/null"}).remotes.urls == ()
+    assert Config.from_environ({"TRTCACHE_CONFIG": str(path), "TRTCACHE_REMOTE": ""}).remotes.urls == ()
     with pytest.raises(SettingsError, match="TRTCACHE_REMOTE_FLUSH"):
         Config.from_environ({"TRTCACHE_REMOTE_FLUSH": "soon"})
     assert Config.from_environ({}).remotes == RemoteSettings()

@@ -66,9 +66,7 @@ VARIABLES = {
     "TRTCACHE_REMOTE_FLUSH": "seconds that unfinished uploads get at exit (default: 5)",
     "TRTCACHE_REMOTE_MIN_BUILD": "seconds of build time from which an entry is uploaded (default: 1)",
     "TRTCACHE_DIRECT": "on: skip the export of a known module; verify: export it and compare; off (default)",
-    "TRTCACHE_CONFIG": (
-        "path of the settings file (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config; /dev/null: none)"
-    ),
+    "TRTCACHE_CONFIG": "path of the settings file (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config)",
     "TRTCACHE_QUIET": "1: no line on a terminal while compile builds (also silent in CI and in a pipe)",
     "TRTCACHE_LOG": (
         "areas to log to standard error, by commas: lowering, keys, store, remote, tensorrt, cli, torch_compile"
@@ -171,7 +169,7 @@ class Config:
         )
 
     def variables(self) -> dict[str, str]:
-        """Return the environment variables for another process with this configuration, which reads no settings file.
+        """Return the environment variables for another process with this configuration.
 
         Raises:
             SettingsError: a directory has a colon in its name, and there are several directories.
@@ -180,7 +178,6 @@ class Config:
         if self.lower and any(os.pathsep in folder for folder in folders):
             raise SettingsError("TRTCACHE_PATH", f"a directory of {', '.join(folders)} has a colon in its name")
         values: dict[str, object] = {
-            "TRTCACHE_CONFIG": os.devnull,  # its settings would replace values that are empty here
             "TRTCACHE_DIR": "" if self.lower else self.root,
             "TRTCACHE_PATH": os.pathsep.join(folders) if self.lower else "",
             "TRTCACHE_COPY_UP": int(self.copy_up),
@@ -270,12 +267,12 @@ def setting_name(variable: str) -> str:
 
 
 def read_settings(path: Path, variables: Collection[str]) -> dict[str, str]:
-    """Return the file's settings as text by variable; empty if the file does not exist, or is ``/dev/null``.
+    """Return the file's settings as text by variable; empty if the file does not exist.
 
     Raises:
         SettingsError: it is not TOML, has an unknown setting, or other users can write to it.
     """
-    text = None if str(path) == os.devnull else _read(path)
+    text = _read(path)
     if text is None:
         return {}
     names = {setting_name(variable): variable for variable in variables if variable != "TRTCACHE_CONFIG"}
@@ -426,7 +423,7 @@ def _parse_toml(text: str) -> dict[str, object] | None:
 
 
 def environment(environ: Mapping[str, str], variables: Collection[str]) -> dict[str, str]:
-    """Return the settings of the file, overridden by the environment's variables that are not empty.
+    """Return the settings of the file, overridden by the environment's variables.
 
     Raises:
         SettingsError: the file is not TOML, has an unknown setting, is writable by other users, or does not exist
@@ -444,8 +441,7 @@ def environment(environ: Mapping[str, str], variables: Collection[str]) -> dict[
         if is_named:
             raise SettingsError("TRTCACHE_CONFIG", f"{path} does not exist") from error
     settings = read_settings(path, variables)
-    # An empty variable is one that is not set: templates of containers and of CI pass on each variable they name.
-    return {**environ, **{name: text for name, text in settings.items() if not environ.get(name, "").strip()}}
+    return {**settings, **environ}
 
 
 @lru_cache(maxsize=1)  # one warning in a process, which reads its environment often
