@@ -301,7 +301,9 @@ def values_of(found: Config) -> dict[str, str | float | bool | None]:
 def _origin(variable: str, environ: Mapping[str, str], in_file: Collection[str]) -> str:
     if environ.get(variable):
         return "environment"
-    return "trtcache.toml" if variable in in_file else "default"
+    if variable in in_file and (variable not in environ or variable == "TRTCACHE_SIGNATURES"):
+        return "trtcache.toml"
+    return "default"
 
 
 def _text(setting: Setting) -> str:

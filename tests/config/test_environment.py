@@ -140,6 +140,18 @@ def test_the_file_has_settings_under_the_variables(tmp_path: Path) -> None:
     assert [key.name for key in config.trust.keys] == ["a", "b"]
 
 
+def test_an_empty_variable_does_not_switch_off_required_signatures(tmp_path: Path) -> None:
+    """Of other settings it is the default."""
+    file = tmp_path / "own.toml"
+    file.write_text('signatures = "require"\nmax-size = "3GB"\n')
+    file.chmod(0o600)
+    for empty in ("", " "):
+        names = {"TRTCACHE_CONFIG": str(file), "TRTCACHE_SIGNATURES": empty, "TRTCACHE_MAX_SIZE": ""}
+        config = Config.from_environ(names)
+        assert (config.trust.required, config.max_size_bytes) == (True, Config(tmp_path).max_size_bytes)
+    assert Config.from_environ({**names, "TRTCACHE_SIGNATURES": "off"}).trust.required is False
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

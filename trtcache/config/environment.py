@@ -76,6 +76,7 @@ VARIABLES = {
 _FLAGS = frozenset(
     f"{_PREFIX}{name}" for name in ("COPY_UP", "DISABLE", "READONLY", "RECACHE", "FORBID_BUILD", "NO_TORCH", "QUIET")
 )
+_SIGNATURES = "TRTCACHE_SIGNATURES"
 _LISTS = frozenset({REMOTE_VARIABLE, "TRTCACHE_TRUSTED_KEYS"})
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
@@ -423,7 +424,9 @@ def _parse_toml(text: str) -> dict[str, object] | None:
 
 
 def environment(environ: Mapping[str, str], variables: Collection[str]) -> dict[str, str]:
-    """Return the settings of the file, overridden by the environment's variables.
+    """Return the settings of the file, overridden by the environment's variables, of which empty ones are defaults.
+
+    An empty ``TRTCACHE_SIGNATURES``, as templates of containers make it, does not override a file that sets it.
 
     Raises:
         SettingsError: the file is not TOML, has an unknown setting, is writable by other users, or does not exist
@@ -441,7 +444,10 @@ def environment(environ: Mapping[str, str], variables: Collection[str]) -> dict[
         if is_named:
             raise SettingsError("TRTCACHE_CONFIG", f"{path} does not exist") from error
     settings = read_settings(path, variables)
-    return {**settings, **environ}
+    found = {**settings, **environ}
+    if not found.get(_SIGNATURES, "").strip() and _SIGNATURES in settings:
+        found[_SIGNATURES] = settings[_SIGNATURES]
+    return found
 
 
 @lru_cache(maxsize=1)  # one warning in a process, which reads its environment often
