@@ -427,9 +427,10 @@ class DiskStore(StoredEntries, Store):
         builds and waits are kept for a week in any case.
         """
         self._require_writable("sweep")
-        for name in (MARKER, TAG):  # a scratch file system may delete files that are not modified for long
-            with suppress(OSError):
-                os.utime(self.root / name, follow_symlinks=False)
+        if not self.shared:  # there another member could give a file of this user one of these names
+            for name in (MARKER, TAG):  # a scratch file system may delete files that are not modified for long
+                with suppress(OSError):
+                    os.utime(self.root / name, follow_symlinks=False)
         now_ns = self.clock_ns()
         temporary_ns, quarantine_ns = now_ns - int(temporary_s * 1e9), now_ns - int(quarantine_s * 1e9)
         stale: list[tuple[tuple[str, ...], str, int]] = [((), TEMPORARY, temporary_ns)]

@@ -11,7 +11,7 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from trtcache.store.files import make_permanent, modification_time_ns
+from trtcache.store.files import is_plain, make_permanent, modification_time_ns
 from trtcache.store.format import HEX_DIGEST
 
 if TYPE_CHECKING:
@@ -54,7 +54,12 @@ class Outbox:
     def postpone(self, digest: str) -> None:
         """Move an entry that could not be sent to the end."""
         with suppress(OSError), self._folders.inside(FOLDER) as folder:
-            os.utime(folder / digest, follow_symlinks=False)
+            fd = os.open(folder / digest, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                if is_plain(os.fstat(fd)):  # a hard link could be another file of this user
+                    os.utime(fd)
+            finally:
+                os.close(fd)
 
     @contextmanager
     def hold(self, digest: str) -> Iterator[bool]:
