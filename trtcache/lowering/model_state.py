@@ -170,7 +170,7 @@ def _changed_numbers(owner: str, before: Mapping[Any, Any], now: Mapping[Any, An
     for name, old in before.items():
         if type(old) in (int, float, complex):
             new = now.get(name, _MISSING)
-            if type(new) in (int, float, complex) and new != old:
+            if type(new) in (int, float, complex) and new != old and repr(new) != repr(old):  # NaN differs from NaN
                 yield f"{name} of a {owner} from {old} to {new}"
 
 
