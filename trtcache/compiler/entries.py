@@ -45,7 +45,8 @@ def entries_for(request: EngineRequest, cache: Cache, folder: Path, report: Repo
         outcome = built.get(number)
         if isinstance(outcome, (BuildError, BusyError)):
             raise outcome
-        entry, details = outcome or entry_for(partition, cache, folder / str(number))
+        own = folder / str(number) if len(partitions) > 1 else folder
+        entry, details = outcome or entry_for(partition, cache, own)
         weights = len(partition.program.interface.weights)
         report.partitions.append(PartitionReport.of(entry, key=partition.key, weights=weights, details=details))
         entries[number] = entry
