@@ -48,7 +48,7 @@ class EntryStat:
     @classmethod
     def of(cls, digest: str, status: os.stat_result) -> EntryStat:
         """Build the metadata from the status of the entry's file."""
-        return cls(digest, status.st_size, min(status.st_mtime_ns, LARGEST), status.st_ino & LARGEST)
+        return cls(digest, status.st_size, min(status.st_mtime_ns or 0, LARGEST), status.st_ino & LARGEST)
 
 
 def folders(root: Path, of: str = "entries") -> list[str]:
