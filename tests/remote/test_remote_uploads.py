@@ -40,6 +40,17 @@ def waiting(cache: Cache) -> int:
     return len(cache.store.outbox.digests())
 
 
+def with_outbox(hosts: Hosts, count: int) -> tuple[Cache, RemoteTier, list[str]]:
+    """Return a cache that uploads nothing by itself, its remote, and the digests of entries that wait, in order."""
+    cache = hosts.writer(TRTCACHE_REMOTE_MIN_BUILD="99")
+    assert cache.store is not None
+    assert cache.config.remotes.target is not None
+    for n in range(count):
+        cache.store.outbox.add(fetch(cache, n=n).key.digest)
+    tier = RemoteTier(cache.config.remotes.target, cache.config.remotes, cache.config.trust)
+    return cache, tier, cache.store.outbox.digests()
+
+
 def run(*args: str) -> int:
     """Run a command, and return its exit code."""
     with pytest.raises(SystemExit) as ended:
@@ -247,13 +258,9 @@ def test_one_object_that_the_server_refuses_does_not_hold_back_the_others(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stays in the outbox, after the others, and does not count for the breaker."""
-    cache = hosts.writer(TRTCACHE_REMOTE_MIN_BUILD="99")
-    entries = [fetch(cache, n=n) for n in range(4)]
+    cache, tier, digests = with_outbox(hosts, 4)
     assert cache.store is not None
-    assert cache.config.remotes.target is not None
-    for entry in entries:
-        cache.store.outbox.add(entry.key.digest)
-    refused = cache.store.outbox.digests()[0]
+    refused = digests[0]
     real_put = bucket.Bucket.put
 
     def put(self: bucket.Bucket, name: str, *args: object, **options: object) -> bool:
@@ -262,9 +269,8 @@ def test_one_object_that_the_server_refuses_does_not_hold_back_the_others(
         return real_put(self, name, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(bucket.Bucket, "put", put)
-    tier = RemoteTier(cache.config.remotes.target, cache.config.remotes, cache.config.trust)
     outcomes = dict(uploads.Uploader(cache.store, tier).send_all())
-    assert outcomes == {entry.key.digest: "sent" for entry in entries} | {refused: "refused"}
+    assert outcomes == dict.fromkeys(digests, "sent") | {refused: "refused"}
     assert (cache.store.outbox.digests(), tier.connection.breaker.read().failures) == ([refused], 0)
     uploader = uploads.Uploader(cache.store, tier)
     last = fetch(cache, n=5).key.digest
@@ -275,13 +281,8 @@ def test_one_object_that_the_server_refuses_does_not_hold_back_the_others(
 
 def test_an_entry_that_cannot_be_read_does_not_end_a_push(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor one of a newer format: both stay in the outbox, and the others are sent."""
-    cache = hosts.writer(TRTCACHE_REMOTE_MIN_BUILD="99")
-    entries = [fetch(cache, n=n) for n in range(3)]
+    cache, tier, (newer, unreadable, good) = with_outbox(hosts, 3)
     assert cache.store is not None
-    assert cache.config.remotes.target is not None
-    for entry in entries:
-        cache.store.outbox.add(entry.key.digest)
-    newer, unreadable, good = cache.store.outbox.digests()
     real_file = uploads.ArtifactFile
 
     def open_file(path: Path, **options: object) -> object:
@@ -292,7 +293,6 @@ def test_an_entry_that_cannot_be_read_does_not_end_a_push(hosts: Hosts, monkeypa
         return real_file(path, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(uploads, "ArtifactFile", open_file)
-    tier = RemoteTier(cache.config.remotes.target, cache.config.remotes, cache.config.trust)
     outcomes = dict(uploads.Uploader(cache.store, tier).send_all())
     assert outcomes == {newer: "format", unreadable: "unreadable", good: "sent"}
     assert set(cache.store.outbox.digests()) == {newer, unreadable}

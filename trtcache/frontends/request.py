@@ -191,14 +191,12 @@ class Request(EngineRequest):
         slots = self.backend.frozen_slots(self.program, settings)
         if slots == self.backend.frozen_slots(self.program, self.settings) or not isinstance(self.key, CacheKey):
             return None
-        document: dict[str, Any] = self.key.document
         try:
             frozen = canonical(frozen_part(self.program, slots)["frozen"])
             changed = {"settings": canonical(settings.document()), "frozen": frozen}
         except CanonicalizationError:
             return None
-        key = CacheKey.of_document({**document, "parts": {**document["parts"], **changed}})
-        return replace(self, settings=settings, key=key)
+        return replace(self, settings=settings, key=_with_parts(self.key, changed))
 
     def for_example(self, entry: Entry) -> Request | None:
         """Return the request for an engine for the example's sizes; None if the engine of an entry takes them.
@@ -219,9 +217,13 @@ class Request(EngineRequest):
         """Return the request for an engine for the example's sizes: pairs of a symbol's number and its value."""
         if not isinstance(self.key, CacheKey):
             return self
-        document: dict[str, Any] = self.key.document
-        parts = {**document["parts"], EXAMPLE_SIZES: sizes}
-        return replace(self, key=CacheKey.of_document({**document, "parts": parts}))
+        return replace(self, key=_with_parts(self.key, {EXAMPLE_SIZES: sizes}))
+
+
+def _with_parts(key: CacheKey, changed: Mapping[str, Json]) -> CacheKey:
+    """Return a key with other parts, or with more."""
+    document: dict[str, Any] = key.document
+    return CacheKey.of_document({**document, "parts": {**document["parts"], **changed}})
 
 
 def request_program(source: Source, options: CompileOptions) -> Request:

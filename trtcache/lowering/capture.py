@@ -45,6 +45,7 @@ from trtcache.lowering.rewriting import (
     expression,
     group_tied,
     identity_of,
+    is_mutating,
     is_static,
     kind_of,
     same_sizes,
@@ -302,7 +303,7 @@ def _use_draws(graph: fx.Graph) -> Iterator[None]:
     used = set(_nodes_used(graph))
     found = [node for node in graph.nodes if draws_random_numbers(node)]
     added = []
-    if any(node in used or node.target._schema.is_mutable for node in found):
+    if any(node in used or is_mutating(node) for node in found):
         for node in found:
             if node not in used:
                 several = not isinstance(node.meta["val"], torch.Tensor)
@@ -325,7 +326,7 @@ def _without_dropout(graph: fx.Graph) -> Iterator[None]:
     (torch 2.13). Results stay as they are: the program's signature has their names.
     """
     changed: list[tuple[fx.Node, Any, Any]] = []
-    if any(getattr(getattr(node.target, "_schema", None), "is_mutable", False) for node in graph.nodes):
+    if any(map(is_mutating, graph.nodes)):
         for node in graph.nodes:
             if (source := _source_of_dropout(node)) is not None:
                 for user in [user for user in node.users if user.op != "output"]:
@@ -349,7 +350,7 @@ def _with_copies(graph: fx.Graph) -> Iterator[None]:
         ExportError: the graph has such a ``native_dropout``, and changes a tensor in place.
     """
     copies = []
-    is_changed = any(getattr(getattr(node.target, "_schema", None), "is_mutable", False) for node in graph.nodes)
+    is_changed = any(map(is_mutating, graph.nodes))
     for node in list(graph.nodes):
         if node.target is torch.ops.aten.native_dropout.default and is_changed:
             _, probability, train = arguments(node)

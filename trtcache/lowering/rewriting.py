@@ -282,6 +282,11 @@ def draws_random_numbers(node: fx.Node) -> bool:
     return not (disabled or given.get("dropout_p") == 0 or given.get("dropout") == 0)
 
 
+def is_mutating(node: fx.Node) -> bool:
+    """Return whether an operator writes into an argument."""
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
 def is_check(node: fx.Node) -> bool:
     """Return whether a node only raises if a condition fails."""
     return node.op == "call_function" and node.meta.get("val") is None and not node.users

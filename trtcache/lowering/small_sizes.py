@@ -29,7 +29,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
-from trtcache.lowering.rewriting import expression, storage_id
+from trtcache.lowering.rewriting import expression, is_mutating, storage_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ def small_size_guards(
     if not hints:
         return []
     copies = frozenset[str]()  # the nodes that copy for the example's sizes, which matters only to mutation
-    if any(map(_is_mutating, program.graph.nodes)):
+    if any(map(is_mutating, program.graph.nodes)):
         run = _Run(program, hints)
         copies = frozenset(run.copies) if _succeeds(run) else copies
     ranges = program.range_constraints
@@ -149,7 +149,7 @@ class _Run(fx.Interpreter):
             return super().run_node(n)
         arguments = [one for one in pytree.tree_leaves(self.fetch_args_kwargs_from_env(n)) if _is_strided(one)]
         shared = {storage._cdata for storage in self._shared}
-        if shared and _is_mutating(n) and not shared.isdisjoint(map(storage_id, arguments)):
+        if shared and is_mutating(n) and not shared.isdisjoint(map(storage_id, arguments)):
             raise ValueError(f"{n.name} writes into a tensor that is not a copy")
         if arguments and not _accepts(n.target, arguments):
             raise ValueError(f"{n.name} takes no empty tensor")
@@ -192,11 +192,6 @@ def _run_for_real(target: Any, args: Any, kwargs: Any) -> None:
             FakeTensor, lambda fake: torch.zeros(fake.shape, dtype=fake.dtype), (args, kwargs)
         )
         target(*args, **kwargs)
-
-
-def _is_mutating(node: fx.Node) -> bool:
-    """Return whether an operator writes into an argument."""
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
 def _is_strided(value: object) -> bool:

@@ -26,13 +26,7 @@ from trtcache.runtime.checks import (
 )
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.structure import Node, flatten, gather, leaf_steps, steps_text, unflatten
-from trtcache.weights.arrays import (
-    HostArray,
-    UnreadableArrayError,
-    array_of,
-    contiguous,
-    pointer_of,
-)
+from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, contiguous, pointer_of
 
 if TYPE_CHECKING:
     import inspect
