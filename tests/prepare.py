@@ -10,7 +10,7 @@ from trtcache.frontends.source import CompileOptions
 if TYPE_CHECKING:
     import torch
 
-    from trtcache.frontends.request import Request
+    from trtcache.frontends.request import TorchRequest
     from trtcache.settings import Settings
 
 
@@ -23,7 +23,7 @@ def prepare(
     settings: Settings | None = None,
     target: str | None = None,
     name: str | None = None,
-) -> Request:
+) -> TorchRequest:
     """Export and lower a module, and return it with its key; nothing is built."""
     source = ModuleSource(model, args, None, dynamic_shapes, name=name)
     return source.request(CompileOptions.of(backend, settings, target))

@@ -238,7 +238,7 @@ class Planner:
         return PlannedCell(cell, HIT, reason, key=key.digest, to_upload=here, is_renewed=is_renewed)
 
     def _has(self, digest: str) -> bool:
-        return self.cache.layers.holder(digest) is not None or digest in self.remote
+        return digest in self.cache or digest in self.remote
 
     def _expected_s(self, cell: Cell, kind: str | None) -> float | None:
         """Return the median of earlier builds of this name, or else of this backend."""

@@ -24,13 +24,13 @@ from trtcache.testing.interpreter import Interpreter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trtcache.frontends.request import Request
+    from trtcache.frontends.request import TorchRequest
 
 ANSWERING = "import sys\nfor _ in sys.stdin: print({answer!r}, flush=True)"
 
 
 @pytest.fixture
-def request_() -> Request:
+def request_() -> TorchRequest:
     """A request for a package."""
     return prepare(Attention(), inputs(3), backend="aot_inductor")
 
@@ -46,7 +46,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 
 
 def test_an_error_of_the_builder_is_a_build_error(
-    request_: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request_: TorchRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With what it said."""
     answering(monkeypatch, ANSWERING.format(answer='{"error": "no compiler"}'))
@@ -58,7 +58,7 @@ def test_an_error_of_the_builder_is_a_build_error(
     "code", [ANSWERING.format(answer='{"mismatch": "its key is another"}'), "import sys; sys.stdin.readline()"]
 )
 def test_what_another_process_cannot_build_is_built_here(
-    request_: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+    request_: TorchRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     """One that makes another key, and one that dies."""
     answering(monkeypatch, code)
@@ -66,7 +66,7 @@ def test_what_another_process_cannot_build_is_built_here(
         assert pool.build(request_, tmp_path / "one") is None
 
 
-def test_processes_end_with_the_pool(request_: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_end_with_the_pool(request_: TorchRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever they are doing when an interrupt comes."""
     answering(monkeypatch, "import time; time.sleep(600)")
 
@@ -79,7 +79,7 @@ def test_processes_end_with_the_pool(request_: Request, tmp_path: Path, monkeypa
     assert [process.returncode for process in pool._all] == [-signal.SIGKILL]
 
 
-def test_an_ended_pool_starts_no_process(request_: Request, tmp_path: Path) -> None:
+def test_an_ended_pool_starts_no_process(request_: TorchRequest, tmp_path: Path) -> None:
     """A build that asks for one after an interrupt would run to its end unseen."""
     with Pool(1) as pool:
         pool.end()

@@ -50,7 +50,6 @@ _FOR_MISSES = (
     *("torch.fx.experimental.symbolic_shapes", "trtcache.lowering.stages", "trtcache.lowering.rewriting"),
     *("trtcache.lowering.capture", "trtcache.partition.partitions", "trtcache.partition.capability"),
     *(
-        "trtcache.compiler.engines",
         "trtcache.compiler.entries",
         "trtcache.runtime.executor",
         "trtcache.frontends.request",

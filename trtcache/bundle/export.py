@@ -15,8 +15,7 @@ from trtcache.backends.protocol import ENGINE, GRAPH
 from trtcache.bundle.engines import check_placement
 from trtcache.bundle.save import save
 from trtcache.cache import Cache
-from trtcache.compiler.engines import provenance_of
-from trtcache.compiler.entries import entries_for, entry_for, report_request
+from trtcache.compiler.entries import get_or_build_entries, get_or_build_entry, provenance_of, report_request
 from trtcache.compiler.stored_program import CallStructure, rebuild_program
 from trtcache.config.environment import Config
 from trtcache.config.frozen import frozen_dataclass
@@ -25,7 +24,7 @@ from trtcache.config.signing_keys import SecretKey
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import ProgramFileError, SettingsError
 from trtcache.frontends.exported import ExportedSource
-from trtcache.frontends.request import Request, make_request
+from trtcache.frontends.request import TorchRequest, make_request
 from trtcache.frontends.source import CompileOptions
 from trtcache.keys.key import PROGRAM_PARTS
 from trtcache.lowering.capture import Role
@@ -206,7 +205,7 @@ def export_program(
     for target in dict.fromkeys(targets or (None,)):
         request = source.request(CompileOptions(backend, settings, target))
         with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-            found = entries_for(request, cache, Path(folder), report_request(request))
+            found = get_or_build_entries(request, cache, Path(folder), report_request(request))
             origin = provenance_of(request, request.division, found)
         if contents is None:
             lowered = request.program
@@ -255,14 +254,14 @@ def build_for_target(contents: ProgramContents, target: str, cache: Cache, path:
         return origin
     if origin.settings is None:
         raise ProgramFileError(str(path), "it was loaded from a file; export the module that trtcache.compile returned")
-    requests: dict[int, Request] = {}
+    requests: dict[int, TorchRequest] = {}
     for number, entry in origin.entries.items():
         program = _program(contents, number, entry, path)
         requests[number] = make_request(program, backend, origin.settings, resolved)
         _check_same_program(requests[number].key, entry.key, path)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
         entries = {
-            number: load_members(entry_for(request, cache, Path(folder) / str(number))[0])
+            number: load_members(get_or_build_entry(request, cache, Path(folder) / str(number))[0])
             for number, request in requests.items()
         }
         first = next(iter(requests.values()), None)

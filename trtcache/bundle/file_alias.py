@@ -205,7 +205,7 @@ def store_alias(source: ProgramFile, module: CompiledModule, options: CompileOpt
     if canonical(process_state()) != canonical(INITIAL_STATE):
         return
     key = alias_key(source.digest, options.settings, resolve_target(options.target, device="cpu"))
-    if cache.store is None or cache.layers.holder(key.digest) is not None:
+    if cache.store is None or key in cache:
         return
     executable, call = module.stored_form()
     interface = executable.interface

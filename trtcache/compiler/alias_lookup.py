@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trtcache.cache import Cache
-    from trtcache.frontends.request import EngineRequest
+    from trtcache.frontends.request import Request
     from trtcache.frontends.source import CompileOptions, Source
     from trtcache.store.entry import Entry
 
@@ -114,7 +114,7 @@ class AliasLookup:
     @property
     def is_stored(self) -> bool:
         """Whether the alias is in a store."""
-        return self._cache.layers.holder(self.key.digest) is not None
+        return self.key in self._cache
 
     def find_key(self) -> CacheKey | None:
         """Return the key that a stored alias leads to, without looking its entry up."""
@@ -246,17 +246,17 @@ class AliasLookup:
             alias_saved_s=found.alias_saved_s,
         )
 
-    def store_after_build(self, request: EngineRequest, report: Report) -> None:
+    def store_after_build(self, request: Request, report: Report) -> None:
         """Store the alias, unless the engine of its key is not stored: it was frozen, or its build failed."""
         keys = [partition.key for partition in report.partitions if partition.key is not None]
         if len(keys) == 1 and EXAMPLE_SIZES in parts_of(keys[0]):  # the engine of this example's sizes
             request = replace(request, key=keys[0])
-        if isinstance(request.key, CacheKey) and self._cache.layers.holder(request.key.digest) is None:
+        if isinstance(request.key, CacheKey) and request.key not in self._cache:
             log.info("%s gets no key alias: no engine of its key is stored", self._source.label)
         else:
             self.store(request)
 
-    def store(self, request: EngineRequest) -> None:
+    def store(self, request: Request) -> None:
         """Store the alias of a lowered program for the next time. A stored alias that differs is rejected."""
         key = request.key
         try:

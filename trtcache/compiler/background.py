@@ -116,7 +116,7 @@ class BackgroundBuild:
         """Return whether what another process has built is all that is needed."""
         cache = self.reading_cache()
         if busy:
-            return all(cache.layers.holder(digest) for digest in busy)
+            return all(digest in cache for digest in busy)
         lookup = AliasLookup.of(self.source, self.options, cache)
         return lookup is not None and lookup.find() is not None
 

@@ -15,13 +15,13 @@ from trtcache.backends.protocol import Artifact, make_members
 from trtcache.compiler.build_worker import MEMBERS, REQUEST
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError
-from trtcache.frontends.request import Request
+from trtcache.frontends.request import TorchRequest
 from trtcache.keys.key import EXAMPLE_SIZES
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from trtcache.frontends.request import EngineRequest
+    from trtcache.frontends.request import Request
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Pool:
             for process in self._all:
                 process.kill()
 
-    def build(self, request: EngineRequest, folder: Path) -> Artifact | None:
+    def build(self, request: Request, folder: Path) -> Artifact | None:
         """Build a request in another process, or return None if only this process can.
 
         Raises:
@@ -116,10 +116,10 @@ def _send(process: subprocess.Popen[str], folder: Path) -> dict[str, Any] | None
     return dict(json.loads(line)) if line.endswith("\n") else None
 
 
-def _write(request: EngineRequest, folder: Path) -> bool:
+def _write(request: Request, folder: Path) -> bool:
     """Write a request for another process into a folder, and return whether it could be written."""
     program, settings, key = request.program, request.settings, request.key
-    if not isinstance(key, CacheKey) or not isinstance(request, Request):
+    if not isinstance(key, CacheKey) or not isinstance(request, TorchRequest):
         return False
     parts: Any = key.document["parts"]
     members = make_members(program, request.records, Path())

@@ -8,21 +8,24 @@ Two kinds of small entries make a hit fast. A key alias maps the fingerprint of 
 so that nothing has to be lowered to know the key. A manifest of direct mode, for a module, is a record of what an
 export depended on, with the digest of the exported program, so that nothing has to be exported to know the fingerprint.
 
-To add a kind of source, derive a class from ``trtcache.frontends.source.Source`` and add a case to
-``trtcache.frontends.resolve``; nothing in this file depends on the kind. ``trtcache.store.contract`` says how to add a
-kind of store. Buckets are not stores but remotes (``trtcache.remote``), which ``Cache`` asks after its stores.
+What to read, in this order, after ``compile_source`` and the functions that it calls:
 
-A direct hit: ``frontends.exported.ModuleSource`` makes the direct key when it is created. ``try_fast_path`` calls
-``AliasLookup.of``, which calls ``ModuleSource.fingerprint``: it looks the manifest up and checks it
-(``DirectLookup.find`` in ``frontends/direct/mode.py``), and returns the program's digest. From this digest
-``AliasLookup.load`` goes to the engine.
+- A direct hit: ``ModuleSource`` in ``frontends/exported.py`` makes the direct key when it is created.
+  ``try_fast_path`` calls ``AliasLookup.of`` (``alias_lookup.py``), which calls ``ModuleSource.fingerprint``: it looks
+  the manifest up and checks it (``DirectLookup.find`` in ``frontends/direct/mode.py``), and returns the program's
+  digest. From this digest ``AliasLookup.load`` goes to the engine.
+- A miss: ``Compilation.finish`` calls ``Source.request``, which lowers the source, partitions it and makes the keys.
+  For torch programs this is ``request_program`` in ``frontends/request.py``. Then ``build_and_load`` in ``entries.py``
+  goes through ``Cache.fetch`` (``cache.py``) and ``Request.build`` to the backend's ``build``, and loads the result.
+  A program that is compiled in partitions has no key of its own, so no alias either: it is exported and lowered each
+  time, and its engines are hits.
+- An ONNX file: ``OnnxSource`` in ``frontends/onnx/source.py``. The steps are the same, but for two: its ``request``
+  parses the file instead of lowering a program, and ``OnnxRequest.build`` hands the parsed file to the backend.
+- A new kind of source: derive a class from ``Source`` in ``frontends/source.py``, and add a case to
+  ``frontends/resolve.py``; nothing in this file depends on the kind.
+- A new kind of store: ``store/contract.py``. Buckets are not stores but remotes (``trtcache.remote``), which ``Cache``
+  asks after its stores.
 
-On a miss the source is lowered, partitioned and given a key by ``Source.request``, which ``Compilation.prepare`` calls:
-for torch programs this is ``request_program`` in ``frontends/request.py``, for an ONNX file ``OnnxSource.request``,
-which parses the file instead. Then the calls are ``build_and_load``, ``_load_whole`` or ``_load_partitions`` (which
-calls ``build_missing`` first), and ``_load_engine`` (all in ``engines.py``, but for ``build_missing``); then
-``entries.entry_for``, ``Cache.fetch``, ``EngineRequest.build``, and the backend's ``build``. A program that is compiled
-in partitions has no key of its own, so no alias either: it is exported and lowered each time, and its engines are hits.
 What only a miss needs is imported on a miss: a hit must not take longer to import than to load its engine.
 """
 
@@ -42,7 +45,7 @@ from trtcache.errors import PartitionError
 if TYPE_CHECKING:
     from trtcache.cache import Cache
     from trtcache.errors import CanonicalizationError
-    from trtcache.frontends.request import EngineRequest
+    from trtcache.frontends.request import Request
     from trtcache.frontends.source import CompileOptions, Source
     from trtcache.lowering.interface import Interface
     from trtcache.runtime import CompiledModule, Report
@@ -126,7 +129,7 @@ class Compilation:
     cache: Cache
     lookup: AliasLookup | None
     module: CompiledModule | None
-    request: EngineRequest | None = None
+    request: Request | None = None
 
     def prepare(self) -> Interface:
         """Lower the program unless the fast path found its engine, and return its interface; nothing is built."""
@@ -153,7 +156,7 @@ class Compilation:
         """Return the module of a hit; otherwise build what is not stored, load the engines, and store the key alias."""
         if self.module is not None:
             return self.module
-        from trtcache.compiler.engines import build_and_load  # a hit needs none of it
+        from trtcache.compiler.entries import build_and_load  # a hit needs none of it
 
         self.prepare()
         assert self.request is not None  # noqa: S101  # set by prepare
@@ -197,7 +200,7 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
         if output is not None:
             match.entry.write(ENGINE, output)
         return lookup.report(match)
-    from trtcache.compiler.entries import entries_for, report_request
+    from trtcache.compiler.entries import get_or_build_entries, report_request
     from trtcache.partition.division import summarize_left
 
     request = source.request(options)
@@ -206,7 +209,7 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
         raise PartitionError(request.program.name, why, summarize_left(request.division.left))
     report = report_request(request)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-        entries = entries_for(request, cache, Path(folder), report)
+        entries = get_or_build_entries(request, cache, Path(folder), report)
         if output is not None and entries:
             entries[0].write(ENGINE, output)
     if lookup is not None:

@@ -1,34 +1,241 @@
-"""Entries of a program's engines, from the cache or built, with the reason for a miss."""
+"""The slow path: get or build the entries of a lowered program's engines, and load them. Read ``build_and_load`` first.
+
+``build_and_load`` makes a module; ``get_or_build_entries`` loads nothing, for ``trtcache build``. Both get each entry
+from ``get_or_build_entry``, after ``build_missing`` has built several partitions at once.
+"""
 
 from __future__ import annotations
 
 import logging
+import tempfile
+import time
+from collections import deque
+from contextvars import copy_context
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import torch
 
+from trtcache.backends.calls import load_engine
 from trtcache.backends.protocol import use_tuning_store
-from trtcache.compiler.parallel_builds import build_missing
 from trtcache.compiler.progress_line import show_progress_line
-from trtcache.digests import CacheKey
-from trtcache.errors import BuildError, BuildForbiddenError, BusyError, CanonicalizationError, FrozenWeightsError
-from trtcache.runtime.report import BuildDetails, PartitionReport, Report
+from trtcache.config.threads import cores
+from trtcache.digests import CacheKey, canonical
+from trtcache.errors import (
+    BuildError,
+    BuildForbiddenError,
+    BusyError,
+    CanonicalizationError,
+    FrozenWeightsError,
+    IncompatibleEngineError,
+)
+from trtcache.runtime import CompiledModule, PartitionReport, Report
+from trtcache.runtime.executable import Executable
+from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
+from trtcache.runtime.parallel import InterOp
+from trtcache.runtime.provenance import Provenance, load_members, parameters_of
+from trtcache.runtime.report import BuildDetails
+from trtcache.runtime.signature import CallSignature
 from trtcache.store.contract import describe_miss
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
+    from trtcache.backends.protocol import Artifact, Engine
     from trtcache.cache import Cache
-    from trtcache.compiler.parallel_builds import Worker
-    from trtcache.frontends.request import EngineRequest
+    from trtcache.digests import Json
+    from trtcache.frontends.request import Request
+    from trtcache.frontends.source import Source
+    from trtcache.partition.division import PartitionedProgram
     from trtcache.store.entry import Entry
     from trtcache.store.format import Built
 
 log = logging.getLogger(__name__)
 
+Loaded: TypeAlias = "tuple[Engine, PartitionedProgram, dict[int, Entry]]"
+"""An engine, its final partitions, and the entries of those that are engines."""
 
-def entries_for(request: EngineRequest, cache: Cache, folder: Path, report: Report) -> dict[int, Entry]:
+Worker: TypeAlias = "Callable[[Request, Path], Artifact | None]"
+"""Builds in another process; returns None if only this process can."""
+
+
+def build_and_load(request: Request, source: Source, cache: Cache) -> CompiledModule:
+    """Get or build the engines of a lowered program, load them, and return the compiled module.
+
+    Raises:
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
+        BuildError: the build failed.
+        BusyError: another process builds it, the cache does not wait, and the settings leave no part to torch.
+    """
+    report, weights, program = report_request(request), request.engine_weights(), request.program
+    with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
+        load = _load_whole if request.division.is_one_engine else _load_partitions
+        engine, division, entries = load(request, cache, Path(folder), weights, report)
+        origin = provenance_of(request, division, entries) if request.is_torch else None
+    call = CallSignature(program.in_spec, program.out_spec, source.forward, request.input_names)
+    module = CompiledModule(Executable.of(program), engine, weights if request.is_torch else {}, call)
+    module.weight_file = request.weight_file()
+    module.report, module.origin = report, origin
+    report.guards = module.guards
+    source.release()
+    return module
+
+
+def provenance_of(request: Request, division: PartitionedProgram, entries: Mapping[int, Entry]) -> Provenance:
+    """Return what exporting a module of these entries needs; all members are read into memory."""
+    return Provenance(
+        backend=request.backend.name,
+        target=cast("Mapping[str, Json]", canonical(request.target.document())),
+        label=request.label,
+        toolchain=cast("Mapping[str, Json]", canonical(request.backend.versions(request.program.device.type))),
+        entries={number: load_members(entry) for number, entry in entries.items()},
+        division=division,
+        parameters=parameters_of(request.program.state),
+        settings=request.settings,
+        example_sizes=request.program.example_sizes,
+    )
+
+
+def _load_whole(
+    request: Request, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report
+) -> Loaded:
+    """Load the engine of a program that is a single partition."""
+    try:
+        engine, partition_report, entry = _load_engine(request, cache, folder, weights)
+    except (BuildError, IncompatibleEngineError) as error:  # the latter of an engine that was just built
+        if not _accept_build_failure(request, error):
+            raise
+        why = f"its engine could not be built: {error}"
+    except BusyError as error:
+        why = _report_busy(request, error, report)
+    else:
+        report.partitions.append(partition_report)
+        return engine, request.division, {0: entry}
+    from trtcache.partition.partitioner import keep_in_torch
+
+    division = keep_in_torch(request.program, why)
+    return _load_partitions(replace(request, division=division), cache, folder, weights, report)
+
+
+def _load_partitions(
+    request: Request, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report
+) -> Loaded:
+    """Load the engines of a program's partitions. One that cannot be built stays in torch, if the settings allow it."""
+    division, program = request.division, request.program
+    engines: dict[int, Engine] = {}
+    entries: dict[int, Entry] = {}
+    failed: dict[int, str] = {}
+    partitions = request.partitions
+    start = time.perf_counter()
+    built = build_missing(partitions, cache, folder)
+    done = [outcome[0] for outcome in built.values() if isinstance(outcome, tuple)]
+    build_s = sum(entry.build_s for entry in done if entry.outcome == "built")
+    report.overlapped_s = max(0.0, build_s - (time.perf_counter() - start))
+    for number, partition_request in partitions.items():
+        own = weights_of(division, number, weights)
+        try:
+            engines[number], partition_report, entries[number] = _load_engine(
+                partition_request, cache, folder / str(number), own, built.get(number)
+            )
+        except (BuildError, IncompatibleEngineError) as error:
+            if not _accept_build_failure(request, error):
+                raise
+            failed[number] = f"its engine could not be built: {error}"
+        except BusyError as error:
+            failed[number] = _report_busy(partition_request, error, report)
+        else:
+            report.partitions.append(partition_report)
+    if failed:
+        from trtcache.partition.partitioner import move_to_torch  # imports sympy
+
+        division = move_to_torch(division, program, failed)
+    report.left = division.left
+    plan, inter_op = ExecutionPlan(division, program.interface, program.device), InterOp(request.settings.threads)
+    return PartitionedEngine(plan, engines, weights, program.constants, inter_op), division, entries
+
+
+def _accept_build_failure(request: Request, error: BuildError | IncompatibleEngineError) -> bool:
+    """Return whether the settings let what could not be built, or loaded once it was, stay in torch; log it."""
+    settings = request.settings
+    if settings.on_build_failure != "torch" or settings.require_full_compilation:
+        return False
+    log.warning("%s: a part of it stays in torch, since its engine could not be built: %s", request.program.name, error)
+    return True
+
+
+def _report_busy(request: Request, error: BusyError, report: Report) -> str:
+    """Report that an engine's partition runs in torch this time, and return why.
+
+    Raises:
+        BusyError: the settings allow engines only, or torch cannot run the program.
+    """
+    if request.settings.require_full_compilation or not request.is_torch:
+        raise error
+    why = f"{error.builder or 'another process'} is building its engine"
+    log.warning("%s runs in torch in this process, without an engine: %s", request.program.name, why)
+    key, weights = request.key if isinstance(request.key, CacheKey) else None, len(request.program.interface.weights)
+    report.partitions.append(PartitionReport(key, "eager", "busy", weights, error.waited_s, 0.0, 0.0, None, why))
+    return why
+
+
+def _load_engine(
+    request: Request,
+    cache: Cache,
+    folder: Path,
+    weights: Mapping[str, torch.Tensor],
+    built: tuple[Entry, BuildDetails] | BuildError | BusyError | None = None,
+) -> tuple[Engine, PartitionReport, Entry]:
+    """Load an engine from the cache, building it if necessary; return it with its report and its entry.
+
+    Args:
+        request: the request for the engine.
+        cache: the cache of its entry.
+        folder: a temporary folder for the build.
+        weights: the weights, keyed by engine weight name.
+        built: the outcome of its build in ``build_missing``; None if it was not built there.
+    """
+    if isinstance(built, (BuildError, BusyError)):
+        raise built
+
+    def load(entry: Entry) -> Engine:
+        constants, device = request.program.constants, request.program.device
+        with use_tuning_store(cache):
+            return load_engine(
+                request.backend,
+                entry.read,
+                key=entry.key.digest,
+                device=device,
+                constants=constants,
+                weights=weights,
+            )
+
+    fallback = _find_similar_gpu_entry(request, cache)
+    if built is not None:
+        entry, details = built
+    elif fallback is not None:
+        entry, details = fallback, BuildDetails()
+    else:
+        entry, details = get_or_build_entry(request, cache, folder)
+    entry = load_members(entry)  # the module and its engine share the same bytes
+    start = time.perf_counter()
+    try:
+        engine = load(entry)
+    except IncompatibleEngineError as error:
+        if entry.outcome == "built":
+            raise
+        log.warning("the entry for %s cannot be loaded and is built again: %s", entry.key.digest[:16], error)
+        if fallback is None:  # an engine for another GPU product may fail to load here without being damaged
+            cache.reject(entry, "load")
+        entry, details = get_or_build_entry(request, cache, folder)
+        entry = load_members(entry)
+        start = time.perf_counter()
+        engine = load(entry)
+    load_s, count = time.perf_counter() - start, len(request.program.interface.weights)
+    return engine, PartitionReport.of(entry, key=request.key, weights=count, details=details, load_s=load_s), entry
+
+
+def get_or_build_entries(request: Request, cache: Cache, folder: Path, report: Report) -> dict[int, Entry]:
     """Get or build the entries of a program's engines, by partition, without loading them; add them to the report.
 
     An entry that cannot be stored has the files of its build, each in a folder of its own in ``folder``.
@@ -46,7 +253,7 @@ def entries_for(request: EngineRequest, cache: Cache, folder: Path, report: Repo
         if isinstance(outcome, (BuildError, BusyError)):
             raise outcome
         own = folder / str(number) if len(partitions) > 1 else folder
-        entry, details = outcome or entry_for(partition, cache, own)
+        entry, details = outcome or get_or_build_entry(partition, cache, own)
         weights = len(partition.program.interface.weights)
         report.partitions.append(PartitionReport.of(entry, key=partition.key, weights=weights, details=details))
         entries[number] = entry
@@ -54,8 +261,8 @@ def entries_for(request: EngineRequest, cache: Cache, folder: Path, report: Repo
     return entries
 
 
-def entry_for(
-    request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None = None
+def get_or_build_entry(
+    request: Request, cache: Cache, folder: Path, worker: Worker | None = None
 ) -> tuple[Entry, BuildDetails]:
     """Get or build the entry of one engine; also return the details of its build, empty for a hit.
 
@@ -77,45 +284,41 @@ def entry_for(
         BuildError: the build failed.
         BusyError: another process builds it, and the cache does not wait.
     """
-    wanted: EngineRequest | None = request
-    while wanted is not None:
-        request = wanted
-        entry, details = _any_entry_for(request, cache, folder, worker)
-        wanted = request.for_example(entry) if entry.outcome != "built" else None
-        if wanted is not None:
-            log.info("%s: the engine of %s is for other sizes than the example's", request.program.name, request.key)
-    return entry, details
+    while True:
+        entry, details = _get_or_build_for_weights(request, cache, folder, worker)
+        for_example = request.for_example(entry) if entry.outcome != "built" else None
+        if for_example is None:
+            return entry, details
+        log.info("%s: the engine of %s is for other sizes than the example's", request.program.name, request.key)
+        request = for_example
 
 
-def _any_entry_for(
-    request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None
+def _get_or_build_for_weights(
+    request: Request, cache: Cache, folder: Path, worker: Worker | None
 ) -> tuple[Entry, BuildDetails]:
     """Get or build an entry, which can be for other sizes than the example's if it was stored."""
-    holder = cache.layers.holder
     if request.backend.capabilities.bakes_weights and isinstance(request.key, CacheKey):
         # Case 1: only an engine for these weights alone is stored here, or in a remote.
-        frozen_request = None if holder(request.key.digest) else request.freeze()
+        frozen_request = None if request.key in cache else request.freeze()
         key = frozen_request.key if frozen_request is not None else None
-        if isinstance(key, CacheKey) and (holder(key.digest) or cache.config.remotes.urls):
+        if isinstance(key, CacheKey) and (key in cache or cache.config.remotes.urls):
             entry = cache.peek(key)
             if entry is not None:
                 return entry, BuildDetails()
     try:
         # Case 2: an entry that takes any weights, stored or built now.
-        return _fetch_entry(request, cache, folder, worker)
+        return _fetch_or_build(request, cache, folder, worker)
     except FrozenWeightsError as error:
         # Case 3: the builder cannot build a refittable engine.
         frozen_request = request.freeze()
         if frozen_request is None:
             raise
         log.warning("%s is built for these weights alone: %s", request.program.name, error.why)
-        entry, details = _fetch_entry(frozen_request, cache, folder, worker)
+        entry, details = _fetch_or_build(frozen_request, cache, folder, worker)
         return replace(entry, reason=f"frozen: {error.why}"), details
 
 
-def _fetch_entry(
-    request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None
-) -> tuple[Entry, BuildDetails]:
+def _fetch_or_build(request: Request, cache: Cache, folder: Path, worker: Worker | None) -> tuple[Entry, BuildDetails]:
     name, details = request.program.name, BuildDetails()
 
     def build() -> Built:
@@ -144,10 +347,10 @@ def _fetch_entry(
     return entry, details
 
 
-def _explain_miss(request: EngineRequest, cache: Cache) -> str:
+def _explain_miss(request: Request, cache: Cache) -> str:
     """Return and log how the nearest stored entry differs; empty if the entry is stored, or the cache has no store."""
     stores, key = cache.layers.disks, request.key
-    if not stores or not isinstance(key, CacheKey) or cache.layers.holder(key.digest):
+    if not stores or not isinstance(key, CacheKey) or key in cache:
         return ""
     from trtcache.keys.nearest import nearest  # imports SQLite and difflib, which a hit does not need
 
@@ -163,12 +366,12 @@ def _explain_miss(request: EngineRequest, cache: Cache) -> str:
     return why
 
 
-def similar_gpu_entry_for(request: EngineRequest, cache: Cache) -> Entry | None:
+def _find_similar_gpu_entry(request: Request, cache: Cache) -> Entry | None:
     """Return an entry for another GPU of the same compute capability, if allowed and no exact entry is stored."""
     key = request.key
     if not request.backend.takes_similar(request.settings) or not isinstance(key, CacheKey):
         return None
-    if cache.layers.holder(key.digest):
+    if key in cache:
         return None
     from trtcache.keys.nearest import find_similar_gpu
 
@@ -180,7 +383,7 @@ def similar_gpu_entry_for(request: EngineRequest, cache: Cache) -> Entry | None:
     return replace(entry, reason=str(found))
 
 
-def report_request(request: EngineRequest) -> Report:
+def report_request(request: Request) -> Report:
     """Create the report on a request, without its engines."""
     seconds = request.program.seconds
     return Report(
@@ -193,3 +396,64 @@ def report_request(request: EngineRequest) -> Report:
         key_s=request.key_s,
         route=request.route,
     )
+
+
+def build_missing(
+    partitions: Mapping[int, Request], cache: Cache, folder: Path
+) -> dict[int, tuple[Entry, BuildDetails] | BuildError | BusyError]:
+    """Build missing partitions in several processes; return outcomes by partition number, empty if one is enough.
+
+    This process builds as well; the other processes end with this call, even if it fails. Equal partitions are built
+    once. Partitions that only this process can build are left out.
+
+    Raises:
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
+    """
+    missing = _missing(partitions, cache)
+    wanted = next((part.settings.build_processes for part in partitions.values()), None)
+    processes = min(wanted or cores(), len(missing))
+    if processes < 2:
+        return {}
+    from concurrent.futures import ThreadPoolExecutor
+
+    from trtcache.compiler.build_pool import Pool
+
+    log.info("building %d parts in %d processes", len(missing), processes)
+    waiting = deque(numbers[0] for numbers in missing.values())
+    found: dict[int, tuple[Entry, BuildDetails] | BuildError | BusyError] = {}
+
+    def work(worker: Worker | None) -> None:
+        while waiting:
+            try:
+                number = waiting.popleft()
+            except IndexError:  # another thread has taken the last one
+                return
+            try:
+                found[number] = get_or_build_entry(partitions[number], cache, folder / str(number), worker)
+            except (BuildError, BusyError) as error:
+                found[number] = error
+
+    # This process builds as well: torch and Inductor, six seconds of imports, are here already.
+    others, share = processes - 1, max(1, cores() // processes)
+    with ThreadPoolExecutor(others) as threads, Pool(share) as pool:  # the pool ends first, which unblocks the threads
+        futures = [threads.submit(copy_context().run, work, pool.build) for _ in range(others)]
+        try:
+            work(None)
+            for future in futures:
+                future.result()
+        finally:
+            waiting.clear()
+    return found
+
+
+def _missing(partitions: Mapping[int, Request], cache: Cache) -> dict[str, list[int]]:
+    """Return the partitions without an entry that another process can build, by the digests of their keys."""
+    missing: dict[str, list[int]] = {}
+    for number, part in partitions.items():
+        if not part.backend.capabilities.builds_elsewhere or not isinstance(part.key, CacheKey):
+            continue
+        if part.backend.bakes_weights(part.settings):
+            continue  # another process has no values of weights
+        if cache.store is None or not cache.store.contains(part.key.digest):
+            missing.setdefault(part.key.digest, []).append(number)
+    return missing

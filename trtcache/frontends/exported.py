@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trtcache.digests import Digest, Json
     from trtcache.frontends.direct.manifest import Manifest
     from trtcache.frontends.direct.mode import DirectLookup
-    from trtcache.frontends.request import EngineRequest, Request
+    from trtcache.frontends.request import Request, TorchRequest
     from trtcache.frontends.source import CompileOptions, Specs
     from trtcache.keys.key import KeyAlias
     from trtcache.lowering import LoweredProgram
@@ -142,7 +142,7 @@ class ExportedSource(Source):
 
         return lower_program(self._program, self, options, export_s=self.export_s, trace=trace)
 
-    def request(self, options: CompileOptions) -> Request:
+    def request(self, options: CompileOptions) -> TorchRequest:
         """Lower the program, and return the request with its key, or its partitions."""
         from trtcache.frontends.request import request_program  # a hit lowers nothing
 
@@ -152,7 +152,7 @@ class ExportedSource(Source):
         """Return what identifies the custom operators of the program."""
         return identify_operators(called_operators(self._program), settings.operator_versions)
 
-    def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
+    def check_alias(self, alias: KeyAlias, request: Request) -> None:
         """Check that an alias would lead to the lowered program.
 
         Raises:
@@ -330,7 +330,7 @@ class ModuleSource(Source):
         """Export the module and lower the program."""
         return self.export(options).lower(options, trace=trace)
 
-    def request(self, options: CompileOptions) -> Request:
+    def request(self, options: CompileOptions) -> TorchRequest:
         """Export and lower the module, and return the request with its key, or its partitions."""
         return self.export(options).request(options)
 
@@ -354,7 +354,7 @@ def called_operators(program: ExportedProgram) -> list[torch._ops.OpOverload]:
     return [target for target in targets if isinstance(target, torch._ops.OpOverload)]
 
 
-def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlias, request: EngineRequest) -> None:
+def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlias, request: Request) -> None:
     """Check that an alias of an exported program would lead to the lowered program.
 
     Raises:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trtcache.digests import Json
-    from trtcache.frontends.request import EngineRequest, Request
+    from trtcache.frontends.request import Request, TorchRequest
     from trtcache.frontends.source import CompileOptions
     from trtcache.keys.key import KeyAlias
     from trtcache.lowering import LoweredProgram
@@ -270,7 +270,7 @@ class ProgramFile(Source):
 
         return lower_program(self._program, self, options, export_s=time.perf_counter() - start, trace=trace)
 
-    def request(self, options: CompileOptions) -> Request:
+    def request(self, options: CompileOptions) -> TorchRequest:
         """Load and lower the program, and return the request with its key, or its partitions."""
         from trtcache.frontends.request import request_program  # a hit lowers nothing
 
@@ -281,7 +281,7 @@ class ProgramFile(Source):
         assert self._program is not None  # noqa: S101  # it was lowered
         return identify_operators(called_operators(self._program), settings.operator_versions)
 
-    def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
+    def check_alias(self, alias: KeyAlias, request: Request) -> None:
         """Check that an alias would lead to the lowered program."""
         assert self._program is not None  # noqa: S101  # it was lowered
         check_program_alias(self, self._program, alias, request)

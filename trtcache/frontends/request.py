@@ -41,7 +41,7 @@ keys_log = logging.getLogger("trtcache.keys")
 
 
 @frozen_dataclass(kw_only=True)
-class EngineRequest(ABC):
+class Request(ABC):
     """The description of a program that look-ups, builds and compiled modules use.
 
     Attributes:
@@ -83,7 +83,7 @@ class EngineRequest(ABC):
 
     @property
     @abstractmethod
-    def partitions(self) -> Mapping[int, EngineRequest]:
+    def partitions(self) -> Mapping[int, Request]:
         """The requests for the engines of the program, by the numbers of their partitions."""
 
     @abstractmethod
@@ -110,11 +110,11 @@ class EngineRequest(ABC):
             RefitError: one is on another device.
         """
 
-    def freeze(self) -> EngineRequest | None:
+    def freeze(self) -> Request | None:
         """Return the request for an engine with these weights embedded; None if it cannot be built."""
         return None
 
-    def for_example(self, entry: Entry) -> EngineRequest | None:  # noqa: ARG002  # a default
+    def for_example(self, entry: Entry) -> Request | None:  # noqa: ARG002  # a default
         """Return the request for an engine for the example's sizes; None if the engine of an entry takes them."""
         return None
 
@@ -124,7 +124,7 @@ class EngineRequest(ABC):
 
 
 @frozen_dataclass(kw_only=True)
-class Request(EngineRequest):
+class TorchRequest(Request):
     """The request for a torch program.
 
     Attributes:
@@ -136,7 +136,7 @@ class Request(EngineRequest):
     records: list[Json] = field(default_factory=list)
 
     @property
-    def partitions(self) -> dict[int, Request]:
+    def partitions(self) -> dict[int, TorchRequest]:
         """The requests for the engines of the program, by the numbers of their partitions."""
         if self.division.is_one_engine:
             return {0: self}
@@ -183,7 +183,7 @@ class Request(EngineRequest):
         state, weights = self.program.state, self.program.interface.weights
         return fit(weights, state, known=frozenset(state), device=self.program.device)
 
-    def freeze(self) -> Request | None:
+    def freeze(self) -> TorchRequest | None:
         """Return the request for an engine with these weights embedded; None if that is not allowed, or has no key."""
         settings = self.backend.freeze(self.settings) if self.backend.capabilities.bakes_weights else None
         if settings is None:
@@ -198,7 +198,7 @@ class Request(EngineRequest):
             return None
         return replace(self, settings=settings, key=_with_parts(self.key, changed))
 
-    def for_example(self, entry: Entry) -> Request | None:
+    def for_example(self, entry: Entry) -> TorchRequest | None:
         """Return the request for an engine for the example's sizes; None if the engine of an entry takes them.
 
         The key has those sizes on whose values engines of the program have been found to rely.
@@ -213,7 +213,7 @@ class Request(EngineRequest):
         sizes: list[Json] = [[number, known[number]] for number in sorted(numbers)]
         return None if sizes == before else self.with_example_sizes(sizes)
 
-    def with_example_sizes(self, sizes: Json) -> Request:
+    def with_example_sizes(self, sizes: Json) -> TorchRequest:
         """Return the request for an engine for the example's sizes: pairs of a symbol's number and its value."""
         if not isinstance(self.key, CacheKey):
             return self
@@ -226,7 +226,7 @@ def _with_parts(key: CacheKey, changed: Mapping[str, Json]) -> CacheKey:
     return CacheKey.of_document({**document, "parts": {**document["parts"], **changed}})
 
 
-def request_program(source: Source, options: CompileOptions) -> Request:
+def request_program(source: Source, options: CompileOptions) -> TorchRequest:
     """Lower a source that is a torch program, and return the request with its key, or its partitions."""
     with paused_collector():
         program = source.lower(options)
@@ -265,7 +265,9 @@ def lower_program(
     return lowered
 
 
-def partition_request(program: LoweredProgram, backend: Backend, settings: Settings, target: str | None) -> Request:
+def partition_request(
+    program: LoweredProgram, backend: Backend, settings: Settings, target: str | None
+) -> TorchRequest:
     """Partition a lowered program, and make the key if it is a single engine.
 
     Raises:
@@ -290,7 +292,7 @@ def partition_request(program: LoweredProgram, backend: Backend, settings: Setti
     why_none = CanonicalizationError(
         program.name, f"it is compiled in {counts}; in torch: {in_torch} (trtcache partition)"
     )
-    return Request(
+    return TorchRequest(
         program=program,
         backend=backend,
         settings=settings,
@@ -303,7 +305,7 @@ def partition_request(program: LoweredProgram, backend: Backend, settings: Setti
 
 def make_request(
     program: LoweredProgram, backend: Backend, settings: Settings, target: Target, *, started: float | None = None
-) -> Request:
+) -> TorchRequest:
     """Make the request for a program that is one engine; ``started`` is when work on its key began."""
     from trtcache.keys.graph_digest import graph_records
     from trtcache.lowering.operators import identify_operators, operator_names
@@ -325,7 +327,7 @@ def make_request(
             keys_log.debug("%s is %s %s: %s", program.name, backend.name, key, part_digests(key))
     except CanonicalizationError as error:
         key = error
-    return Request(
+    return TorchRequest(
         program=program,
         records=records,
         backend=backend,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trtcache.backends.protocol import Backend
     from trtcache.config.paths import StatFingerprint
     from trtcache.digests import CacheKey, Digest, Json
-    from trtcache.frontends.request import EngineRequest
+    from trtcache.frontends.request import Request
     from trtcache.keys.key import KeyAlias
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
@@ -65,11 +65,11 @@ class Source(ABC):
     """A model in any form that can be compiled, as ``trtcache.frontends.resolve`` returns it.
 
     To add a kind of source, derive a class, set ``kind`` and ``name``, implement the abstract methods, and add it to
-    ``resolve``. If it is not a program of torch, it also needs an ``EngineRequest`` of its own. Methods and
+    ``resolve``. If it is not a program of torch, it also needs a ``Request`` of its own. Methods and
     properties are used in this order. On a hit:
 
-    1. to find the alias: ``require_weights``, ``fingerprint``, ``find_backend``, ``content_digest``,
-       ``option_parts``, ``device``, ``toolchain``;
+    1. to find the alias: ``require_weights``, ``fingerprint``, ``find_backend``, ``device``, ``option_parts``,
+       ``content_digest``, ``toolchain``;
     2. with the alias: ``specs_of``, ``expect_digest``;
     3. with the entry: ``move_interface``, ``weights``, ``engine_weights``, ``input_names``, ``weight_file``,
        ``check_content``, ``report_direct``.
@@ -290,7 +290,7 @@ class Source(ABC):
         """Report the outcome of direct mode; ``is_hit`` tells whether this source's alias led to its engine."""
 
     @abstractmethod
-    def request(self, options: CompileOptions) -> EngineRequest:
+    def request(self, options: CompileOptions) -> Request:
         """Lower the program, and return the request with its key, or its partitions.
 
         Raises:
@@ -328,7 +328,7 @@ class Source(ABC):
         del settings
         return {}
 
-    def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
+    def check_alias(self, alias: KeyAlias, request: Request) -> None:
         """Check that the alias of a lowered program can be stored.
 
         Raises:

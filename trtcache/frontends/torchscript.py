@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from trtcache.frontends.request import Request
+    from trtcache.frontends.request import TorchRequest
     from trtcache.frontends.source import CompileOptions
     from trtcache.lowering import LoweredProgram
 
@@ -169,7 +169,7 @@ class ScriptSource(Source):
         """Convert the module and lower the program."""
         return self.export(options).lower(options, trace=trace)
 
-    def request(self, options: CompileOptions) -> Request:
+    def request(self, options: CompileOptions) -> TorchRequest:
         """Convert and lower the module, and return the request with its key, or its partitions."""
         return self.export(options).request(options)
 

@@ -21,7 +21,7 @@ from trtcache.frontends.onnx.canonical import FORMAT, canonical_graph
 from trtcache.frontends.onnx.file import OnnxFile
 from trtcache.frontends.onnx.interface import OnnxInterface, ShapeProfile, is_input, read_ports, resolve_sizes
 from trtcache.frontends.onnx.weights import KnownGraph, OnnxWeights, make_parser_model
-from trtcache.frontends.request import EngineRequest
+from trtcache.frontends.request import Request
 from trtcache.frontends.source import Source
 from trtcache.keys.stored_graph import StoredGraph
 from trtcache.settings import Settings
@@ -248,7 +248,7 @@ class OnnxProgram:
 
 
 @frozen_dataclass(kw_only=True)
-class OnnxRequest(EngineRequest):
+class OnnxRequest(Request):
     """The request for the plan of an ONNX file."""
 
     program: OnnxProgram
