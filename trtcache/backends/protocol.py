@@ -440,19 +440,19 @@ class TuningStore(Protocol):
         ...
 
 
-_LEARNED: ContextVar[TuningStore | None] = ContextVar("trtcache.backends.protocol", default=None)
+_TUNING_STORE: ContextVar[TuningStore | None] = ContextVar("trtcache.backends.protocol", default=None)
 
 
 @contextmanager
 def use_tuning_store(where: TuningStore) -> Iterator[None]:
     """Use a store for tuning caches in this thread for the duration of the block."""
-    token = _LEARNED.set(where)
+    token = _TUNING_STORE.set(where)
     try:
         yield
     finally:
-        _LEARNED.reset(token)
+        _TUNING_STORE.reset(token)
 
 
 def current_tuning_store() -> TuningStore | None:
     """Return the current store for tuning caches, or None."""
-    return _LEARNED.get()
+    return _TUNING_STORE.get()

@@ -15,7 +15,8 @@ from trtcache.backends.protocol import CONSTANTS, INTERFACE, WEIGHT_MAP
 from trtcache.bundle.archive import BROKEN, PROGRAM, parse
 from trtcache.bundle.engines import EngineReader, report_engine
 from trtcache.bundle.partitions import MissingOperator, read_partitions
-from trtcache.bundle.signature import read_signature, read_structure
+from trtcache.bundle.signature import read_signature
+from trtcache.bundle.structure import read_structure
 from trtcache.bundle.target_choice import choose
 from trtcache.errors import NoFittingEngineError, ProgramContentError, RefitError, WeightMapError
 from trtcache.frontends.torch_archive import read_tensors
@@ -159,7 +160,7 @@ class _ProgramReader:
                 constants=found[number].constants,
                 weights=own,
             )
-            count, load_s = len(self._document["interface"]["weights"]), time.perf_counter() - start
+            count, load_s = len(found[number].interface.weights), time.perf_counter() - start
             reports.append(report_engine(entry, record["way"], weights=count, load_s=load_s, path=self._path))
         return engines, reports
 

@@ -63,7 +63,7 @@ def absolute(path: str | os.PathLike[str], where: str) -> Path:
     return expanded
 
 
-def absolutes(found: Iterable[str | os.PathLike[str]], where: str) -> tuple[Path, ...]:
+def absolute_paths(found: Iterable[str | os.PathLike[str]], where: str) -> tuple[Path, ...]:
     """Return directories as absolute paths; ``where`` is the name of the setting.
 
     Raises:
@@ -83,7 +83,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     require_file(path)
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
-        with room_for(path, f"free space in {path.absolute().parent}, or use a file on another disk"):
+        with explain_full_disk(path, f"free space in {path.absolute().parent}, or use a file on another disk"):
             yield temporary
             temporary.replace(path)
     finally:
@@ -109,7 +109,7 @@ def require_file(path: Path) -> None:
 
 
 @contextmanager
-def room_for(path: Path, remedy: str) -> Iterator[None]:
+def explain_full_disk(path: Path, remedy: str) -> Iterator[None]:
     """Add the file and a remedy to the error of a full disk; the error of a write to an open file names neither.
 
     Raises:

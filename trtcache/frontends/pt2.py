@@ -74,7 +74,7 @@ _ENGINES = "trtcache/header.json"  # written by trtcache.export
 _SAVE_AGAIN = "save it again with torch.export.save"
 
 
-class ProgramFile(Source):
+class Pt2Source(Source):
     """An exported program in a file.
 
     Attributes:
@@ -127,7 +127,7 @@ class ProgramFile(Source):
         self._storages: dict[tuple[str, torch.dtype, str], torch.Tensor] = {}
         self.file_s = time.perf_counter() - start
 
-    def __enter__(self) -> ProgramFile:
+    def __enter__(self) -> Pt2Source:
         """Return the file; ``with`` closes it, and tensors from it stay valid."""
         return self
 

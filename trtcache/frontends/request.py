@@ -230,7 +230,7 @@ def request_program(source: Source, options: CompileOptions) -> TorchRequest:
     """Lower a source that is a torch program, and return the request with its key, or its partitions."""
     with paused_collector():
         program = source.lower(options)
-        return partition_request(program, source.find_backend(options), options.settings, options.target)
+        return request_lowered_program(program, source.find_backend(options), options.settings, options.target)
 
 
 def lower_program(
@@ -265,7 +265,7 @@ def lower_program(
     return lowered
 
 
-def partition_request(
+def request_lowered_program(
     program: LoweredProgram, backend: Backend, settings: Settings, target: str | None
 ) -> TorchRequest:
     """Partition a lowered program, and make the key if it is a single engine.
