@@ -100,7 +100,8 @@ class Capabilities:
         keep: operators that lowering does not decompose because the backend has better code for them.
         refit: whether an engine takes other weights without a rebuild.
         unpack: operators that lowering decomposes further (the pass ``unpack``).
-        bakes_weights: whether an artifact may contain values of weights (``Backend.frozen_slots``).
+        bakes_weights: whether an engine that takes any weights may fail to build, and one with the values of some
+            weights in it is built then (``Backend.freeze``). ``Backend.bakes_weights`` is about some settings.
         builds_elsewhere: whether a process with the program but without values of weights can build.
         small_sizes: whether an engine accepts sizes of 0 and 1 where torch's range starts at 2.
         torch_threads: whether its engines run with torch's intra-op threads, so that ``trtcache.threads`` applies.

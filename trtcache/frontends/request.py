@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trtcache.backends.calls import build_artifact
 from trtcache.backends.protocol import ENGINE, make_members
 from trtcache.backends.registry import why_unavailable
-from trtcache.config import paused_collector
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BackendUnavailableError, BuildError, CanonicalizationError
@@ -69,11 +68,6 @@ class Request(ABC):
 
     route: ClassVar[str] = "lowered"
     is_torch: ClassVar[bool] = True
-
-    @property
-    def label(self) -> str:
-        """The target in words."""
-        return self.target.label
 
     @property
     def took_s(self) -> float:
@@ -224,13 +218,6 @@ def _with_parts(key: CacheKey, changed: Mapping[str, Json]) -> CacheKey:
     """Return a key with other parts, or with more."""
     document: dict[str, Any] = key.document
     return CacheKey.of_document({**document, "parts": {**document["parts"], **changed}})
-
-
-def request_program(source: Source, options: CompileOptions) -> TorchRequest:
-    """Lower a source that is a torch program, and return the request with its key, or its partitions."""
-    with paused_collector():
-        program = source.lower(options)
-        return request_lowered_program(program, source.find_backend(options), options.settings, options.target)
 
 
 def lower_program(
