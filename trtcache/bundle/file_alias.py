@@ -4,7 +4,7 @@
 content has pytree specs; both need torch. An alias of this kind is stored by a process with torch, if torch's state
 there is the one that torch begins with. A process that has not imported torch has that state. The key covers whatever
 else lowering and the build depend on: the file without its weights, torch's version, this package's code, settings,
-target, and the environment variables of torch. There is none if another distribution registers passes
+target, and the environment variables of torch. No such alias is stored if another distribution registers passes
 (``docs/without-torch.md``).
 """
 
@@ -175,7 +175,10 @@ def file_alias_key(digest: Digest, settings: Settings, target: Target) -> CacheK
 
 
 def why_no_alias(options: CompileOptions) -> str:
-    """Return why a compilation with these options has no alias of this kind; empty if it can have one."""
+    """Return why a compilation with these options has no alias of this kind; empty if it can have one.
+
+    The text tells what needs torch.
+    """
     settings = options.settings
     if options.backend not in _BACKENDS:
         return f"the backend {options.backend} needs it"

@@ -1,7 +1,7 @@
 """Paths: the user's cache and configuration directories, atomic writes, and stat fingerprints of files.
 
-No path falls back to the working directory: without a home directory, as in a container for an unlisted user, ``~`` is
-not expanded and would name a directory there, which another user may control.
+No path falls back to the working directory: without a home directory, as in a container for a user ID without an
+account, ``~`` is not expanded and would name a directory there, which another user may control.
 """
 
 from __future__ import annotations
@@ -152,5 +152,8 @@ class StatFingerprint:
         return list(astuple(self))
 
     def is_settled(self, read_ns: int) -> bool:
-        """Return whether any write after ``read_ns`` changes the fingerprint: the last one is sufficiently older."""
+        """Return whether any write after ``read_ns`` changes the fingerprint.
+
+        The clock of a file system has steps: a write shortly after the last one can leave the time as it is.
+        """
         return max(self.written_ns, self.changed_ns) + SETTLED_NS < read_ns
