@@ -81,3 +81,57 @@ def test_results_that_are_kept_for_later_calls_are_no_change(caplog: pytest.LogC
         trtcache.lower(model, (X,))
     assert "forward" not in caplog.text
     assert kept == {}
+
+
+def appends(_: object, x: torch.Tensor, out: Any) -> torch.Tensor:
+    """Append to a list within an argument."""
+    out["layers"].append(x * 2)
+    return x + 1
+
+
+def sets(_: object, x: torch.Tensor, out: Any) -> torch.Tensor:
+    """Set an element of a list to another tensor."""
+    out[0] = x * 2
+    return out[0] + 1
+
+
+@pytest.mark.parametrize(("function", "out"), [(appends, {"layers": [X]}), (sets, [X]), (sets, {0: X})])
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_warning_names_arguments_whose_containers_are_changed(
+    interpreter: str, function: Callable[..., Any], out: Any, is_named: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An engine returns the same, and leaves the caller's list or dict as it is."""
+    before = str(out)
+    args, kwargs = ((X,), {"out": out}) if is_named else ((X, out), {})
+    model = WithOut(function)
+    with caplog.at_level("WARNING", "trtcache.lowering"):
+        trtcache.key(model, args, kwargs, backend=interpreter)
+    assert "forward changes the list or dict in out" in caplog.text
+    assert str(out) == before
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks
+
+
+def test_containers_that_are_only_read_are_no_change(caplog: pytest.LogCaptureFixture) -> None:
+    """Nor are lists that ``forward`` creates, or tensors that it writes to."""
+
+    def function(_: object, x: torch.Tensor, out: Any) -> Any:
+        mine = [*out, x]
+        mine.append(x)
+        out[0].add_(1)
+        return mine[-1] + out[1]["y"]
+
+    with caplog.at_level("WARNING", "trtcache.lowering"):
+        trtcache.lower(WithOut(function), (X, [X.clone(), {"y": X}]))
+    assert "forward" not in caplog.text
+
+
+class WithOut(torch.nn.Module):
+    """A call of a function with a tensor and a container."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor, out: Any) -> Any:
+        return self.function(self, x, out)

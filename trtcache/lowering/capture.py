@@ -35,7 +35,7 @@ from trtcache.lowering.arguments import configurations, has_classes, replace_inp
 from trtcache.lowering.assignments import record_assignments, reject_lost_assignments
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.interface import Content
-from trtcache.lowering.model_state import preserve_state, random_states
+from trtcache.lowering.model_state import preserve_state, random_states, record_changed_arguments
 from trtcache.lowering.operators import is_standard_library
 from trtcache.lowering.rewrites.constants import new_constant
 from trtcache.lowering.rewriting import (
@@ -138,6 +138,7 @@ def export(
     random_before = random_states()
     try:
         with (
+            record_changed_arguments(model) as changed_arguments,
             preserve_state(model) as changed,
             preserve_caches(model),
             quiet(),
@@ -154,6 +155,9 @@ def export(
     if changed:
         why = "an engine answers each call as the first one; use a buffer, and write to it in place"
         log.warning("%s: forward changes the number %s: %s", label, ", ".join(changed[:3]), why)
+    if changed_arguments:
+        why = "an engine leaves the caller's as they are; return what is new instead"
+        log.warning("%s: forward changes the list or dict in %s: %s", label, ", ".join(changed_arguments[:3]), why)
     if random_states() != random_before:
         why = "an engine has the numbers of the export; use operators of torch, and set seeds outside of forward"
         log.warning("%s: forward seeds a generator, or draws from Python's or NumPy's: %s", label, why)

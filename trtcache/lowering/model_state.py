@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import inspect
+import operator
 import random
 import sys
 import types
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _NOT_FOLLOWED = (
     *(type(None), str, bytes, int, float, complex, torch.Generator, torch.jit.ScriptModule),
@@ -46,6 +48,61 @@ def preserve_state(model: torch.nn.Module) -> Iterator[list[str]]:
     finally:
         changed += state.changed_numbers()
         state.restore()
+
+
+@contextmanager
+def record_changed_arguments(model: torch.nn.Module) -> Iterator[list[str]]:
+    """Yield a list, to which those arguments are added whose lists, dicts, sets or deques ``forward`` changes.
+
+    torch.export calls ``forward`` with copies of the containers, and a program knows their elements only.
+    """
+    changed: list[str] = []
+    before: list[tuple[str, Any, list[Any]]] = []
+    by_position = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    parameters = [one.name for one in inspect.signature(model.forward).parameters.values() if one.kind in by_position]
+
+    def record(_: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        names = [*parameters, *(f"argument {place}" for place in range(len(parameters), len(args)))]
+        before[:] = [*_containers_of(zip(names, args, strict=False)), *_containers_of(kwargs.items())]
+
+    def compare(*_: object) -> None:
+        for name, container, elements in before:
+            if name not in changed and not _are_same(elements, _elements(container)):
+                changed.append(name)
+
+    handles = [
+        model.register_forward_pre_hook(record, with_kwargs=True),
+        model.register_forward_hook(compare),
+    ]
+    try:
+        yield changed
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _containers_of(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any, list[Any]]]:
+    """Yield the containers of Python's own in each argument, with its name and their elements."""
+    for name, argument in arguments:
+        waiting, seen = [argument], dict[int, Any]()
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, (list, tuple, dict, set, deque)) and id(value) not in seen:
+                seen[id(value)] = value
+                elements = _elements(value)
+                waiting += elements
+                if not isinstance(value, tuple):
+                    yield name, value, elements
+
+
+def _elements(container: Any) -> list[Any]:
+    if isinstance(container, dict):
+        return [part for item in _kind(container).items(container) for part in item]
+    return list(container)
+
+
+def _are_same(elements: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(elements) == len(others) and all(map(operator.is_, elements, others))
 
 
 def random_states() -> list[object]:
