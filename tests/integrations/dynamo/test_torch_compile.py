@@ -292,6 +292,42 @@ def test_autocast_is_part_of_the_program(compile_model: CompileModel, made: Made
     assert made() == [(1, 1), (1, 1)]
 
 
+def _in_regions(model: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    with torch.autocast("cpu", torch.bfloat16):
+        half = model(x)
+        with torch.autocast("cpu", enabled=False):
+            whole = model(half.float())
+        again = model(x)
+    return half + 1, whole, again.float(), model(x)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("around", [False, True])
+def test_regions_of_autocast_are_part_of_the_program(compile_model: CompileModel, made: Made, *, around: bool) -> None:
+    """A region in the model has its own precision, whatever is around it; results have the types of eager torch."""
+    model, x = nn.Linear(4, 4), _x()
+    compiled = compile_model(lambda x: _in_regions(model, x))
+    with torch.autocast("cpu", torch.bfloat16, enabled=around):
+        assert difference(_in_regions(model, x), compiled(x)) is None
+    assert made() == [(1, 1)]
+
+
+@torch.no_grad()
+def test_a_region_of_autocast_that_fails_is_left(compile_model: CompileModel) -> None:
+    """What cannot be exported in a region runs in eager torch, and the precision afterwards is the caller's."""
+    model, x = nn.Linear(4, 4), _x()
+
+    def branching(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            made = model(x)
+            answer: torch.Tensor = torch.utils.checkpoint.checkpoint(torch.cos, made, use_reentrant=False)
+            return answer
+
+    assert difference(branching(x), compile_model(branching)(x)) is None
+    assert not torch.is_autocast_enabled("cpu")
+    assert [one.engines for one in torch_compile.reports()] == [[]]
+
+
 def test_reports_tell_what_was_done(compile_model: CompileModel, caplog: pytest.LogCaptureFixture) -> None:
     """A report names the graph by where it begins or as the user does, and shows each engine; the log has it too."""
     with torch.no_grad(), caplog.at_level(logging.INFO):
