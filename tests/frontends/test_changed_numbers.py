@@ -16,6 +16,8 @@ from tests.models import Calls
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.conftest import RunPython
+
 X = torch.ones(2, 4)
 
 
@@ -81,3 +83,17 @@ def test_results_that_are_kept_for_later_calls_are_no_change(caplog: pytest.LogC
         trtcache.lower(model, (X,))
     assert "forward" not in caplog.text
     assert kept == {}
+
+
+FIRST = """
+import logging, sys, torch, trtcache
+logging.basicConfig(stream=sys.stdout, level="WARNING")
+assert "numpy.random" not in sys.modules
+trtcache.lower(torch.nn.Linear(4, 4), (torch.ones(2, 4),))
+"""
+
+
+def test_the_first_export_of_a_process_draws_nothing(run_fresh_python: RunPython) -> None:
+    """It imports NumPy's generator, whose state is none that the model has changed."""
+    done = run_fresh_python(FIRST)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
