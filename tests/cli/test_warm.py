@@ -238,6 +238,36 @@ def test_an_engine_that_was_not_stored_is_a_failure(matrix: Path) -> None:
         assert (in_torch.outcome, in_torch.why) == ("failed", "nothing to store: it runs in torch")
 
 
+def test_a_cell_that_a_scheduler_runs_fails_if_nothing_is_stored(
+    run: Callable[..., Result], matrix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code says so, which is all that a scheduler reads."""
+    monkeypatch.setenv("TRTCACHE_READONLY", "1")
+    done = run("warm", matrix, "--cell", "1", "--json")
+    assert (done.code, done.json["outcome"], done.json["path"]) == (1, "built", None)
+    assert "cell 1 zoo:affine: failed: built, and not stored" in done.err
+
+
+def test_a_build_without_a_key_is_a_failure(matrix: Path) -> None:
+    """Nothing is stored of it, and the next process builds again."""
+    from trtcache_cli.matrix import read_matrix
+
+    cell, built = read_matrix(matrix).cells[0], json.dumps({"key": None, "outcome": "built", "path": None})
+    log = "trtcache: WARNING: m is not cached: an operator\n"
+    outcome = outcome_of(cell, (0, built, log, 1.0))
+    assert (outcome.outcome, outcome.why) == ("failed", "built, and not stored: m is not cached: an operator")
+
+
+def test_a_killed_build_is_called_killed(matrix: Path) -> None:
+    """The last line of its log, if there is one, is what it said before."""
+    from trtcache_cli.matrix import read_matrix
+
+    cell = read_matrix(matrix).cells[0]
+    assert outcome_of(cell, (-9, "", "", 1.0)).why == "the process was killed by signal 9"
+    assert outcome_of(cell, (-9, "", "building m\n", 1.0)).why == "the process was killed by signal 9: building m"
+    assert outcome_of(cell, (1, "", "", 1.0)).why == "the process ended with 1"
+
+
 def test_failures_are_printed_with_quiet(run: Callable[..., Result], matrix: Path) -> None:
     """Those of cells, and nothing else; a cell built in this process is quiet too."""
     done = run("warm", matrix, "-q", "--only", "3,3")
