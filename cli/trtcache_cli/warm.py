@@ -123,7 +123,9 @@ def warm(
         _print_plan(session, planned)
         return 0
     if form is not None:
-        return _emit(form, matrix, _for_scheduler(planned, image), jobs)
+        options = [] if session.cache_dir is None else ["--cache-dir", str(session.cache_dir.absolute())]
+        options += ["--require-remote"] if require_remote else []
+        return _emit(form, matrix, _for_scheduler(planned, image), jobs, options)
     is_hit = [each for each in planned if each.state == PLANNED_HIT and not each.is_left]
     outcomes = [Outcome(each.cell, HIT, keys=(each.key or "",)) for each in is_hit]
     if scheduler is not None:
@@ -149,11 +151,11 @@ def _for_scheduler(planned: Sequence[PlannedCell], image: str) -> list[Cell]:
     return [cell for cell in left if not image or cell.image == image]
 
 
-def _emit(form: str, matrix: Matrix, cells: Sequence[Cell], most: int | None) -> int:
+def _emit(form: str, matrix: Matrix, cells: Sequence[Cell], most: int | None, options: Sequence[str]) -> int:
     if not cells:
         note("every cell hits: nothing is printed")
     else:
-        click.echo(emit(form, matrix, cells, most), nl=False)
+        click.echo(emit(form, matrix, cells, most, options), nl=False)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -266,6 +267,33 @@ def test_a_killed_build_is_called_killed(matrix: Path) -> None:
     assert outcome_of(cell, (-9, "", "", 1.0)).why == "the process was killed by signal 9"
     assert outcome_of(cell, (-9, "", "building m\n", 1.0)).why == "the process was killed by signal 9: building m"
     assert outcome_of(cell, (1, "", "", 1.0)).why == "the process ended with 1"
+
+
+def test_what_is_emitted_builds_where_the_command_would(run: Callable[..., Result], matrix: Path) -> None:
+    """``--cache-dir`` and ``--require-remote`` are options of each cell, too."""
+    (folder := matrix.with_name("a b")).mkdir()
+    given = ("warm", matrix, "--only", "0-2", "--cache-dir", folder, "--emit")
+    command = f"trtcache warm {matrix} --cache-dir '{folder}' --only 0-2 --cell"
+    assert f"{command} auto" in run(*given, "sbatch").out.splitlines()
+    line = run(*given, "parallel").out
+    assert shlex.split(line)[-1] == f"{command} {{}}"
+    job = json.loads(run(*given, "k8s").out)
+    assert job["spec"]["template"]["spec"]["containers"][0]["command"] == [*shlex.split(command), "auto"]
+
+
+def test_what_a_scheduler_would_misread_is_refused(run: Callable[..., Result], matrix: Path) -> None:
+    """Braces in a path, which GNU parallel replaces, and resources of another type than Kubernetes has."""
+    braced = matrix.rename(matrix.with_name("m{}.toml"))
+    done = run("warm", braced, "--only", "0-2", "--emit", "parallel")
+    assert (done.code, done.out, "GNU parallel replaces braces" in done.err) == (2, "", True)
+    text = braced.read_text()
+    for resource, message in (
+        ('parallelism = "4"', "parallelism: expected a number"),
+        ("image = 3", "expected a text"),
+    ):
+        braced.write_text(text.replace('image = "registry/torch:2.13"', resource))
+        done = run("warm", braced, "--only", "0-2", "--emit", "k8s")
+        assert (done.code, done.out, message in done.err) == (2, "", True), done.err
 
 
 def test_failures_are_printed_with_quiet(run: Callable[..., Result], matrix: Path) -> None:
