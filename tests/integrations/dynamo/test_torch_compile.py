@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import logging
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ from torch import nn
 from tests.comparing import difference
 from tests.models import ConvNorm
 from trtcache.integrations import torch_compile
+from trtcache.integrations.dynamo.engines import capture_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -243,6 +246,19 @@ def test_torch_says_nothing_where_a_fraction_cannot_be_an_input(
     said = [one.getMessage() for one in caplog.records if one.getMessage().startswith("messages of torch")]
     assert ["def forward" in one for one in said] == [True]
     assert [engines for engines, _ in made()] == [1, 1]
+
+
+def test_what_took_standard_error_during_an_export_may_keep_it(capfd: pytest.CaptureFixture[str]) -> None:
+    """A handler or a process of another thread: it writes where standard error is, then and later."""
+    with capture_messages(logging.getLogger("unused")):
+        handler = logging.StreamHandler()
+        sys.stderr.write("kept\n")
+        subprocess.run(["echo", "of a process"], stdout=sys.stderr, check=True)
+        assert (sys.stderr.isatty(), sys.stderr.encoding.lower()) == (False, "utf-8")
+        sys.stderr.buffer.write(b"bytes\n")
+        sys.stderr.flush()
+    handler.emit(logging.makeLogRecord({"msg": "later"}))
+    assert capfd.readouterr().err.splitlines() == ["of a process", "bytes", "later"]
 
 
 def test_threads_make_engines_at_once(compile_model: CompileModel, made: Made) -> None:
