@@ -88,6 +88,8 @@ class Options:
     training: str = "warn"
 
     def __post_init__(self) -> None:
+        if self.name is not None and not isinstance(self.name, str):
+            raise SettingsError("options['name']", f"expected a string, got {self.name!r}")
         if self.training not in _TRAINING:
             raise SettingsError(
                 "options['training']", f"{self.training!r}: {did_you_mean(self.training, [*_TRAINING])}"

@@ -249,6 +249,8 @@ def test_nothing_runs_without_an_engine_where_builds_are_forbidden(
         ({"trainin": "eager"}, SettingsError, r"options\['trainin'\]: unknown; did you mean 'training'\?"),
         ({"inductr": {}}, SettingsError, r"options\['inductr'\]: unknown; did you mean 'inductor'\?"),
         ({"training": "eagr"}, SettingsError, r"options\['training'\]: 'eagr': unknown; did you mean 'eager'\?"),
+        ({"name": 5}, SettingsError, r"options\['name'\]: expected a string, got 5"),
+        ({"backend": None}, SettingsError, "backend: expected a string such as 'aot_inductor', got None"),
         ({"backend": "aot_inducter"}, BackendUnavailableError, "did you mean 'aot_inductor'"),
         ({"backend": "aot_inductor", "inductor": {"max_autotun": 1}}, SettingsError, "did you mean 'max_autotune'"),
     ],
