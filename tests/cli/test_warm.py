@@ -17,6 +17,7 @@ import torch
 
 import trtcache
 from tests.models import Affine
+from trtcache_cli.warm_plan import PlannedCell, total_s
 from trtcache_cli.warm_progress import Board
 from trtcache_cli.warm_run import Processes, outcome_of
 
@@ -257,6 +258,17 @@ def test_a_build_without_a_key_is_a_failure(matrix: Path) -> None:
     log = "trtcache: WARNING: m is not cached: an operator\n"
     outcome = outcome_of(cell, (0, built, log, 1.0))
     assert (outcome.outcome, outcome.why) == ("failed", "built, and not stored: m is not cached: an operator")
+
+
+def test_a_plan_counts_equal_keys_once(matrix: Path) -> None:
+    """Of cells with one key, one is built, and the others hit."""
+    from trtcache_cli.matrix import read_matrix
+
+    cells = read_matrix(matrix).cells
+    known = [PlannedCell(cell, "build", key="ab", expected_s=3.0) for cell in cells[:2]]
+    unknown = [PlannedCell(cell, "unknown", expected_s=2.0) for cell in cells[2:]]
+    assert total_s([*known, *unknown]) == 7.0
+    assert total_s([PlannedCell(cells[0], "hit", key="cd", expected_s=5.0)]) == 0.0
 
 
 def test_a_killed_build_is_called_killed(matrix: Path) -> None:
