@@ -90,7 +90,7 @@ def _tells_sources_apart(node: ast.AST) -> bool:
         return False
     names = {getattr(part, "attr", getattr(part, "id", "")) for part in ast.walk(node.args[1])}
     return bool(
-        names & {"ExportedProgram", "ScriptModule", "ModuleSource", "ExportedSource", "OnnxSource", "ProgramFile"}
+        names & {"ExportedProgram", "ScriptModule", "ModuleSource", "ExportedSource", "OnnxSource", "Pt2Source"}
     )
 
 

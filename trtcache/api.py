@@ -84,9 +84,9 @@ def compile(  # noqa: A001  # named like torch.compile
                 module.name_weights(source.model)
             if isinstance(model, (str, os.PathLike)):
                 from trtcache.bundle.file_alias import store_alias  # not imported for a module
-                from trtcache.frontends.pt2 import ProgramFile
+                from trtcache.frontends.pt2 import Pt2Source
 
-                if isinstance(source, ProgramFile):
+                if isinstance(source, Pt2Source):
                     store_alias(source, module, options, cache)
             if keep_program:
                 from trtcache.compiler.kept_program import KeptOptions, keep  # rarely needed

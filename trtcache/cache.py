@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from trtcache.config.contention import ContentionPolicy
 from trtcache.config.environment import LOG_VARIABLE, Config, start_logging
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.config.paths import absolute, absolutes
+from trtcache.config.paths import absolute, absolute_paths
 from trtcache.config.remotes import parse_remotes, refuse_url
 from trtcache.config.units import parse_size
 from trtcache.digests import CacheKey
@@ -128,7 +128,7 @@ class Cache:
             refuse_url(root, "cache")
             self.config = replace(self.config, root=absolute(root, "cache"), lower=())
         if lower is not None:
-            self.config = replace(self.config, lower=absolutes(lower, "lower"))
+            self.config = replace(self.config, lower=absolute_paths(lower, "lower"))
         if copy_up is not None:
             self.config = replace(self.config, copy_up=bool(copy_up))
         if remote is not None:

@@ -1,4 +1,4 @@
-"""All exceptions of trtcache: fields first, then the message with their names in braces, an exit code on the class.
+"""All exceptions of trtcache. Each class lists its fields, then its message, with fields in braces.
 
 A cache miss is not an error (it is ``None``), and corruption is a miss with a reason; store errors are raised only if
 the operation cannot continue.
@@ -196,8 +196,8 @@ class BuildForbiddenError(BackendError):
     """The cache has no entry and ``TRTCACHE_FORBID_BUILD=1`` forbids building one.
 
     ``key`` is empty if the program is not cacheable. ``why`` describes what is wrong with the stored entry, or else the
-    difference to the nearest other one, or why the program is not cacheable, and ``lack`` what the build was needed
-    for. ``remotes`` has the URL of each remote with the reason of its miss.
+    difference to the nearest other one, or why the program is not cacheable. ``lack`` are the words of the message
+    before the key. ``remotes`` has the URL of each remote with the reason of its miss.
     """
 
     kind: str
@@ -235,7 +235,10 @@ class IncompatibleEngineError(BackendError):
 
 
 class NoDeviceError(BackendError):
-    """A GPU is required, and this machine has none, or another. ``target`` is empty if only ``backend`` matters."""
+    """A GPU is required, and this machine has none, or one that does not fit.
+
+    ``target`` is empty if only ``backend`` matters.
+    """
 
     backend: str
     target: str
@@ -335,7 +338,7 @@ class NotReadyError(TrtcacheError, AttributeError):
 
 
 class VerifyError(RefitError):
-    """An engine with new weights does not match eager torch, or that cannot be verified; the old ones are unchanged.
+    """An engine with new weights does not match eager torch, or cannot be compared; the old weights are unchanged.
 
     ``where`` is the output, empty if none was compared.
     """
@@ -493,7 +496,7 @@ class CorruptBlobError(StoreError):
     """An artifact file is damaged.
 
     ``reason`` is one word for the counters: ``magic``, ``header``, ``size``, ``padding``, ``member``, ``key``, ``file``
-    (not a plain file of this user), or ``index`` of the index.
+    (not a plain file of this user), or ``index`` (the file is the index itself).
     """
 
     path: str

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trtcache.compiler import inspect
 from trtcache.errors import CanonicalizationError, SettingsError
 from trtcache.frontends.onnx.file import is_onnx
-from trtcache.frontends.pt2 import SUFFIX, ProgramFile
+from trtcache.frontends.pt2 import SUFFIX, Pt2Source
 from trtcache.frontends.resolve import resolve
 from trtcache.frontends.torchscript import convert_script, example_arguments, is_script_file, load_script
 from trtcache_cli.shapes import read_examples, read_shapes
@@ -97,7 +97,7 @@ def load_program(path: Path, shapes: Sequence[str]) -> ExportedProgram:
         )
     program = _open_without_shapes(path, shapes)
     if isinstance(program, Path):
-        with ProgramFile(program) as file:
+        with Pt2Source(program) as file:
             return file.program()
     return program
 

@@ -24,7 +24,7 @@ from trtcache_cli.warm_remote import RemoteListing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trtcache.bundle.file_alias import MappedProgramFile
+    from trtcache.bundle.file_alias import MappedPt2File
     from trtcache.bundle.file_lookup import FileLookup
     from trtcache.cache import Cache
     from trtcache.frontends.source import CompileOptions, Source
@@ -192,7 +192,7 @@ class Planner:
                 self._lookups[own] = None
         return self._lookups[own]
 
-    def _find_without_torch(self, cell: Cell, file: MappedProgramFile) -> PlannedCell | None:
+    def _find_without_torch(self, cell: Cell, file: MappedPt2File) -> PlannedCell | None:
         lookup = self._lookup(cell)
         if lookup is None:
             return None

@@ -16,9 +16,9 @@ from torch import nn
 
 import trtcache
 from tests.bundle.plain_models import FAST
-from trtcache.bundle.file_alias import MappedProgramFile, alias_key, store_alias, why_no_alias
+from trtcache.bundle.file_alias import MappedPt2File, file_alias_key, store_alias, why_no_alias
 from trtcache.bundle.load_program import TorchNeeded
-from trtcache.frontends.pt2 import ProgramFile
+from trtcache.frontends.pt2 import Pt2Source
 from trtcache.frontends.source import CompileOptions
 from trtcache.settings import Settings
 from trtcache.store.catalog import counters
@@ -158,13 +158,13 @@ def test_the_digest_of_a_file_is_the_same_with_torch(folder: Path, tmp_path: Pat
     """Equal for files that differ in weights only."""
     digests = []
     for name in ("known", "retrained", "other"):
-        with ProgramFile(folder / f"{name}.pt2") as file:
+        with Pt2Source(folder / f"{name}.pt2") as file:
             digests.append(file.digest)
-        assert MappedProgramFile(folder / f"{name}.pt2").digest == digests[-1]
+        assert MappedPt2File(folder / f"{name}.pt2").digest == digests[-1]
     assert digests[0] == digests[1] != digests[2]
     (tmp_path / "text.pt2").write_text("text")
     with pytest.raises(TorchNeeded):
-        MappedProgramFile(tmp_path / "text.pt2")
+        MappedPt2File(tmp_path / "text.pt2")
 
 
 def test_the_state_of_a_new_process_is_the_known_one(run_fresh_python: RunPython) -> None:
@@ -189,8 +189,8 @@ def test_another_state_of_torch_stores_no_alias(folder: Path, engines: Path, tmp
     """A process with another default dtype has another program, which a process without torch must not find."""
     module = trtcache.compile(folder / "known.pt2", settings=FAST, cache=engines)
     cache = trtcache.Cache(tmp_path / "cache")
-    with ProgramFile(folder / "known.pt2") as source:
-        key = alias_key(source.digest, OPTIONS.settings, resolve_target(None, device="cpu"))
+    with Pt2Source(folder / "known.pt2") as source:
+        key = file_alias_key(source.digest, OPTIONS.settings, resolve_target(None, device="cpu"))
         torch.set_default_dtype(torch.float64)
         try:
             store_alias(source, module, OPTIONS, cache)

@@ -41,6 +41,7 @@ def test_a_loaded_program_answers_as_the_module_that_was_written(
     path = tmp_path / "program.pt2"
     trtcache.export(module, path)
     loaded = trtcache.load(path, trust="local-file")
+    assert [one.weights for one in loaded.report.partitions] == [one.weights for one in module.report.partitions]
     for args in form.others or (form.args, form.args):
         mine, theirs = copy.deepcopy((args, dict(form.kwargs))), copy.deepcopy((args, dict(form.kwargs)))
         expected, found = module(*mine[0], **mine[1]), loaded(*theirs[0], **theirs[1])

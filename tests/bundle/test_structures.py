@@ -16,14 +16,8 @@ from torch.utils import _pytree as pytree
 from transformers.modeling_outputs import BaseModelOutput
 
 from trtcache.bundle.partitions import MissingOperator, read_graph, write_graph
-from trtcache.bundle.signature import (
-    Output,
-    read_signature,
-    read_structure,
-    without_classes,
-    write_signature,
-    write_structure,
-)
+from trtcache.bundle.signature import read_signature, write_signature
+from trtcache.bundle.structure import Output, read_structure, without_classes, write_structure
 from trtcache.runtime.structure import read_nodes, unflatten
 
 X = torch.ones(2)

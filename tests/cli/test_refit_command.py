@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 import trtcache
 from tests.comparing import difference
-from trtcache.frontends.pt2 import ProgramFile
+from trtcache.frontends.pt2 import Pt2Source
 from trtcache.testing.refit import RefitModel, image
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def test_weights_in_the_file_that_is_written_lie_as_torch_lays_them(
     assert run("refit", file, "-w", save(1), "-o", file).code == 0
     with zipfile.ZipFile(file) as archive:
         assert archive.testzip() is None
-    with ProgramFile(file) as opened:
+    with Pt2Source(file) as opened:
         tensors = opened.weights(opened.names)
         content = memoryview(file.read_bytes())
         for name, one in tensors.items():

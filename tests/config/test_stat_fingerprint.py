@@ -15,7 +15,7 @@ from tests.models import Affine
 from trtcache.config import paths as file_state
 from trtcache.config.paths import StatFingerprint
 from trtcache.errors import ExportError
-from trtcache.frontends.pt2 import ProgramFile
+from trtcache.frontends.pt2 import Pt2Source
 from trtcache.frontends.torch_archive import Hashing
 from trtcache.keys import key as alias
 from trtcache.store.disk import DiskStore
@@ -120,5 +120,5 @@ def test_a_file_that_was_just_written_is_hashed_again_before_it_counts_as_known(
     changed_ns = path.stat().st_ctime_ns
     times = iter([changed_ns, changed_ns + 1, changed_ns, changed_ns + 3_000_000_000])
     for expected in (False, True):
-        with ProgramFile(path, clock_ns=lambda: next(times)) as file:
+        with Pt2Source(path, clock_ns=lambda: next(times)) as file:
             assert (file.stat_fingerprint() is not None) is expected

@@ -16,7 +16,7 @@ import trtcache
 from tests.models import Affine
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends import pt2
-from trtcache.frontends.pt2 import ProgramFile, _state
+from trtcache.frontends.pt2 import Pt2Source, _state
 from trtcache.lowering.interface import Content
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def test_weights_are_those_that_torch_reads(tmp_path: Path) -> None:
     """Every dtype and layout has the same bytes, strides and sharing as in the program that torch loads."""
     path = tmp_path / "kinds.pt2"
     torch.export.save(torch.export.export(Kinds(), (X,)), path)
-    with ProgramFile(path) as opened:
+    with Pt2Source(path) as opened:
         program = opened.program()
         theirs = {**program.constants, **program.state_dict}
         ours = opened.weights(list(theirs))
@@ -108,7 +108,7 @@ def test_weights_outlive_the_file(file: Path) -> None:
     """They stay valid after the file is closed and another is renamed over it."""
     path = file.with_name("gone.pt2")
     path.write_bytes(file.read_bytes())
-    with ProgramFile(path) as opened:
+    with Pt2Source(path) as opened:
         found = opened.weights(["a"])["a"]
     before = found.clone()
     path.with_suffix(".new").write_bytes(b"x" * path.stat().st_size)
@@ -124,7 +124,7 @@ def test_a_repacked_archive_is_read(file: Path, tmp_path: Path, how: int) -> Non
     path = _written(tmp_path / "again.pt2", {"odd.txt": b"x", **_members(file)} if how else _members(file), how)
     if how == zipfile.ZIP_DEFLATED:
         path = _written(path, _members(file), how)
-    with ProgramFile(path) as opened, ProgramFile(file) as first:
+    with Pt2Source(path) as opened, Pt2Source(file) as first:
         assert torch.equal(opened.weights(["b"])["b"], first.weights(["b"])["b"])
         assert opened.content_digest != first.content_digest
         assert (opened.digest == first.digest) == (how == zipfile.ZIP_STORED)
@@ -212,20 +212,20 @@ def test_every_truncation_is_refused(file: Path, tmp_path: Path) -> None:
     for length in [*range(1, len(content), 997), len(content) - 1]:
         path.write_bytes(content[:length])
         with pytest.raises(ExportError, match=r"damaged or cut off|did not write it"):
-            ProgramFile(path)
+            Pt2Source(path)
 
 
 def test_a_flipped_bit_is_refused_or_changes_nothing(file: Path, tmp_path: Path) -> None:
     """The error names the damaged member; damage between members does not change the program."""
     content, path, refused = file.read_bytes(), tmp_path / "damaged.pt2", 0
-    with ProgramFile(file) as opened:
+    with Pt2Source(file) as opened:
         expected = {name: Content.of(one) for name, one in opened.weights(["a", "b", "c"]).items()}
     for place in range(5, len(content), 211):
         damaged = bytearray(content)
         damaged[place] ^= 1 << place % 8
         path.write_bytes(damaged)
         try:
-            with ProgramFile(path) as opened:
+            with Pt2Source(path) as opened:
                 for name in opened._members:
                     opened._check_sum(name)
                 found = {name: Content.of(one) for name, one in opened.weights(["a", "b", "c"]).items()}
@@ -242,7 +242,7 @@ def test_a_damaged_weight_is_named_and_never_run(interpreter: str, file: Path, t
     if route == "alias":
         trtcache.compile(file, backend=interpreter, cache=tmp_path / "cache")
     content, path = bytearray(file.read_bytes()), tmp_path / "damaged.pt2"
-    with ProgramFile(file) as opened:
+    with Pt2Source(file) as opened:
         start = opened._content("data/weights/weight_0")
         offset = bytes(opened._bytes).index(bytes(start))
     content[offset] ^= 1
@@ -281,27 +281,27 @@ def test_weights_in_another_format_are_left_to_torch(
 ) -> None:
     """The reader does not guess unknown formats; the program is loaded by torch."""
     path = _written(tmp_path / "other.pt2", _config(_members(file), **changes))
-    with ProgramFile(path) as opened, pytest.raises(ValueError, match=message):
+    with Pt2Source(path) as opened, pytest.raises(ValueError, match=message):
         opened.weights(["a"])
 
 
 def test_another_byte_order_is_left_to_torch(file: Path, tmp_path: Path) -> None:
     """Bytes are not swapped here."""
     path = _written(tmp_path / "other.pt2", {**_members(file), "affine/byteorder": b"big"})
-    with ProgramFile(path) as opened, pytest.raises(ValueError, match="byte order"):
+    with Pt2Source(path) as opened, pytest.raises(ValueError, match="byte order"):
         opened.weights(["a"])
 
 
 def test_weights_on_several_devices_are_left_to_torch(file: Path, tmp_path: Path) -> None:
     """The device of a file is that of its weights, if they agree."""
     one = _config(_members(file), device={"type": "cuda", "index": 1})
-    with ProgramFile(_written(tmp_path / "one.pt2", one)) as opened:
+    with Pt2Source(_written(tmp_path / "one.pt2", one)) as opened:
         assert opened.device == torch.device("cuda", 1)
     name = "affine/data/weights/model_weights_config.json"
     document = json.loads(one[name])
     document["config"]["a"]["tensor_meta"]["device"]["index"] = 0
     path = _written(tmp_path / "two.pt2", {**one, name: json.dumps(document).encode()})
-    with ProgramFile(path) as opened, pytest.raises(ValueError, match="cuda:0, cuda:1"):
+    with Pt2Source(path) as opened, pytest.raises(ValueError, match="cuda:0, cuda:1"):
         _ = opened.device
 
 
@@ -309,12 +309,12 @@ def test_a_file_that_is_written_to_while_it_is_read_is_an_error(file: Path, tmp_
     """It is detected by the mtime, and on the slow path by the digest; a mixture of both is never used."""
     path = tmp_path / "changing.pt2"
     path.write_bytes(file.read_bytes())
-    with ProgramFile(path) as opened:
+    with Pt2Source(path) as opened:
         opened.check_digest()
         os.utime(path)
         with pytest.raises(ExportError, match="write a new file and rename it over this one"):
             opened.check_unchanged()
-    with ProgramFile(path) as opened:
+    with Pt2Source(path) as opened:
         assert opened.content_digest.size_bytes == path.stat().st_size
         with path.open("r+b") as writer:
             writer.seek(-3, os.SEEK_END)
@@ -331,7 +331,7 @@ def test_renaming_over_a_file_does_not_affect_readers(file: Path, tmp_path: Path
     path, new = tmp_path / "model.pt2", tmp_path / "new.pt2"
     for one in (path, new):
         one.write_bytes(file.read_bytes())
-    with ProgramFile(path) as opened:
+    with Pt2Source(path) as opened:
         path.chmod(0o600)
         (tmp_path / "link.pt2").hardlink_to(path)
         new.rename(path)
@@ -369,7 +369,7 @@ def test_two_members_of_one_name_are_refused(file: Path, tmp_path: Path) -> None
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
         archive.writestr(archive.infolist()[0].filename, b"other")
     with pytest.raises(ExportError, match="two of its members have one name"):
-        ProgramFile(path)
+        Pt2Source(path)
 
 
 def test_a_retrained_file_uses_the_alias(interpreter: str, file: Path, tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ def test_another_program_in_a_file_has_another_digest(tmp_path: Path) -> None:
     for name, model in {"a": Affine(), "b": Affine(2.0), "c": Shifted(3.0), "d": Shifted(4.0)}.items():
         path = tmp_path / f"{name}.pt2"
         torch.export.save(torch.export.export(model, (X,)), path)
-        with ProgramFile(path) as opened:
+        with Pt2Source(path) as opened:
             digests[name] = (opened.digest, opened.content_digest)
     assert digests["a"][0] == digests["b"][0]
     assert len({program for program, _ in digests.values()}) == 3

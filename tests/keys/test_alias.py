@@ -19,7 +19,7 @@ from tests.models import Affine, Case
 from trtcache.backends import registry
 from trtcache.digests import CacheKey, Digest
 from trtcache.errors import BuildForbiddenError
-from trtcache.frontends.pt2 import ProgramFile
+from trtcache.frontends.pt2 import Pt2Source
 from trtcache.keys import alias_key as made_keys
 from trtcache.keys import code
 from trtcache.keys import key as key_alias
@@ -63,7 +63,7 @@ def test_a_file_that_is_compiled_again_is_neither_exported_nor_lowered(
     path = saved(tmp_path / "model.pt2", case.model, case.args, case.kwargs)
     first = compiled(path)
     monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
-    monkeypatch.setattr(ProgramFile, "program", None)
+    monkeypatch.setattr(Pt2Source, "program", None)
     second = compiled(str(path))
     assert (first.report.route, second.report.route) == ("lowered", "alias")
     assert differ(first, second, case) is None

@@ -100,7 +100,8 @@ class Capabilities:
         keep: operators that lowering does not decompose because the backend has better code for them.
         refit: whether an engine takes other weights without a rebuild.
         unpack: operators that lowering decomposes further (the pass ``unpack``).
-        bakes_weights: whether an artifact may contain values of weights (``Backend.frozen_slots``).
+        bakes_weights: whether an engine that takes any weights may fail to build, and one with the values of some
+            weights in it is built then (``Backend.freeze``). ``Backend.bakes_weights`` is about some settings.
         builds_elsewhere: whether a process with the program but without values of weights can build.
         small_sizes: whether an engine accepts sizes of 0 and 1 where torch's range starts at 2.
         torch_threads: whether its engines run with torch's intra-op threads, so that ``trtcache.threads`` applies.
@@ -440,19 +441,19 @@ class TuningStore(Protocol):
         ...
 
 
-_LEARNED: ContextVar[TuningStore | None] = ContextVar("trtcache.backends.protocol", default=None)
+_TUNING_STORE: ContextVar[TuningStore | None] = ContextVar("trtcache.backends.protocol", default=None)
 
 
 @contextmanager
 def use_tuning_store(where: TuningStore) -> Iterator[None]:
     """Use a store for tuning caches in this thread for the duration of the block."""
-    token = _LEARNED.set(where)
+    token = _TUNING_STORE.set(where)
     try:
         yield
     finally:
-        _LEARNED.reset(token)
+        _TUNING_STORE.reset(token)
 
 
 def current_tuning_store() -> TuningStore | None:
     """Return the current store for tuning caches, or None."""
-    return _LEARNED.get()
+    return _TUNING_STORE.get()

@@ -59,7 +59,7 @@ def _log_choice(backend: str, form: str, device: str) -> None:
     log.info("backend auto: chose %s for %s on %s", backend, form, device)
 
 
-def find_for_files(name: str) -> tuple[Backend, str]:
+def find_for_onnx(name: str) -> tuple[Backend, str]:
     """Return a backend for ONNX files, and the device type of its engines for them: the GPU if it has such engines.
 
     Raises:

@@ -4,7 +4,7 @@
 content has pytree specs; both need torch. An alias of this kind is stored by a process with torch, if torch's state
 there is the one that torch begins with. A process that has not imported torch has that state. The key covers whatever
 else lowering and the build depend on: the file without its weights, torch's version, this package's code, settings,
-target, and the environment variables of torch. There is none if another distribution registers passes
+target, and the environment variables of torch. No such alias is stored if another distribution registers passes
 (``docs/without-torch.md``).
 """
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trtcache.cache import Cache
-    from trtcache.frontends.pt2 import ProgramFile
+    from trtcache.frontends.pt2 import Pt2Source
     from trtcache.frontends.source import CompileOptions
     from trtcache.runtime import CompiledModule
     from trtcache.runtime.program import Program
@@ -56,12 +56,12 @@ _BACKENDS = ("auto", host.NAME)
 _SERIALIZATION_ID = ".data/serialization_id"  # a hash over all members, weights too
 
 
-class MappedProgramFile:
+class MappedPt2File:
     """A file that ``torch.export.save`` wrote, read without torch.
 
     Attributes:
         path: its path.
-        digest: the digest of the file without the bytes of its weights, as ``ProgramFile.digest``.
+        digest: the digest of the file without the bytes of its weights, as ``Pt2Source.digest``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -117,7 +117,7 @@ class MappedProgramFile:
 
     @property
     def is_program(self) -> bool:
-        """Whether it is a program without engines, in the form of archive that ``ProgramFile`` reads."""
+        """Whether it is a program without engines, in the form of archive that ``Pt2Source`` reads."""
         marks = {"archive_format": "pt2", "archive_version": KNOWN_VERSION}
         is_known = all(bytes(self.content(name)).decode().strip() == text for name, text in marks.items())
         return is_known and MODEL in self._places and HEADER not in self._places
@@ -150,7 +150,7 @@ class MappedProgramFile:
         return found
 
 
-def alias_key(digest: Digest, settings: Settings, target: Target) -> CacheKey:
+def file_alias_key(digest: Digest, settings: Settings, target: Target) -> CacheKey:
     """Return the key of the alias of a file with this digest.
 
     Raises:
@@ -175,7 +175,10 @@ def alias_key(digest: Digest, settings: Settings, target: Target) -> CacheKey:
 
 
 def why_no_alias(options: CompileOptions) -> str:
-    """Return why a compilation with these options has no alias of this kind; empty if it can have one."""
+    """Return why a compilation with these options has no alias of this kind; empty if it can have one.
+
+    The text tells what needs torch.
+    """
     settings = options.settings
     if options.backend not in _BACKENDS:
         return f"the backend {options.backend} needs it"
@@ -186,10 +189,10 @@ def why_no_alias(options: CompileOptions) -> str:
     return "passes of other distributions need it" if installed_passes() else ""
 
 
-def store_alias(source: ProgramFile, module: CompiledModule, options: CompileOptions, cache: Cache) -> None:
+def store_alias(source: Pt2Source, module: CompiledModule, options: CompileOptions, cache: Cache) -> None:
     """Store the alias of a compiled file for processes without torch, where it can have one."""
-    from trtcache.bundle.defaults import write_signature
-    from trtcache.bundle.signature import write_structure
+    from trtcache.bundle.signature import write_signature
+    from trtcache.bundle.structure import write_structure
     from trtcache.keys.key import process_state
 
     origin = module.origin
@@ -204,7 +207,7 @@ def store_alias(source: ProgramFile, module: CompiledModule, options: CompileOpt
         return
     if canonical(process_state()) != canonical(INITIAL_STATE):
         return
-    key = alias_key(source.digest, options.settings, resolve_target(options.target, device="cpu"))
+    key = file_alias_key(source.digest, options.settings, resolve_target(options.target, device="cpu"))
     if cache.store is None or key in cache:
         return
     executable, call = module.stored_form()
@@ -243,10 +246,10 @@ def find_program(
         raise TorchNeeded(why)
     start = time.perf_counter()
     try:
-        file = MappedProgramFile(path)
+        file = MappedPt2File(path)
         opened_s = time.perf_counter() - start
         target = resolve_target(options.target, device="cpu")
-        alias_entry = cache.peek(alias_key(file.digest, options.settings, target), counted=False)
+        alias_entry = cache.peek(file_alias_key(file.digest, options.settings, target), counted=False)
         if alias_entry is None:
             raise TorchNeeded("the cache has no alias of this file for processes without it")
         document = json.loads(bytes(alias_entry.read(_MEMBER)))

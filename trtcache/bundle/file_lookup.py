@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trtcache.backends import registry
 from trtcache.backends.host import environment, torch_environment, torch_versions
 from trtcache.bundle.archive import BROKEN
-from trtcache.bundle.file_alias import MappedProgramFile
+from trtcache.bundle.file_alias import MappedPt2File
 from trtcache.bundle.load_program import TorchNeeded
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, canonical
@@ -47,13 +47,13 @@ class _Device:
         return self.type
 
 
-def open_file(path: Path) -> MappedProgramFile:
+def open_file(path: Path) -> MappedPt2File:
     """Open a file whose program runs on the CPU.
 
     Raises:
         TorchNeeded: it has another form, or cannot be read; a process with torch says why.
     """
-    file = MappedProgramFile(path)
+    file = MappedPt2File(path)
     try:
         is_plain = file.is_program and file.devices <= {"cpu"}
     except BROKEN as error:
@@ -120,7 +120,7 @@ class FileLookup:
         parts: Any = key.document["parts"]
         return cls(cache, backend, {name: parts[name] for name in given}, key.document)
 
-    def alias_of(self, file: MappedProgramFile) -> CacheKey:
+    def alias_of(self, file: MappedPt2File) -> CacheKey:
         """Return the key of a file's alias."""
         if file.digest not in self._aliases:
             parts: Any = self._document["parts"]

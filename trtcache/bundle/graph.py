@@ -21,7 +21,7 @@ import torch
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
-from trtcache.bundle.signature import without_classes
+from trtcache.bundle.structure import without_classes
 from trtcache.errors import ProgramFileError
 from trtcache.frontends.torch_archive import OF_ALL_BYTES, register_tensor
 from trtcache.lowering import TORCH_LOCK

@@ -15,7 +15,8 @@ from trtcache.backends.protocol import CONSTANTS, INTERFACE, WEIGHT_MAP
 from trtcache.bundle.archive import BROKEN, PROGRAM, parse
 from trtcache.bundle.engines import EngineReader, report_engine
 from trtcache.bundle.partitions import MissingOperator, read_partitions
-from trtcache.bundle.signature import read_signature, read_structure
+from trtcache.bundle.signature import read_signature
+from trtcache.bundle.structure import read_structure
 from trtcache.bundle.target_choice import choose
 from trtcache.errors import NoFittingEngineError, ProgramContentError, RefitError, WeightMapError
 from trtcache.frontends.torch_archive import read_tensors
@@ -91,14 +92,14 @@ class _ProgramReader:
         document, option = self._document, self._chosen
         entries = {int(one["part"]): self._engines.entry(one) for one in self._target["engines"]}
         if document["division"] is None:
-            parts, found = PartitionedProgram(), {0: self._part(entries[0], document["slots"])}
+            division, found = PartitionedProgram(), {0: self._part(entries[0], document["slots"])}
         else:
             records = enumerate(document["division"]["parts"])
             slots = {number: one["slots"] for number, one in records if one["kind"] == "engine"}
             found = {number: self._part(entries[number], names) for number, names in slots.items()}
-            parts = read_partitions(document["division"], found)
+            division = read_partitions(document["division"], found)
         interface = parse_interface(document["interface"], document["weight_map"], document["slots"])
-        constants = found[0].constants if parts.is_one_engine else self._constants(found.values())
+        constants = found[0].constants if division.is_one_engine else self._constants(found.values())
         executable = Executable(
             interface,
             self._device,
@@ -112,12 +113,12 @@ class _ProgramReader:
             read_structure(document["output"]),
             read_signature(document["signature"]),
         )
-        engines, reports = self._load_engines(entries, found, parts, weights)
+        engines, reports = self._load_engines(entries, found, division, weights)
         engine: Engine = (
             engines[0]
-            if parts.is_one_engine
+            if division.is_one_engine
             else PartitionedEngine(
-                ExecutionPlan(parts, interface, self._device), engines, weights, executable.constants
+                ExecutionPlan(division, interface, self._device), engines, weights, executable.constants
             )
         )
         module = CompiledModule(executable, engine, weights, call)
@@ -127,11 +128,11 @@ class _ProgramReader:
             label=option.label,
             toolchain=option.toolchain,
             entries=entries,
-            division=parts,
+            division=division,
             parameters=frozenset(map(str, document["parameters"])),
         )
         module.report = Report(
-            str(document["name"]), option.backend, option.label, reports, route="program", left=parts.left
+            str(document["name"]), option.backend, option.label, reports, route="program", left=division.left
         )
         module.report.guards = module.guards
         for entry in entries.values():
@@ -142,7 +143,7 @@ class _ProgramReader:
         self,
         entries: Mapping[int, Entry],
         found: Mapping[int, Executable],
-        parts: PartitionedProgram,
+        division: PartitionedProgram,
         weights: EngineWeights,
     ) -> tuple[dict[int, Engine], list[PartitionReport]]:
         """Return the engines by partition number, with their weights, and their reports."""
@@ -150,7 +151,8 @@ class _ProgramReader:
         engines: dict[int, Engine] = {}
         reports = []
         for record, (number, entry) in zip(self._target["engines"], entries.items(), strict=True):
-            own, start = weights if parts.is_one_engine else weights_of(parts, number, weights), time.perf_counter()
+            own = weights if division.is_one_engine else weights_of(division, number, weights)
+            start = time.perf_counter()
             engines[number] = load_engine(
                 backend,
                 entry.read,
@@ -159,22 +161,24 @@ class _ProgramReader:
                 constants=found[number].constants,
                 weights=own,
             )
-            count, load_s = len(self._document["interface"]["weights"]), time.perf_counter() - start
+            count, load_s = len(found[number].interface.weights), time.perf_counter() - start
             reports.append(report_engine(entry, record["way"], weights=count, load_s=load_s, path=self._path))
         return engines, reports
 
     def _constants(self, engines: Iterable[Executable]) -> Mapping[str, torch.Tensor]:
         """Return the constants of a partitioned program: of what stays in torch, and of its engines."""
-        names, kinds = self._document["constants"], self._document["interface"]["constants"]
+        names = self._document["constants"]
+        wanted = self._document["interface"]["constants"]  # by name: the digest of a constant and its device type
         found = self._tensors(_CONSTANTS, set(names.values())) if names else {}
-        places = {own: self._device if kinds[own][1] == self._device.type else str(kinds[own][1]) for own in names}
-        stays = {str(own): found[name].to(places[own]) for own, name in names.items()}
-        inside = {
+        devices = {own: str(wanted[own][1]) for own in names}
+        places = {own: self._device if device == self._device.type else device for own, device in devices.items()}
+        of_torch = {str(own): found[name].to(places[own]) for own, name in names.items()}
+        of_engines = {
             (digest, tensor.device.type): tensor
             for engine in engines
             for digest, tensor in zip(engine.interface.constants, engine.constants.values(), strict=True)
         }
-        return {own: stays[own] if own in stays else inside[tuple(kinds[own])] for own in in_order(kinds)}
+        return {own: of_torch[own] if own in of_torch else of_engines[tuple(wanted[own])] for own in in_order(wanted)}
 
     def _tensors(self, folder: str, names: set[str] | None = None) -> dict[str, torch.Tensor]:
         document = parse(self._archive.read(f"{folder}model_{folder.split('/')[1]}_config.json"))

@@ -25,8 +25,8 @@ from trtcache.backends.host import (
 )
 from trtcache.backends.protocol import CONSTANTS, ENGINE, INTERFACE
 from trtcache.bundle.archive import BROKEN, PROGRAM, parse
-from trtcache.bundle.defaults import read_signature
 from trtcache.bundle.engines import EngineReader, report_engine
+from trtcache.bundle.signature import read_signature
 from trtcache.bundle.target_choice import choose
 from trtcache.config.environment import require_torch_allowed
 from trtcache.config.threads import cores
@@ -356,11 +356,11 @@ class _Renewal:
     def _read_file(self, path: Path) -> Mapping[str, Any]:
         if is_without_torch(path):
             return read_arrays(path)
-        from trtcache.bundle.file_alias import MappedProgramFile  # it imports this module
+        from trtcache.bundle.file_alias import MappedPt2File  # it imports this module
 
         with suppress(TorchNeeded, *BROKEN):
             try:
-                file = MappedProgramFile(path)
+                file = MappedPt2File(path)
                 return file.arrays(file.names)
             except ExportError as error:
                 raise WeightsFileError(str(path), error.why) from error

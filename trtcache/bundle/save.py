@@ -18,7 +18,8 @@ from trtcache.bundle.archive import FOLDER, HEADER, PROGRAM, SIGNATURES, Checksu
 from trtcache.bundle.engines import make_payloads, record_of
 from trtcache.bundle.graph import TracedProgram, export_graph, payload_name, torch_members
 from trtcache.bundle.partitions import write_partitions
-from trtcache.bundle.signature import write_signature, write_structure
+from trtcache.bundle.signature import write_signature
+from trtcache.bundle.structure import write_structure
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import atomic_write, require_file
 from trtcache.digests import json_bytes

@@ -188,7 +188,7 @@ class BackgroundBuild:
 
     def _write_request(self, folder: Path) -> None:
         options, source = self.options, self.source
-        file = getattr(source, "path", None)
+        file = source.path
         backend = source.find_backend(options)
         layouts = None
         if file is None:

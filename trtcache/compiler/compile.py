@@ -14,8 +14,8 @@ What to read, in this order, after ``compile_source`` and the functions that it 
   ``try_fast_path`` calls ``AliasLookup.of`` (``alias_lookup.py``), which calls ``ModuleSource.fingerprint``: it looks
   the manifest up and checks it (``DirectLookup.find`` in ``frontends/direct/mode.py``), and returns the program's
   digest. From this digest ``AliasLookup.load`` goes to the engine.
-- A miss: ``Compilation.finish`` calls ``Source.request``, which lowers the source, partitions it and makes the keys.
-  For torch programs this is ``request_program`` in ``frontends/request.py``. Then ``build_and_load`` in ``entries.py``
+- A miss: ``Compilation.finish`` calls ``Source.request`` (``frontends/source.py``), which lowers the source, partitions
+  it and makes the keys with the functions of ``frontends/request.py``. Then ``build_and_load`` in ``entries.py``
   goes through ``Cache.fetch`` (``cache.py``) and ``Request.build`` to the backend's ``build``, and loads the result.
   A program that is compiled in partitions has no key of its own, so no alias either: it is exported and lowered each
   time, and its engines are hits.

@@ -87,7 +87,7 @@ def provenance_of(request: Request, division: PartitionedProgram, entries: Mappi
     return Provenance(
         backend=request.backend.name,
         target=cast("Mapping[str, Json]", canonical(request.target.document())),
-        label=request.label,
+        label=request.target.label,
         toolchain=cast("Mapping[str, Json]", canonical(request.backend.versions(request.program.device.type))),
         entries={number: load_members(entry) for number, entry in entries.items()},
         division=division,
@@ -324,7 +324,7 @@ def _fetch_or_build(request: Request, cache: Cache, folder: Path, worker: Worker
     def build() -> Built:
         nonlocal details
         why = _explain_miss(request, cache)
-        log.info("building %s for %s", name, request.label)
+        log.info("building %s for %s", name, request.target.label)
         line = show_progress_line(cache, kind=request.backend.name, name=name, device=request.program.device.type)
         with line, use_tuning_store(cache):
             artifact = worker(request, folder) if worker else None
@@ -388,7 +388,7 @@ def report_request(request: Request) -> Report:
     return Report(
         name=request.program.name,
         backend=request.backend.name,
-        target=request.label,
+        target=request.target.label,
         export_s=seconds["export"],
         decompose_s=seconds["decompose"],
         lower_s=seconds["lower"],

@@ -16,7 +16,7 @@ from trtcache.backends import registry
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import atomic_write
 from trtcache.errors import IncompatibleEngineError, ModelFileError, RefitError
-from trtcache.frontends.pt2 import ProgramFile
+from trtcache.frontends.pt2 import Pt2Source
 from trtcache.lowering.interface import Content
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.weight_source import WeightSource
@@ -64,7 +64,7 @@ def refit_program(path: Path, weights: Path, output: Path | None = None) -> File
         RefitError: they do not fit, or have several values for one location in memory; nothing was written.
         OSError: ``output`` cannot be written.
     """
-    with ProgramFile(path) as file:
+    with Pt2Source(path) as file:
         if why := damage(path):
             raise ModelFileError(str(path), f"{why}; save it again with torch.export.save")
         try:

@@ -56,15 +56,18 @@ class BackendSettings:
     @property
     def explicit(self) -> dict[str, Any]:
         """The fields that differ from their defaults: in type or value, since ``True`` is equal to 1."""
-        default, other = type(self)(), {}
+        default, changed = type(self)(), {}
         for field in fields(self):
             value, usual = getattr(self, field.name), getattr(default, field.name)
             if type(value) is not type(usual) or value != usual:
-                other[field.name] = value
-        return other
+                changed[field.name] = value
+        return changed
 
     def document(self) -> dict[str, object]:
-        """Return the part of the key document for these settings. ``Backend.versions`` has the defaults."""
+        """Return the part of the key document for these settings: those that differ from their defaults.
+
+        The defaults are in the key through ``Backend.versions``.
+        """
         return self.explicit
 
     @classmethod

@@ -1,7 +1,7 @@
 """Paths: the user's cache and configuration directories, atomic writes, and stat fingerprints of files.
 
-No path falls back to the working directory: without a home directory, as in a container for an unlisted user, ``~`` is
-not expanded and would name a directory there, which another user may control.
+No path falls back to the working directory: without a home directory, as in a container for a user ID without an
+account, ``~`` is not expanded and would name a directory there, which another user may control.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def absolute(path: str | os.PathLike[str], where: str) -> Path:
     return expanded
 
 
-def absolutes(found: Iterable[str | os.PathLike[str]], where: str) -> tuple[Path, ...]:
+def absolute_paths(found: Iterable[str | os.PathLike[str]], where: str) -> tuple[Path, ...]:
     """Return directories as absolute paths; ``where`` is the name of the setting.
 
     Raises:
@@ -83,7 +83,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     require_file(path)
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
-        with room_for(path, f"free space in {path.absolute().parent}, or use a file on another disk"):
+        with explain_full_disk(path, f"free space in {path.absolute().parent}, or use a file on another disk"):
             yield temporary
             temporary.replace(path)
     finally:
@@ -109,7 +109,7 @@ def require_file(path: Path) -> None:
 
 
 @contextmanager
-def room_for(path: Path, remedy: str) -> Iterator[None]:
+def explain_full_disk(path: Path, remedy: str) -> Iterator[None]:
     """Add the file and a remedy to the error of a full disk; the error of a write to an open file names neither.
 
     Raises:
@@ -152,5 +152,8 @@ class StatFingerprint:
         return list(astuple(self))
 
     def is_settled(self, read_ns: int) -> bool:
-        """Return whether any write after ``read_ns`` changes the fingerprint: the last one is sufficiently older."""
+        """Return whether any write after ``read_ns`` changes the fingerprint.
+
+        The clock of a file system has steps: a write shortly after the last one can leave the time as it is.
+        """
         return max(self.written_ns, self.changed_ns) + SETTLED_NS < read_ns

@@ -106,9 +106,9 @@ def _archive(path: Path) -> dict[str, torch.Tensor]:
     with zipfile.ZipFile(path) as archive:
         if any(name.endswith("data.pkl") for name in archive.namelist()):
             return _state_dict(path)
-    from trtcache.frontends.pt2 import ProgramFile  # constants of a stored engine are read without it
+    from trtcache.frontends.pt2 import Pt2Source  # constants of a stored engine are read without it
 
-    with ProgramFile(path) as file:
+    with Pt2Source(path) as file:
         return file.weights(file.names)
 
 

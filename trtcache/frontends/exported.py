@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from trtcache.digests import Digest, Json
     from trtcache.frontends.direct.manifest import Manifest
     from trtcache.frontends.direct.mode import DirectLookup
-    from trtcache.frontends.request import Request, TorchRequest
+    from trtcache.frontends.request import Request
     from trtcache.frontends.source import CompileOptions, Specs
     from trtcache.keys.key import KeyAlias
-    from trtcache.lowering import LoweredProgram
     from trtcache.runtime import Report
     from trtcache.settings import Settings
 
@@ -130,23 +129,6 @@ class ExportedSource(Source):
     def program(self) -> ExportedProgram:
         """Return the program."""
         return self._program
-
-    def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
-        """Lower the program for a backend.
-
-        Raises:
-            ExportError: an operator cannot be decomposed.
-            PassError: a lowering pass broke its contract.
-        """
-        from trtcache.frontends.request import lower_program  # a hit lowers nothing
-
-        return lower_program(self._program, self, options, export_s=self.export_s, trace=trace)
-
-    def request(self, options: CompileOptions) -> TorchRequest:
-        """Lower the program, and return the request with its key, or its partitions."""
-        from trtcache.frontends.request import request_program  # a hit lowers nothing
-
-        return request_program(self, options)
 
     def custom_operators(self, settings: Settings) -> Mapping[str, Json]:
         """Return what identifies the custom operators of the program."""
@@ -309,7 +291,7 @@ class ModuleSource(Source):
             return
         if is_hit and self.direct_lookup.manifest is not None:
             self.direct_lookup.outcome = "hit"
-            report.route, report.direct_s = "direct", self.direct_lookup.took_s
+            report.route, report.direct_s = "direct", self.direct_lookup.direct_s
             report.alias_saved_s += self.direct_lookup.manifest.took_s
             report.alias_s -= self._find_s
         report.direct = self.direct_lookup.outcome
@@ -325,14 +307,6 @@ class ModuleSource(Source):
         args, kwargs, dynamic_shapes = self._examples
         with TORCH_LOCK, paused_collector():
             return capture.export(self.model, args, kwargs, dynamic_shapes)
-
-    def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
-        """Export the module and lower the program."""
-        return self.export(options).lower(options, trace=trace)
-
-    def request(self, options: CompileOptions) -> TorchRequest:
-        """Export and lower the module, and return the request with its key, or its partitions."""
-        return self.export(options).request(options)
 
 
 def device_type_of(values: Collection[object] | Iterator[object]) -> str:

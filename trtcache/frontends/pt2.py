@@ -52,10 +52,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trtcache.digests import Json
-    from trtcache.frontends.request import Request, TorchRequest
-    from trtcache.frontends.source import CompileOptions
+    from trtcache.frontends.request import Request
     from trtcache.keys.key import KeyAlias
-    from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -74,7 +72,7 @@ _ENGINES = "trtcache/header.json"  # written by trtcache.export
 _SAVE_AGAIN = "save it again with torch.export.save"
 
 
-class ProgramFile(Source):
+class Pt2Source(Source):
     """An exported program in a file.
 
     Attributes:
@@ -127,7 +125,7 @@ class ProgramFile(Source):
         self._storages: dict[tuple[str, torch.dtype, str], torch.Tensor] = {}
         self.file_s = time.perf_counter() - start
 
-    def __enter__(self) -> ProgramFile:
+    def __enter__(self) -> Pt2Source:
         """Return the file; ``with`` closes it, and tensors from it stay valid."""
         return self
 
@@ -199,6 +197,7 @@ class ProgramFile(Source):
         Raises:
             ModelFileError: a member is damaged, or torch cannot read the file.
         """
+        start = time.perf_counter()
         _ = self.content_digest  # a write to the file from here on changes the second digest
         for name in self._members:
             self._check_sum(name)
@@ -213,6 +212,7 @@ class ProgramFile(Source):
             why = f"{type(cause).__name__}: {cause}".split("\n", 1)[0][:300]
             raise self._error(f"torch.export.load cannot read it ({why}){self._versions()}") from error
         self.check_digest()
+        self._program, self.load_s = program, time.perf_counter() - start
         return program
 
     @cached_property
@@ -261,20 +261,6 @@ class ProgramFile(Source):
     def fingerprint(self) -> Mapping[str, object]:
         """Return the digest of the file without the bytes of its weights."""
         return {self.kind: self.digest}
-
-    def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
-        """Load the program, and lower it for a backend."""
-        start = time.perf_counter()
-        self._program = self.program()
-        from trtcache.frontends.request import lower_program  # a hit lowers nothing
-
-        return lower_program(self._program, self, options, export_s=time.perf_counter() - start, trace=trace)
-
-    def request(self, options: CompileOptions) -> TorchRequest:
-        """Load and lower the program, and return the request with its key, or its partitions."""
-        from trtcache.frontends.request import request_program  # a hit lowers nothing
-
-        return request_program(self, options)
 
     def custom_operators(self, settings: Settings) -> Mapping[str, Json]:
         """Return what identifies the custom operators of the program."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trtcache.backends.calls import build_artifact
 from trtcache.backends.protocol import ENGINE, make_members
 from trtcache.backends.registry import why_unavailable
-from trtcache.config import paused_collector
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BackendUnavailableError, BuildError, CanonicalizationError
@@ -69,11 +68,6 @@ class Request(ABC):
 
     route: ClassVar[str] = "lowered"
     is_torch: ClassVar[bool] = True
-
-    @property
-    def label(self) -> str:
-        """The target in words."""
-        return self.target.label
 
     @property
     def took_s(self) -> float:
@@ -226,13 +220,6 @@ def _with_parts(key: CacheKey, changed: Mapping[str, Json]) -> CacheKey:
     return CacheKey.of_document({**document, "parts": {**document["parts"], **changed}})
 
 
-def request_program(source: Source, options: CompileOptions) -> TorchRequest:
-    """Lower a source that is a torch program, and return the request with its key, or its partitions."""
-    with paused_collector():
-        program = source.lower(options)
-        return partition_request(program, source.find_backend(options), options.settings, options.target)
-
-
 def lower_program(
     program: ExportedProgram, source: Source, options: CompileOptions, *, export_s: float, trace: bool = False
 ) -> LoweredProgram:
@@ -265,7 +252,7 @@ def lower_program(
     return lowered
 
 
-def partition_request(
+def request_lowered_program(
     program: LoweredProgram, backend: Backend, settings: Settings, target: str | None
 ) -> TorchRequest:
     """Partition a lowered program, and make the key if it is a single engine.

@@ -69,10 +69,10 @@ def resolve(
 
         if is_script_file(path):
             return ScriptSource(load_script(path), args, kwargs, dynamic_shapes, name=name or path.stem)
-        from trtcache.frontends.pt2 import ProgramFile
+        from trtcache.frontends.pt2 import Pt2Source
 
         # Open it before the examples are checked: that a file is of another kind is the more helpful error.
-        program = ProgramFile(path, name)
+        program = Pt2Source(path, name)
         try:
             refuse_examples(path.name, args, kwargs, dynamic_shapes)
         except SettingsError:

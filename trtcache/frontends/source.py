@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trtcache.backends import registry
+from trtcache.config import paused_collector
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError
 from trtcache.settings import Settings
@@ -14,6 +15,7 @@ from trtcache.settings import Settings
 if TYPE_CHECKING:
     import inspect
     from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
     from types import TracebackType
 
     import torch
@@ -93,9 +95,12 @@ class Source(ABC):
         model: the module or exported program that eager torch can run; None for a ``.pt2`` or ``.onnx`` file.
         specs: the pytree specs of arguments and output; None if only an alias has them.
         forward: the signature of the model, if it is known.
-        content_digest: the digest of all its bytes, weights included; None for weights in memory.
+        content_digest: the digest of all its bytes, weights included; None for weights in memory, and if the
+            fingerprint covers the weights.
         export_s: seconds of an export before the source was created.
         file_s: seconds to open, map and hash its file.
+        load_s: seconds that torch took to load the program from its file.
+        path: the file that another process can open in place of this source; None if it has to be saved first.
     """
 
     kind: ClassVar[str]
@@ -106,6 +111,8 @@ class Source(ABC):
     forward: inspect.Signature | None = None
     export_s: float = 0.0
     file_s: float = 0.0
+    load_s: float = 0.0
+    path: Path | None = None
 
     def __enter__(self) -> Source:
         """Return the source; leaving the ``with`` block closes its file."""
@@ -149,10 +156,10 @@ class Source(ABC):
 
     @abstractmethod
     def fingerprint(self) -> Mapping[str, object] | None:
-        """Return the fingerprint of the program, without the values of weights; MUST NOT export or lower anything.
+        """Return the fingerprint of the program; MUST NOT export or lower anything.
 
-        Programs with different cache keys MUST have different fingerprints. A module's is that of the exported program
-        which the manifest of direct mode names.
+        Programs with different cache keys MUST have different fingerprints. The values of weights are not part of it,
+        except in an ONNX file's. A module's is that of the exported program which the manifest of direct mode names.
 
         Returns:
             Parts of an alias's key; None if the program is unknown until it is exported.
@@ -293,9 +300,8 @@ class Source(ABC):
     def report_direct(self, report: Report, *, is_hit: bool) -> None:
         """Report the outcome of direct mode; ``is_hit`` tells whether this source's alias led to its engine."""
 
-    @abstractmethod
     def request(self, options: CompileOptions) -> Request:
-        """Lower the program, and return the request with its key, or its partitions.
+        """Lower the program, and return the request for its engine with the key, or for its partitions.
 
         Raises:
             ExportError: an operator cannot be decomposed, or is not supported by any engine.
@@ -303,6 +309,13 @@ class Source(ABC):
             BackendUnavailableError: the backend cannot run here.
             SettingsError: the target is unknown, or the program has no module that the settings name.
         """
+        from trtcache.frontends.request import request_lowered_program  # a hit lowers nothing
+
+        source = self.export(options)
+        with paused_collector():
+            program = source.lower(options)
+            backend = source.find_backend(options)
+            return request_lowered_program(program, backend, options.settings, options.target)
 
     def release(self) -> None:
         """Free the memory that only lowering and the build needed, and check that a file was not written to.
@@ -311,13 +324,18 @@ class Source(ABC):
             ExportError: a file that was read during the build was written to meanwhile.
         """
 
-    @abstractmethod
     def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
         """Return the lowered program; with ``trace``, ``.runs`` has the changes of each pass.
 
         Raises:
             ExportError: an operator cannot be decomposed, or sources of this kind are not lowered.
+            PassError: a lowering pass broke its contract.
         """
+        from trtcache.frontends.request import lower_program  # a hit lowers nothing
+
+        source = self.export(options)
+        program = source.program()
+        return lower_program(program, source, options, export_s=source.export_s + source.load_s, trace=trace)
 
     @abstractmethod
     def program(self) -> torch.export.ExportedProgram:

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from trtcache.frontends.request import TorchRequest
     from trtcache.frontends.source import CompileOptions
-    from trtcache.lowering import LoweredProgram
 
 _MARK = "/constants.pkl"
 """The member that only a TorchScript archive has."""
@@ -164,14 +162,6 @@ class ScriptSource(Source):
     def program(self) -> torch.export.ExportedProgram:
         """Convert the module to an exported program."""
         return convert_script(self._script, *self._examples)
-
-    def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
-        """Convert the module and lower the program."""
-        return self.export(options).lower(options, trace=trace)
-
-    def request(self, options: CompileOptions) -> TorchRequest:
-        """Convert and lower the module, and return the request with its key, or its partitions."""
-        return self.export(options).request(options)
 
 
 def convert_script(

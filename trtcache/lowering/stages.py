@@ -133,12 +133,12 @@ class TorchSelection:
             (``torch.nn.modules.activation.GELU``), including submodules.
         operators: operators (``aten.softmax.int``), or all overloads of one (``aten.softmax``, ``mylib::scale``), as
             in the model or in the lowered program.
-        of_a_piece: whether the program is one of several graphs of a model: an unmatched name is then a warning.
+        is_subgraph: whether the program is one of several graphs of a model: an unmatched name is then a warning.
     """
 
     modules: Collection[str] = ()
     operators: Collection[str] = ()
-    of_a_piece: bool = False
+    is_subgraph: bool = False
     _seen: set[str] = field(default_factory=set)
 
     @contextmanager
@@ -201,7 +201,7 @@ class TorchSelection:
     def _check(self, setting: str, wanted: set[str], known: set[str]) -> None:
         for name in sorted(wanted - known):
             error = SettingsError(f"settings.{setting} {name!r}", did_you_mean(name, sorted(known)))
-            if not self.of_a_piece:
+            if not self.is_subgraph:
                 raise error
             log.warning("nothing with this name stays in torch, unless another graph contains it: %s", error)
 

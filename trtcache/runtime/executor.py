@@ -120,7 +120,7 @@ class PartitionedEngine:
             if pool is None or state is None:
                 for step in plan.steps:
                     self._step(step, values)
-                    for place in step.frees:
+                    for place in step.last_uses:
                         values[place] = None
             else:
                 self._drop_gil()
@@ -150,7 +150,7 @@ class PartitionedEngine:
         steps, users = self._plan.steps, self._plan.users.copy()
 
         def release(number: int) -> None:
-            for place in steps[number].lets_go:
+            for place in steps[number].freeable:
                 users[place] -= 1
                 if not users[place]:
                     values[place] = None
@@ -163,7 +163,7 @@ class PartitionedEngine:
     def _drop_gil(self) -> None:
         """Replace engines by ones that release the GIL, where possible.
 
-        No lock is taken, since a fork could find it locked: concurrent threads may replace them twice.
+        Without a lock, which a fork could copy while it is held: two threads may both replace them, which is harmless.
         """
         if not self._has_dropped_gil:
             self._engines = {number: _without_gil(engine) for number, engine in self._engines.items()}
@@ -225,22 +225,22 @@ def weights_of(
 
 @frozen_dataclass
 class PlanStep:
-    """A partition with the slots of its values.
+    """A partition with the places of its values in the list of a call's values.
 
     Attributes:
         part: the partition's number.
         check: the input check of an engine; None in torch.
-        takes, gives: the slots of its inputs and outputs.
-        lets_go: of those, the slots that can be freed at some time.
-        frees: of those, the slots that no later partition uses.
+        takes, gives: the places of its inputs and outputs.
+        freeable: of those, the places that can be freed at some time.
+        last_uses: of those, the places that are freed after this step when the steps run in order.
     """
 
     part: int
     check: InputCheck | None
     takes: tuple[int, ...]
     gives: tuple[int, ...]
-    lets_go: tuple[int, ...] = ()
-    frees: tuple[int, ...] = ()
+    freeable: tuple[int, ...] = ()
+    last_uses: tuple[int, ...] = ()
 
 
 class ExecutionPlan:
@@ -251,15 +251,19 @@ class ExecutionPlan:
         interface: the program's interface.
         device: the device that it runs on.
         steps: the partitions in order.
-        results: the slots of the program's results.
-        stores: the weights that a call modifies, with the slots of their new contents.
+        results: the places of the program's results.
+        stores: the weights that a call modifies, with the places of their new contents.
         needs: for each partition, those whose results it uses.
         turns: the partitions that run in sequence regardless of their inputs.
-        users: for each slot that can be freed, how many partitions write or read it.
+        users: for each place that can be freed, how many partitions write or read it.
+        weights, constants: the names of weights and constants that partitions read, with their places.
+        sizes: the expressions of sizes that partitions read, with their places.
+        carriers: the expressions of sizes that engines read from the shape of an empty tensor, with its place.
+        count: the number of places.
     """
 
     def __init__(self, division: PartitionedProgram, interface: Interface, device: torch.device) -> None:
-        """Assign a slot to each value."""
+        """Assign a place to each value."""
         self.division, self.interface = division, interface
         self.device = device
         parts = division.parts
@@ -273,7 +277,7 @@ class ExecutionPlan:
         self.results = tuple(map(self._place, division.results))
         self.stores = tuple((name, self._place(wire)) for name, wire in division.stores)
         self.steps = self._add_lifetimes([self._step(number) for number in range(len(parts))])
-        self.users = Counter(place for step in self.steps for place in step.lets_go)
+        self.users = Counter(place for step in self.steps for place in step.freeable)
         places = self._places.items()
         self.weights = tuple((wire.name, place) for wire, place in places if isinstance(wire, WeightWire))
         self.constants = tuple((wire.name, place) for wire, place in places if isinstance(wire, ConstantWire))
@@ -304,9 +308,9 @@ class ExecutionPlan:
         seen: set[int] = set()
         freed = []
         for step in reversed(steps):
-            lets_go = tuple(dict.fromkeys(place for place in (*step.takes, *step.gives) if place in made))
-            freed.append(replace(step, lets_go=lets_go, frees=tuple(one for one in lets_go if one not in seen)))
-            seen.update(lets_go)
+            freeable = tuple(dict.fromkeys(place for place in (*step.takes, *step.gives) if place in made))
+            freed.append(replace(step, freeable=freeable, last_uses=tuple(one for one in freeable if one not in seen)))
+            seen.update(freeable)
         return tuple(reversed(freed))
 
     def sizes_of(self, inputs: Sequence[torch.Tensor]) -> dict[int, int]:

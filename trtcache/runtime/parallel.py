@@ -58,11 +58,11 @@ class InterOp:
         if inter == 1:
             return None
         is_chosen = bool(chosen.intra or self.threads.intra)
-        known = (os.getpid(), inter, torch.get_num_threads(), is_chosen)
-        return self._pools.get(known) or self._new(known)
+        pool_key = (os.getpid(), inter, torch.get_num_threads(), is_chosen)
+        return self._pools.get(pool_key) or self._new(pool_key)
 
-    def _new(self, known: tuple[int, int, int, bool]) -> WorkerPool | None:
-        _, inter, intra, _ = known
+    def _new(self, pool_key: tuple[int, int, int, bool]) -> WorkerPool | None:
+        _, inter, intra, _ = pool_key
         found = thread_counts.effective_threads(self.threads)
         if found.intra_from == "cores":  # not chosen: partitions share the cores
             intra = max(1, found.cores // (inter * self._calls))
@@ -71,7 +71,7 @@ class InterOp:
         except RuntimeError as error:  # the interpreter is exiting, or the system has no more threads
             log.debug("parts run one after the other: %s", error)
             return None
-        kept = self._pools.setdefault(known, made)
+        kept = self._pools.setdefault(pool_key, made)
         if kept is not made:  # another thread was faster
             made.close()
         elif self._calls == 1 and (warning := _format_oversubscription(inter, intra, found)):

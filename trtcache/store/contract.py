@@ -128,7 +128,7 @@ class Store(ABC):
 
     @abstractmethod
     def scan(self) -> Iterator[EntryStat]:
-        """Yield the same of each entry, unordered, without reading any entry."""
+        """Yield the size and the time of the last use of each entry, unordered, without reading any entry."""
 
     @abstractmethod
     def remove(self, digest: str) -> int:

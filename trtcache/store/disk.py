@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from trtcache.config.paths import room_for
+from trtcache.config.paths import explain_full_disk
 from trtcache.config.signing_keys import Trust
 from trtcache.errors import (
     CorruptBlobError,
@@ -300,7 +300,7 @@ class DiskStore(StoredEntries, Store):
         self._require_writable("store an entry")
         remedy = "free space with 'trtcache prune' or 'trtcache clean', or use another cache directory"
         path = self.path(digest)
-        with room_for(path, remedy), self._folders.inside("entries", digest[:2], make=True) as folder:
+        with explain_full_disk(path, remedy), self._folders.inside("entries", digest[:2], make=True) as folder:
             yield folder / path.name if self.shared else path
 
     def _publish(

@@ -171,7 +171,10 @@ class Layers:
         return self.upper is None or entry.path != self.upper.path(entry.key.digest)
 
     def _from_below(self, store: Store, entry: Entry, missed: str) -> Entry:
-        """Copy a hit in a lower store to the upper one, unless a file stays there for which that ``missed`` it."""
+        """Copy a hit in a lower store to the upper one, unless the upper one keeps the file that made it miss.
+
+        ``missed`` is the reason of the miss there.
+        """
         upper = self.upper
         if not self.copies or upper is None or not upper.writable:
             return entry

@@ -85,7 +85,7 @@ class Manifest:
             results, whether they were there before the export, and whether the cache still has every key that the
             export looked up; only if it has not, other keys are a difference.
         environment: environment variables that the model read.
-        hidden: modules that the model imports in whose place their package has a function or a class, with its name.
+        hidden: imported modules whose names in their packages are those of a function or a class, with its name.
         outputs: the loggers that it calls, and the digest of the code that handles what it prints, warns and logs;
             empty if it does not.
         took_s: seconds that exporting took.
@@ -162,7 +162,7 @@ def make_manifest(program: ExportedProgram, digest: Digest, export_s: float, see
 
     Args:
         program: the exported program.
-        digest: its digest before it was lowered, which adds sizes that depend on data to its environment.
+        digest: its digest before it was lowered: lowering adds sizes that depend on data to its environment.
         export_s: seconds that exporting took.
         seen: the recording of the export.
         why: the reason of the miss.

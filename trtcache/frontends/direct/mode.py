@@ -144,7 +144,7 @@ class DirectLookup:
             self.outcome = "off: there is no cache"
         else:
             self._describe()
-        self.took_s = time.perf_counter() - start
+        self.direct_s = time.perf_counter() - start
 
     def _describe(self) -> None:
         try:
@@ -172,16 +172,17 @@ class DirectLookup:
     def find(self) -> bool:
         """Find a valid manifest, and return whether there is one.
 
-        The direct key has the digest of the model and of its code. A manifest is valid if all else that its export read
-        is unchanged: environment variables, imported modules, globals, values of libraries, output handlers and what
-        ``lru_cache`` functions had kept (``manifest.check``).
+        The direct key has the digests of the model with its code, of the arguments, of the dynamic shapes and of
+        torch's state. A manifest is valid if all else that its export read is unchanged: environment variables,
+        imported modules, globals, values of libraries, output handlers and what ``lru_cache`` functions had kept
+        (``manifest.check``).
         """
         start = time.perf_counter()
         try:
             with paused_collector():
                 return self._find()
         finally:
-            self.took_s += time.perf_counter() - start
+            self.direct_s += time.perf_counter() - start
 
     def _find(self) -> bool:
         if self.key is None or self._walk is None:
@@ -195,7 +196,7 @@ class DirectLookup:
                 try:
                     check(manifest, self._walk)
                 except DifferenceError as error:
-                    self.outcome = self.outcome or f"miss: {self._explain(place, error)}"
+                    self.outcome = self.outcome or f"miss: {self._format_difference(place, error)}"
                 else:
                     self.manifest = manifest
                     return True
@@ -204,7 +205,7 @@ class DirectLookup:
             self._reject(f"it cannot be used: {error!r}")
         return False
 
-    def _explain(self, place: int, error: DifferenceError) -> str:
+    def _format_difference(self, place: int, error: DifferenceError) -> str:
         """Format a difference; the details are read only now."""
         if error.now is None or self._entry is None:
             return error.what
@@ -290,7 +291,7 @@ class DirectLookup:
             raise ValueError(f"the export changes {changes or error}") from None
 
     def explain(self) -> str:
-        """Return the reason of the miss; without a manifest of the key, the differences from the newest of the name."""
+        """Return the outcome; unless it is known, set it to a miss, with the differences from the newest manifest."""
         if not self.outcome:
             self.outcome = f"miss: {differences_to_newest(self._cache, self._name, self._parts)}"
         return self.outcome

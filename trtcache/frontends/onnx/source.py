@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _OF_TORCH = frozenset({"torch", "onnx", "onnxscript"})
 """Parts of the toolchain that export programs of torch to ONNX."""
 
-_NOT_FOR_FILES = {
+_NOT_FOR_ONNX = {
     "autocast": "precision is in the file: convert the model, or export it in that precision",
     "autocast_exclude": "precision is in the file: convert the model, or export it in that precision",
     "torch_executed_modules": "a file has no modules, and all of it is one plan",
@@ -115,8 +115,8 @@ class OnnxSource(Source):
             BackendUnavailableError: the backend does not read ONNX, is unknown, or cannot build here.
             SettingsError: a setting does not apply to files.
         """
-        backend, self._device_type = registry.find_for_files(options.backend)
-        for setting, why in _NOT_FOR_FILES.items():
+        backend, self._device_type = registry.find_for_onnx(options.backend)
+        for setting, why in _NOT_FOR_ONNX.items():
             value = getattr(options.settings, setting)
             if value and value != getattr(_DEFAULTS, setting):
                 raise SettingsError(f"settings.{setting}", why)

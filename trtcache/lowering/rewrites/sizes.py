@@ -65,7 +65,8 @@ class CanonicalSizes(Pass):
         for node in list(graph_module.graph.nodes) if modified else ():
             # At the head of the graph a size may precede a node that it now uses.
             _place_after_inputs(node, done)
-        return PassResult(graph_module, modified or sizes.changed)  # parts may be created of a size that cannot be
+        # Nodes can have been created for parts of a size that cannot be computed.
+        return PassResult(graph_module, modified or sizes.changed)
 
 
 def _assert_conclusions(graph: fx.Graph, sizes: SizeNodes) -> bool:
@@ -127,7 +128,7 @@ def _substitute(node: fx.Node, size: fx.Node | int) -> bool:
         replace(node, size)
         return True
     for user in users:
-        # A number for all inputs was traced as a symbol before a constraint fixed it.
+        # A number that is the same for all inputs; it was traced as a symbol before a constraint fixed it.
         user.args = fx.map_arg(user.args, lambda one: size if one is node else one)
         user.kwargs = fx.map_arg(user.kwargs, lambda one: size if one is node else one)
     if not node.users:
@@ -148,7 +149,7 @@ class SizeNodes:
     """The nodes at the head of a graph that compute sizes, by expression."""
 
     def __init__(self, graph: fx.Graph) -> None:
-        """Start without having read the graph: few need more than numbers."""
+        """Create it without reading the graph, since most callers only need numbers."""
         self.changed = False
         self._graph = graph
         self._sources: dict[Any, tuple[fx.Node, int]] = {}
@@ -217,7 +218,7 @@ class SizeNodes:
         return None
 
     def _rank(self, part: Any) -> tuple[Any, ...]:
-        """Sort the parts of a sum or product by the inputs, not by the names of symbols; numbers come last."""
+        """Return the sort key of a part of a sum or product: by the inputs, not by names of symbols; numbers last."""
         if is_number(part):
             return (2, int(part))
         if part in self._ranks:
@@ -240,7 +241,7 @@ class SizeNodes:
         return made
 
 
-_PROVEN = frozenset(
+_REMOVED_OPERATORS = frozenset(
     {
         *(aten._assert_tensor_metadata.default, aten.sym_constrain_range.default),
         aten.sym_constrain_range_for_size.default,
@@ -264,7 +265,7 @@ class Assertions(Pass):
         """Remove the assertions in place."""
         modified = False
         for node in graph_module.graph.nodes:
-            if node.target in _PROVEN:
+            if node.target in _REMOVED_OPERATORS:
                 graph_module.graph.erase_node(node)
                 modified = True
             elif node.target is aten._assert_scalar.default and node.args[1] != OUT_OF_RANGE:
@@ -288,7 +289,7 @@ _RELATIONS = {
 
 @frozen_dataclass
 class Guards(Pass):
-    """Remove ``_assert_scalar`` of what torch knows about the inputs' sizes, and of what an earlier one asserts.
+    """Remove ``_assert_scalar`` of what torch knows about the inputs' sizes, and of what an earlier assertion says.
 
     Torch knows it from guards, ranges, and its assumption that sizes are at least 2. So the condition of a removed
     assertion is kept as a guard that is checked on each call. An assertion is the only check of a data-dependent number
@@ -317,7 +318,10 @@ class Guards(Pass):
 
 
 def _condition(argument: Any) -> Any:
-    """Return the asserted condition as a sympy expression, even if torch knows its outcome; a node itself."""
+    """Return the asserted condition as a sympy expression, even if torch knows its outcome.
+
+    An argument that is no comparison is returned as it is.
+    """
     if not isinstance(argument, fx.Node):
         return argument
     if argument.target in _RELATIONS:
