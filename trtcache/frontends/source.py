@@ -53,16 +53,12 @@ class CompileOptions:
     target: str | None = None
     is_subgraph: bool = False
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.backend, str):
-            raise SettingsError("backend", f"expected a string such as 'aot_inductor', got {self.backend!r}")
-
     @classmethod
     def of(cls, backend: str, settings: Settings | Mapping[str, object] | None, target: str | None) -> CompileOptions:
         """Create options from the arguments of ``trtcache.compile``.
 
         Raises:
-            SettingsError: a setting is unknown, or the backend is not a string.
+            SettingsError: a setting is unknown.
         """
         return cls(backend, Settings.of(settings), target)
 
