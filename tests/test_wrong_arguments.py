@@ -73,6 +73,12 @@ def test_a_target_is_text(target: Any, interpreter: str) -> None:
         trtcache.key(nn.ReLU(), (torch.ones(1),), backend=interpreter, target=target)
 
 
+def test_a_backend_is_text() -> None:
+    """Its name, and not its class or None."""
+    with pytest.raises(SettingsError, match="backend: expected a string such as 'aot_inductor', got None"):
+        trtcache.compile(nn.ReLU(), (torch.ones(1),), backend=None)  # type: ignore[arg-type]
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.parametrize("name", ["refit", "strip"])
 def test_without_a_gpu_the_setting_that_was_given_is_to_be_left_out(name: str, tmp_path: Path) -> None:

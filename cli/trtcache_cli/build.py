@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from trtcache.progress import Step
     from trtcache.runtime import PartitionReport, Report
+
+DOCUMENT: Final = "trtcache.build"
+"""Where the command leaves what ``--json`` prints, in click's context."""
 
 
 @click.command(
@@ -101,8 +104,10 @@ def build(
         )
     if config.remotes.target is not None:
         _finish_uploads()
+    document = _document(report, output)
+    click.get_current_context().meta[DOCUMENT] = document
     if session.as_json:
-        print_json(_document(report, output))
+        print_json(document)
     else:
         print_pairs(_pairs(report, output))
     return report_failures(required, began_ns) if required is not None else 0
@@ -156,7 +161,7 @@ def _document(report: Report, output: Path | None) -> dict[str, Any]:
     if report.fixed_sizes:
         document["fixed_sizes"] = [asdict(one) for one in report.fixed_sizes]
     engines = [_engine(partition) for partition in report.partitions]
-    if not report.left:
+    if len(engines) == 1 and not report.left:
         return {**document, **engines[0]}
     return {**document, "engines": engines, "in_torch": [asdict(one) for one in report.left]}
 

@@ -13,7 +13,7 @@ from trtcache.errors import InputError, SettingsError
 from trtcache.settings import FROZEN, PACKED, REFITTABLE, WEIGHTS
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import console, note, on_terminal, print_json, print_table, print_tsv, shows_progress, working
-from trtcache_cli.output_file import check_output
+from trtcache_cli.output_file import check_output, open_output
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import read_examples, script_shape_option
@@ -145,10 +145,6 @@ def tune(
         for way in tuning.ROUNDS * ways:
             tuning.measure_turn(others[way], args, kwargs, compared[way], effort.of_a_turn())
     why_not = _why_not(module, cells)
-    if output is not None:
-        from trtcache_cli.tune_plot import draw
-
-        draw(cells, output, title=file.name)
     if session.as_json:
         document = _document(file, module, cells, why_not, output, available)
         print_json(document | {"why_no_threads": no_threads, "compared": {way: _cell(compared[way]) for way in ways}})
@@ -156,6 +152,11 @@ def tune(
         _print(cells, why_not, no_threads)
         note(f"weights: {_weights(module)}")
         _print_compared(compared)
+    if output is not None:  # last: measurements are not lost if it cannot be written
+        from trtcache_cli.tune_plot import draw
+
+        with open_output(output) as temporary:
+            draw(cells, temporary, title=file.name, form=output.suffix[1:])
 
 
 def _check_output(output: Path) -> None:

@@ -17,8 +17,8 @@ _SHOWN = 4
 """Latency limit of the plot in medians; on a busy machine the 95th percentile can be 400 times the median."""
 
 
-def draw(cells: Sequence[Cell], path: Path, *, title: str) -> None:
-    """Write the plot in the format of the path's suffix."""
+def draw(cells: Sequence[Cell], path: Path, *, title: str, form: str) -> None:
+    """Write the plot to a file, in a format of matplotlib such as ``png``."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.5, 3.8), layout="constrained", dpi=120)
@@ -35,8 +35,8 @@ def draw(cells: Sequence[Cell], path: Path, *, title: str) -> None:
     left.set_ylim(top=longest_ms * 1.05)
     _finish(left, measured, "latency (ms): median, and bar to p95")
     _finish(right, measured, "throughput (calls/s)")
-    figure.suptitle(title)
-    figure.savefig(path)
+    figure.suptitle(title, parse_math=False)  # a file name may have dollars in it
+    figure.savefig(path, format=form)
 
 
 def _finish(axes: Axes, cells: Sequence[Cell], quantity: str) -> None:

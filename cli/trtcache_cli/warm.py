@@ -28,6 +28,7 @@ from trtcache_cli.warm_run import (
     claiming_environ,
     effective_environ,
     run_cells,
+    why_nothing_stored,
 )
 
 if TYPE_CHECKING:
@@ -122,7 +123,9 @@ def warm(
         _print_plan(session, planned)
         return 0
     if form is not None:
-        return _emit(form, matrix, _for_scheduler(planned, image), jobs)
+        options = [] if session.cache_dir is None else ["--cache-dir", str(session.cache_dir.absolute())]
+        options += ["--require-remote"] if require_remote else []
+        return _emit(form, matrix, _for_scheduler(planned, image), jobs, options)
     is_hit = [each for each in planned if each.state == PLANNED_HIT and not each.is_left]
     outcomes = [Outcome(each.cell, HIT, keys=(each.key or "",)) for each in is_hit]
     if scheduler is not None:
@@ -148,11 +151,11 @@ def _for_scheduler(planned: Sequence[PlannedCell], image: str) -> list[Cell]:
     return [cell for cell in left if not image or cell.image == image]
 
 
-def _emit(form: str, matrix: Matrix, cells: Sequence[Cell], most: int | None) -> int:
+def _emit(form: str, matrix: Matrix, cells: Sequence[Cell], most: int | None, options: Sequence[str]) -> int:
     if not cells:
         note("every cell hits: nothing is printed")
     else:
-        click.echo(emit(form, matrix, cells, most), nl=False)
+        click.echo(emit(form, matrix, cells, most, options), nl=False)
     return 0
 
 
@@ -191,6 +194,8 @@ def _run_here(session: Session, planned: Sequence[PlannedCell], image: str, jobs
     cells = [cell for cell in left if cell.image in ("", image)]
     environ = claiming_environ(os.environ)
     outcomes = [Outcome(each.cell, FAILED, each.reason) for each in planned if each.state == IMPOSSIBLE]
+    for outcome in () if session.as_json else outcomes:  # the others are shown as they end
+        complain(f"cell {outcome}")
     return outcomes + run_cells(cells, jobs, cache_dir=session.cache_dir, environ=environ)
 
 
@@ -226,19 +231,22 @@ def _upload(planner: Planner, planned: Sequence[PlannedCell], outcomes: Sequence
 
 
 def _build(session: Session, cell: Cell, require_remote: bool) -> int:
-    """Build one cell in this process, with the output, the errors and the exit code of ``trtcache build``."""
-    from trtcache_cli.build import build
+    """Build one cell in this process, with the output, the errors and the exit code of ``trtcache build``.
+
+    The exit code is 1 if nothing was stored: a scheduler that gets 0 takes the cell for done.
+    """
+    from trtcache_cli.build import DOCUMENT, build
 
     note(f"cell {cell.number}: {printable(str(cell))}")
     os.environ.update(claiming_environ(os.environ))
     options = [*(["--json"] if session.as_json else []), *(["--require-remote"] if require_remote else [])]
-    code = build.main(
-        [*options, *build_arguments(cell, session.cache_dir)],
-        "build",
-        standalone_mode=False,
-        parent=click.get_current_context().find_root(),  # whose -q is in effect
-    )
-    return int(code or 0)
+    root = click.get_current_context().find_root()  # whose -q is in effect
+    with build.make_context("build", [*options, *build_arguments(cell, session.cache_dir)], parent=root) as context:
+        code = int(build.invoke(context) or 0)
+        why = why_nothing_stored(context.meta[DOCUMENT], "the cache is read-only, or a warning says why")
+    if why:
+        complain(f"cell {cell.number} {printable(str(cell))}: {FAILED}: {why}")
+    return code or int(bool(why))
 
 
 def _number(cell: str) -> int:
@@ -294,8 +302,5 @@ def _report(session: Session, outcomes: Sequence[Outcome]) -> int:
     if session.as_json:
         print_json({"cells": [outcome.document() for outcome in outcomes], **counts})
     else:
-        for outcome in outcomes:
-            if outcome.outcome == FAILED and outcome.seconds == 0:  # the others were shown as they ended
-                complain(f"cell {outcome}")
         click.echo(", ".join(f"{count} {name}" for name, count in counts.items()))
     return 1 if counts[FAILED] else 0

@@ -20,14 +20,23 @@ _MOST_GITHUB_JOBS = 256
 _RESOURCE = re.compile(r"[a-z][a-z0-9-]*")
 
 
-def emit(form: str, matrix: Matrix, cells: Sequence[Cell], most: int | None = None) -> str:
-    """Return the cells in the form that a scheduler takes; ``most`` limits how many are built at a time.
+def emit(form: str, matrix: Matrix, cells: Sequence[Cell], most: int | None = None, options: Sequence[str] = ()) -> str:
+    """Return the cells in the form that a scheduler takes.
+
+    Args:
+        form: one of ``FORMATS``.
+        matrix: the matrix of the cells.
+        cells: the cells to build.
+        most: limits how many are built at a time.
+        options: further options of ``trtcache warm`` for each of them.
 
     Raises:
         SettingsError: the scheduler cannot take them.
     """
-    forms = {"sbatch": _sbatch, "parallel": _parallel, "github": _github, "k8s": _kubernetes}
-    return forms[form](matrix, cells, most)
+    if form == "github":
+        return _github(cells)
+    forms = {"sbatch": _sbatch, "parallel": _parallel, "k8s": _kubernetes}
+    return forms[form](matrix, cells, most, options)
 
 
 def ranges(numbers: Sequence[int]) -> str:
@@ -57,12 +66,12 @@ def parse_ranges(text: str) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-def _command(matrix: Matrix, cells: Sequence[Cell], cell: str) -> list[str]:
+def _command(matrix: Matrix, cells: Sequence[Cell], cell: str, options: Sequence[str]) -> list[str]:
     only = ranges([each.number for each in cells])
-    return ["trtcache", "warm", str(matrix.path.resolve()), "--only", only, "--cell", cell]
+    return ["trtcache", "warm", str(matrix.path.resolve()), *options, "--only", only, "--cell", cell]
 
 
-def _sbatch(matrix: Matrix, cells: Sequence[Cell], most: int | None) -> str:
+def _sbatch(matrix: Matrix, cells: Sequence[Cell], most: int | None, given: Sequence[str]) -> str:
     """Return an array script. A resource is an option of sbatch: ``time = "2:00:00"`` is ``--time=2:00:00``."""
     options = {"job-name": "trtcache-warm", "requeue": True, **sbatch_options(matrix)}
     lines = [
@@ -72,7 +81,7 @@ def _sbatch(matrix: Matrix, cells: Sequence[Cell], most: int | None) -> str:
     ]
     if len({cell.image for cell in cells}) > 1:
         raise SettingsError("--emit sbatch", "cells are of several images; emit those of one image: --image IMAGE")
-    command = shlex.join(_command(matrix, cells, "auto"))
+    command = shlex.join(_command(matrix, cells, "auto", given))
     if cells[0].image:
         # pyxis and enroot, which most GPU clusters have, run a step in a container.
         command = f"srun --container-image={shlex.quote(cells[0].image)} {command}"
@@ -95,15 +104,18 @@ def sbatch_options(matrix: Matrix) -> dict[str, str | int]:
     return options
 
 
-def _parallel(matrix: Matrix, cells: Sequence[Cell], most: int | None) -> str:
+def _parallel(matrix: Matrix, cells: Sequence[Cell], most: int | None, options: Sequence[str]) -> str:
     """Return a line for GNU parallel; ``--sshlogin`` is added by the user."""
     jobs = f"--jobs {most} " if most else ""
     # parallel replaces a {} of its own in the command, and gives the rest to a shell.
-    command = " ".join(part if part == "{}" else shlex.quote(part) for part in _command(matrix, cells, "{}"))
+    words = _command(matrix, cells, "{}", options)
+    if braced := [word for word in words[:-1] if "{" in word]:
+        raise SettingsError("--emit parallel", f"{braced[0]}: GNU parallel replaces braces; rename it")
+    command = " ".join([*map(shlex.quote, words[:-1]), words[-1]])
     return f"seq 0 {len(cells) - 1} | parallel --halt never {jobs}{shlex.quote(command)}\n"
 
 
-def _github(_matrix: Matrix, cells: Sequence[Cell], _most: int | None) -> str:
+def _github(cells: Sequence[Cell]) -> str:
     """Return the value of ``strategy.matrix``, for ``fromJSON``."""
     if len(cells) > _MOST_GITHUB_JOBS:
         why = f"GitHub allows {_MOST_GITHUB_JOBS} jobs for a matrix, and {len(cells)} cells miss; use --only"
@@ -112,13 +124,19 @@ def _github(_matrix: Matrix, cells: Sequence[Cell], _most: int | None) -> str:
     return json.dumps({"include": include}) + "\n"
 
 
-def _kubernetes(matrix: Matrix, cells: Sequence[Cell], most: int | None) -> str:
+def _kubernetes(matrix: Matrix, cells: Sequence[Cell], most: int | None, options: Sequence[str]) -> str:
     """Return an Indexed Job for each image, as JSON, which kubectl takes as it takes YAML."""
     given = dict(matrix.resources.get("kubernetes", {}))
     default_image = given.pop("image", "")
     resources, parallelism = given.pop("resources", None), given.pop("parallelism", most or 8)
     if given:
         why = f"defaults.kubernetes.{min(given)}: unknown; known: image, parallelism, resources"
+        raise SettingsError(str(matrix.path), why)
+    if type(parallelism) is not int or parallelism < 1:
+        why = f"defaults.kubernetes.parallelism: expected a number of 1 or more, got {parallelism!r}"
+        raise SettingsError(str(matrix.path), why)
+    if not isinstance(default_image, str):
+        why = f"defaults.kubernetes.image: expected a text, got {default_image!r}"
         raise SettingsError(str(matrix.path), why)
     jobs = []
     by_image: dict[str, list[Cell]] = {}
@@ -127,7 +145,7 @@ def _kubernetes(matrix: Matrix, cells: Sequence[Cell], most: int | None) -> str:
     for number, (image, own) in enumerate(by_image.items()):
         if not image:
             raise SettingsError("--emit k8s", "cells have no image; set image in [defaults.kubernetes]")
-        container = {"name": "warm", "image": image, "command": _command(matrix, own, "auto")}
+        container = {"name": "warm", "image": image, "command": _command(matrix, own, "auto", options)}
         spec = {
             "completions": len(own),
             "parallelism": min(parallelism, len(own)),

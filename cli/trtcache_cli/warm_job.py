@@ -32,6 +32,7 @@ def build_cell(arguments: Sequence[str], environ: Mapping[str, str], folder: str
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        errors="replace",  # a compiler or a library may print in any encoding
     ) as process:
         try:
             out, err = process.communicate()

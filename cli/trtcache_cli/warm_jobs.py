@@ -70,9 +70,17 @@ def run_jobs(jobs: Jobs, cells: Sequence[Cell]) -> list[Outcome]:
 
 @contextmanager
 def interrupts_later() -> Iterator[None]:
-    """Deliver Ctrl-C after the block, also to processes that it starts: no job is submitted without its number."""
+    """Deliver Ctrl-C after the block, also to processes that it starts: no job is submitted without its number.
+
+    Those processes have the signal blocked, as this thread has; another thread of this process gets it nevertheless.
+    """
+    arrived: list[int] = []
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handler = signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, handler)
+        if arrived:
+            signal.raise_signal(signal.SIGINT)

@@ -270,5 +270,6 @@ def _open(cell: Cell, shapes: Sequence[str]) -> Source:
 
 
 def total_s(planned: Iterable[PlannedCell]) -> float:
-    """Return the seconds that the builds of a plan are expected to take, one after the other."""
-    return sum(each.expected_s or 0.0 for each in planned if each.state in (BUILD, UNKNOWN))
+    """Return the seconds that the builds of a plan are expected to take, one after the other; of equal keys, one."""
+    left = [each for each in planned if each.state in (BUILD, UNKNOWN)]
+    return sum({each.key or each.cell.number: each.expected_s or 0.0 for each in left}.values())

@@ -99,19 +99,34 @@ def outcome_of(cell: Cell, ended: Ended) -> Outcome:
     """Return the outcome of ``trtcache build --json`` from what it printed."""
     code, out, err, seconds = ended
     if code:
-        why = last_line(err).removeprefix("trtcache: error: ") or f"the process ended with {code}"
+        killed = f"the process was killed by signal {-code}" if code < 0 else ""
+        said = last_line(err).removeprefix("trtcache: error: ")
+        why = ": ".join(filter(None, (killed, said))) or f"the process ended with {code}"
         return Outcome(cell, FAILED, why, seconds=seconds)
     document = _last_document(out)
     if document is None:
         return Outcome(cell, FAILED, "the process printed no result", seconds=seconds)
+    if why := why_nothing_stored(document, last_warning(err)):
+        return Outcome(cell, FAILED, why, seconds=seconds)
     engines = document.get("engines", [document])
-    if not engines or any(engine["outcome"] not in (BUILT, HIT) for engine in engines):
-        return Outcome(cell, FAILED, "nothing to store: it runs in torch", seconds=seconds)
     built = any(engine["outcome"] == BUILT for engine in engines)
     keys = tuple(engine["key"] for engine in engines if engine["key"])
-    if any(engine["key"] and not engine["path"] for engine in engines if engine["outcome"] == BUILT):
-        return Outcome(cell, FAILED, f"built, and not stored: {last_warning(err)}", seconds=seconds)
     return Outcome(cell, BUILT if built else HIT, keys=keys, seconds=seconds)
+
+
+def why_nothing_stored(document: Mapping[str, Any], warning: str) -> str:
+    """Return why a build without an error has left nothing in the cache, or an empty string.
+
+    Args:
+        document: what ``trtcache build --json`` prints.
+        warning: why an engine was not stored.
+    """
+    engines = document.get("engines", [document])
+    if not engines or any(engine["outcome"] not in (BUILT, HIT) for engine in engines):
+        return "nothing to store: it runs in torch"
+    if any(engine["outcome"] == BUILT and not engine["path"] for engine in engines):
+        return f"built, and not stored: {warning}"
+    return ""
 
 
 def _last_document(out: str) -> dict[str, Any] | None:

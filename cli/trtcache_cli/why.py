@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtcache.keys.nearest import Nearest, nearest, stored_graph
+from trtcache.keys.nearest import Nearest, nearest_of, stored_graph
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.differences import print_differences
 from trtcache_cli.keys import SHORT_DIGITS, KeyType
@@ -79,11 +79,8 @@ def _of_entry(layers: Layers, key: str) -> dict[str, Any]:
     store, digest = layers.resolve(key)
     header = store.header(digest)
     graph = stored_graph(store, header)
-    each = (
-        nearest(one, header.key.document, name=header.name, graph=graph, without=digest, same_name=True)
-        for one in layers.disks
-    )
-    found = next(filter(None, each), None)
+    given = {"name": header.name, "graph": graph, "without": digest, "same_name": True}
+    found = nearest_of(layers.disks, header.key.document, **given)
     return {"key": digest, "outcome": "entry", "reason": "", "found": found}
 
 
@@ -99,8 +96,7 @@ def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shape
         return {"key": key.digest, "outcome": "hit", "reason": "", "found": None}
     if why != "absent":  # there is an entry, so that none is nearer
         return {"key": key.digest, "outcome": "miss", "reason": why, "found": None}
-    each = (nearest(store, key.document, name=program_name(path), graph=graph) for store in layers.disks)
-    found = next(filter(None, each), None)
+    found = nearest_of(layers.disks, key.document, name=program_name(path), graph=graph)
     return {"key": key.digest, "outcome": "miss", "reason": "", "found": found}
 
 

@@ -10,8 +10,10 @@ import torch
 
 import trtcache
 from tests.models import Affine
+from trtcache.compiler.kept_program import KeptOptions
 from trtcache.config.backend_settings import BackendSettings
 from trtcache.errors import BackendUnavailableError, SettingsError
+from trtcache.frontends.source import CompileOptions
 from trtcache.settings import Settings
 from trtcache.testing.interpreter import Interpreter
 
@@ -163,3 +165,13 @@ def test_a_section_has_the_backends_name(offer: Callable[..., str]) -> None:
     offer(type("Dict", (Plugin,), {"settings_class": dict}))
     with pytest.raises(BackendUnavailableError, match="settings_class is not a class that derives from"):
         document("plugin", {})
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_list_of_a_backend_is_sent_in_its_order() -> None:
+    """To a worker and with a kept program: the order of providers decides which one builds."""
+    given = {"plugin": {"providers": ("gpu", "cpu")}, "torch_executed_ops": ("aten.tanh", "aten.softmax")}
+    options = CompileOptions.of("plugin", given, None)
+    sent = KeptOptions.read(KeptOptions.of(options).write())
+    assert Settings.of(sent.settings).section(PluginSettings) == options.settings.section(PluginSettings)
+    assert sent.settings["torch_executed_ops"] == ["aten.softmax", "aten.tanh"]

@@ -77,6 +77,26 @@ def test_tune_measures_each_cell_and_names_the_best(
         assert "runners are not concurrent" in done.err
 
 
+def test_a_plot_that_cannot_be_written_loses_no_measurement(
+    run: Callable[..., Result], file: Path, tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are printed first; and the name of a program is no formula."""
+    pytest.importorskip("matplotlib", reason="WAS NOT TRIED: matplotlib is not installed")
+    odd = file.with_name("a$\\frac$b.pt2")
+    odd.write_bytes(file.read_bytes())
+    asked = ("tune", odd, "--backend", interpreter, "--calls", 1, "--shape", "x=4x4", "--threads", 1, "--runners", 1)
+    assert run(*asked, "-o", tmp_path / "plot.svg").code == 0
+    assert b"<svg" in (tmp_path / "plot.svg").read_bytes()
+
+    def fill(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("trtcache_cli.tune_plot.draw", fill)
+    done = run(*asked, "-o", tmp_path / "full.png")
+    assert (done.code, done.rows[0][:2], "No space left" in done.err) == (1, ["1", "1"], True)
+    assert not (tmp_path / "full.png").exists()
+
+
 def test_ways_to_take_weights_take_turns(run: Callable[..., Result], file: Path, interpreter: str) -> None:
     """Each is compiled and measured, with its ratio to the first; a backend without one says so."""
     asked = ("tune", file, "--backend", interpreter, "--calls", 3, "--threads", 1, "--runners", 1, "--shape", "x=4x4")

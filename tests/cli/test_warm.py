@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import torch
 
 import trtcache
 from tests.models import Affine
+from trtcache_cli.warm_plan import PlannedCell, total_s
 from trtcache_cli.warm_progress import Board
 from trtcache_cli.warm_run import Processes, outcome_of
 
@@ -236,6 +238,74 @@ def test_an_engine_that_was_not_stored_is_a_failure(matrix: Path) -> None:
     for nothing in ({"engines": []}, {"key": None, "outcome": "eager", "path": None}):
         in_torch = outcome_of(cell, (0, json.dumps(nothing), "", 1.0))
         assert (in_torch.outcome, in_torch.why) == ("failed", "nothing to store: it runs in torch")
+
+
+def test_a_cell_that_a_scheduler_runs_fails_if_nothing_is_stored(
+    run: Callable[..., Result], matrix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code says so, which is all that a scheduler reads."""
+    monkeypatch.setenv("TRTCACHE_READONLY", "1")
+    done = run("warm", matrix, "--cell", "1", "--json")
+    assert (done.code, done.json["outcome"], done.json["path"]) == (1, "built", None)
+    assert "cell 1 zoo:affine: failed: built, and not stored" in done.err
+
+
+def test_a_build_without_a_key_is_a_failure(matrix: Path) -> None:
+    """Nothing is stored of it, and the next process builds again."""
+    from trtcache_cli.matrix import read_matrix
+
+    cell, built = read_matrix(matrix).cells[0], json.dumps({"key": None, "outcome": "built", "path": None})
+    log = "trtcache: WARNING: m is not cached: an operator\n"
+    outcome = outcome_of(cell, (0, built, log, 1.0))
+    assert (outcome.outcome, outcome.why) == ("failed", "built, and not stored: m is not cached: an operator")
+
+
+def test_a_plan_counts_equal_keys_once(matrix: Path) -> None:
+    """Of cells with one key, one is built, and the others hit."""
+    from trtcache_cli.matrix import read_matrix
+
+    cells = read_matrix(matrix).cells
+    known = [PlannedCell(cell, "build", key="ab", expected_s=3.0) for cell in cells[:2]]
+    unknown = [PlannedCell(cell, "unknown", expected_s=2.0) for cell in cells[2:]]
+    assert total_s([*known, *unknown]) == 7.0
+    assert total_s([PlannedCell(cells[0], "hit", key="cd", expected_s=5.0)]) == 0.0
+
+
+def test_a_killed_build_is_called_killed(matrix: Path) -> None:
+    """The last line of its log, if there is one, is what it said before."""
+    from trtcache_cli.matrix import read_matrix
+
+    cell = read_matrix(matrix).cells[0]
+    assert outcome_of(cell, (-9, "", "", 1.0)).why == "the process was killed by signal 9"
+    assert outcome_of(cell, (-9, "", "building m\n", 1.0)).why == "the process was killed by signal 9: building m"
+    assert outcome_of(cell, (1, "", "", 1.0)).why == "the process ended with 1"
+
+
+def test_what_is_emitted_builds_where_the_command_would(run: Callable[..., Result], matrix: Path) -> None:
+    """``--cache-dir`` and ``--require-remote`` are options of each cell, too."""
+    (folder := matrix.with_name("a b")).mkdir()
+    given = ("warm", matrix, "--only", "0-2", "--cache-dir", folder, "--emit")
+    command = f"trtcache warm {matrix} --cache-dir '{folder}' --only 0-2 --cell"
+    assert f"{command} auto" in run(*given, "sbatch").out.splitlines()
+    line = run(*given, "parallel").out
+    assert shlex.split(line)[-1] == f"{command} {{}}"
+    job = json.loads(run(*given, "k8s").out)
+    assert job["spec"]["template"]["spec"]["containers"][0]["command"] == [*shlex.split(command), "auto"]
+
+
+def test_what_a_scheduler_would_misread_is_refused(run: Callable[..., Result], matrix: Path) -> None:
+    """Braces in a path, which GNU parallel replaces, and resources of another type than Kubernetes has."""
+    braced = matrix.rename(matrix.with_name("m{}.toml"))
+    done = run("warm", braced, "--only", "0-2", "--emit", "parallel")
+    assert (done.code, done.out, "GNU parallel replaces braces" in done.err) == (2, "", True)
+    text = braced.read_text()
+    for resource, message in (
+        ('parallelism = "4"', "parallelism: expected a number"),
+        ("image = 3", "expected a text"),
+    ):
+        braced.write_text(text.replace('image = "registry/torch:2.13"', resource))
+        done = run("warm", braced, "--only", "0-2", "--emit", "k8s")
+        assert (done.code, done.out, message in done.err) == (2, "", True), done.err
 
 
 def test_failures_are_printed_with_quiet(run: Callable[..., Result], matrix: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,8 @@ import pytest
 from trtcache.errors import SettingsError
 from trtcache_cli.matrix import read_matrix
 from trtcache_cli.warm_emit import emit
-from trtcache_cli.warm_jobs import run_jobs
+from trtcache_cli.warm_job import build_cell
+from trtcache_cli.warm_jobs import interrupts_later, run_jobs
 from trtcache_cli.warm_run import claiming_environ, effective_environ
 from trtcache_cli.warm_slurm import SlurmJobs, SubmititJobs
 
@@ -220,3 +223,33 @@ def test_a_job_runs_where_its_modules_are(matrix: Path, tmp_path: Path) -> None:
     code += "print(job.build_cell(['--help'], {'A': 'b'}, '/no/such/folder')[0])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"
+
+
+def test_a_job_may_print_in_any_encoding(matrix: Path, tmp_path: Path) -> None:
+    """What a compiler prints is no error of its own."""
+    (tmp_path / "latin.py").write_text("import os\nos.write(2, bytes([255, 10]))\nraise ValueError('no model')\n")
+    code, _, err, _ = build_cell(["--", "latin:model"], {}, str(tmp_path))
+    assert (code, "no model" in err) == (2, True)
+
+
+def test_an_interrupt_waits_for_the_number_of_a_job() -> None:
+    """Also where another thread, such as that of the table on a terminal, is given the signal."""
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    numbers = []
+
+    def submit() -> None:
+        with interrupts_later():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)
+            numbers.append(7)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            submit()
+    finally:
+        done.set()
+        thread.join()
+    assert numbers == [7]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -17,13 +17,13 @@ from trtcache.compiler import inspect
 from trtcache.digests import CacheKey
 from trtcache.keys.graph_digest import graph_document, graph_records
 from trtcache.lowering import lower
+from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.keys.designs import Variant
-    from trtcache.store.disk import DiskStore
 
     from .conftest import Result
 
@@ -181,6 +181,19 @@ def test_entries_of_other_builders_are_compared_by_their_parts(run: Callable[...
     assert out[0] == "many.n1: 1 -> 2"
     assert out[-1] == "... and 10 more; --json has all"
     assert run("why", keys[0]).out.splitlines()[0] == "many.n1: 2 -> 1"
+
+
+def test_the_nearest_entry_may_be_in_a_lower_layer(
+    run: Callable[..., Result], store: DiskStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all layers, not of the first that has an entry of the name."""
+    lower = DiskStore.open(tmp_path / "lower")
+    keys = [CacheKey.of("onnx", {"opset": opset, "flags": flags}) for opset, flags in ((1, 1), (2, 2), (1, 2))]
+    for where, key in zip((store, store, lower), keys, strict=True):
+        where.put(key, {"artifact": b""}, kind="onnx", name="mine")
+    monkeypatch.setenv("TRTCACHE_PATH", f"{store.root}:{lower.root}")
+    monkeypatch.delenv("TRTCACHE_DIR")
+    assert run("why", keys[0]).out == "flags: 2 -> 1\n"
 
 
 def test_an_entry_alone_has_nothing_to_be_compared_with(run: Callable[..., Result], put: Callable[..., str]) -> None:

@@ -16,6 +16,8 @@ from tests.models import Calls
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.conftest import RunPython
+
 X = torch.ones(2, 4)
 
 
@@ -135,3 +137,17 @@ class WithOut(torch.nn.Module):
 
     def forward(self, x: torch.Tensor, out: Any) -> Any:
         return self.function(self, x, out)
+
+
+FIRST = """
+import logging, sys, torch, trtcache
+logging.basicConfig(stream=sys.stdout, level="WARNING")
+assert "numpy.random" not in sys.modules
+trtcache.lower(torch.nn.Linear(4, 4), (torch.ones(2, 4),))
+"""
+
+
+def test_the_first_export_of_a_process_draws_nothing(run_fresh_python: RunPython) -> None:
+    """It imports NumPy's generator, whose state is none that the model has changed."""
+    done = run_fresh_python(FIRST)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr

@@ -341,6 +341,7 @@ def test_the_official_door(
     for one in modules:
         convert(one, [], settings, engine_cache=engines)
     assert shop.done() == ["build", "load", "refit", "load"]
+    assert engines._pending == {}
     held = [weakref.ref(modules.pop()) for _ in range(2)]
     del one
     gc.collect()

@@ -79,6 +79,15 @@ def test_processes_end_with_the_pool(request_: TorchRequest, tmp_path: Path, mon
     assert [process.returncode for process in pool._all] == [-signal.SIGKILL]
 
 
+def test_an_interrupted_process_is_not_replaced(
+    request_: TorchRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in a terminal ends it before this process knows; a build here would be waited for."""
+    answering(monkeypatch, "import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    with Pool(1) as pool, pytest.raises(BuildError, match="it was interrupted"):
+        pool.build(request_, tmp_path / "one")
+
+
 def test_an_ended_pool_starts_no_process(request_: TorchRequest, tmp_path: Path) -> None:
     """A build that asks for one after an interrupt would run to its end unseen."""
     with Pool(1) as pool:

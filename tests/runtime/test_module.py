@@ -344,3 +344,13 @@ def test_inference_mode_and_gradients_make_no_difference(compiled: Callable[...,
         assert difference(model(X), module(X)) is None
         module.refit(Affine(3.0))
     assert difference(Affine(3.0)(X), module(X)) is None
+
+
+def test_autocast_makes_no_difference(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A program has the casts with which it was exported; an operator with others returned what its engine misread."""
+    model = nn.Linear(4, 2).eval()
+    module = compiled(model, (X,))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = module(X)
+        assert torch.is_autocast_enabled("cpu")
+    assert difference(model(X), found) is None

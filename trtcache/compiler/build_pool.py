@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -67,7 +68,7 @@ class Pool:
             return None
         process = self._take_process(request.backend.name)
         answer = _send(process, folder)
-        if answer is None and self._ended:
+        if answer is None and (self._ended or process.wait() == -signal.SIGINT):  # Ctrl-C reaches all processes at once
             raise BuildError(request.backend.name, "it was interrupted")
         if answer is None:
             log.warning(

@@ -352,12 +352,11 @@ def _explain_miss(request: Request, cache: Cache) -> str:
     stores, key = cache.layers.disks, request.key
     if not stores or not isinstance(key, CacheKey) or key in cache:
         return ""
-    from trtcache.keys.nearest import nearest  # imports SQLite and difflib, which a hit does not need
+    from trtcache.keys.nearest import nearest_of  # imports SQLite and difflib, which a hit does not need
 
     try:
         graph = request.graph()
-        candidates = [nearest(store, key.document, name=request.program.name, graph=graph) for store in stores]
-        found = min(filter(None, candidates), key=lambda one: len(one.differences), default=None)
+        found = nearest_of(stores, key.document, name=request.program.name, graph=graph)
     except Exception:  # only a diagnostic: the build goes on whatever the store contains
         log.debug("finding the nearest entry failed", exc_info=True)
         return ""

@@ -11,7 +11,7 @@ import copy
 import io
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,7 @@ class KeptOptions:
         }
         changed = {name: getattr(settings, name) for name in sorted(names)}
         changed = {name: value for name, value in changed.items() if value != getattr(default, name)}
+        changed = {name: sorted(value) if _is_names(value) else value for name, value in changed.items()}
         changed |= {name: section.explicit for name, section in settings.sections.items()}
         return cls(options.backend, {name: _plain(value) for name, value in changed.items()}, options.target)
 
@@ -76,10 +77,17 @@ class KeptOptions:
             raise ValueError(str(error)) from error
 
 
+def _is_names(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, (str, Mapping))
+
+
 def _plain(value: Any) -> Any:
+    """Return a value as JSON; the order of a backend's own list may matter to it."""
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
-    return sorted(value) if isinstance(value, (set, frozenset, tuple)) else value
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def keep(

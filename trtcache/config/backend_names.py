@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config.environment import installed_version
-from trtcache.errors import BackendUnavailableError, did_you_mean
+from trtcache.errors import BackendUnavailableError, SettingsError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -55,8 +55,11 @@ def load_backend_class(name: str) -> Any:
     """Import and return the class of a backend, which is not checked.
 
     Raises:
+        SettingsError: the name is not a string.
         BackendUnavailableError: the name is unknown, or the class cannot be imported.
     """
+    if not isinstance(name, str):
+        raise SettingsError("backend", f"expected a string such as 'aot_inductor', got {name!r}")
     table = BUILT_IN if name in BUILT_IN else backend_table()  # reading entry points takes milliseconds
     if name not in table:
         raise BackendUnavailableError(name, did_you_mean(name, ["auto", *table]))

@@ -23,6 +23,7 @@ from trtcache.errors import (
     BuildForbiddenError,
     CanonicalizationError,
     ExportError,
+    GuardError,
     InputError,
     PassError,
     SettingsError,
@@ -88,6 +89,8 @@ class Options:
     training: str = "warn"
 
     def __post_init__(self) -> None:
+        if self.name is not None and not isinstance(self.name, str):
+            raise SettingsError("options['name']", f"expected a string, got {self.name!r}")
         if self.training not in _TRAINING:
             raise SettingsError(
                 "options['training']", f"{self.training!r}: {did_you_mean(self.training, [*_TRAINING])}"
@@ -285,7 +288,7 @@ class CompiledGraph:
         try:
             return handler(args)
         except InputError as error:
-            self._fall_back(str(error))
+            self._fall_back(_why_refused(error))
             return self._eager(args)
 
     def _key(self, args: Sequence[Any]) -> tuple[object, ...]:
@@ -336,6 +339,13 @@ class CompiledGraph:
         self.report.eager.append(why)
         is_new = self._reports.is_new(f"{self.report.name}: {why}")
         log.log(logging.WARNING if is_new else logging.INFO, "%s runs in eager torch: %s", self.report.name, why)
+
+
+def _why_refused(error: InputError) -> str:
+    """Return why an engine refused a call; without the call's sizes, each of which would be a reason of its own."""
+    if isinstance(error, GuardError) and error.where == "sizes":
+        return f"its engine is compiled for {error.expected}; torch.compile(dynamic=False) has one for each size"
+    return str(error)
 
 
 def _name(graph_module: fx.GraphModule) -> str:

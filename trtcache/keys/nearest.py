@@ -15,7 +15,7 @@ from trtcache.store.reader import ArtifactFile
 from trtcache.store.rows import COLUMNS, INDEX_NAME, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from trtcache.digests import CacheKey, Json
     from trtcache.store.disk import DiskStore
@@ -83,6 +83,12 @@ def nearest(
         for header, theirs in compared[:_MOST_WALKS]
     ]
     return min(found, key=lambda one: _count(one.differences, one.header, name), default=None)
+
+
+def nearest_of(stores: Iterable[DiskStore], document: Mapping[str, Json], **given: Any) -> Nearest | None:
+    """Return the nearest entry of several stores; the arguments are those of ``nearest``."""
+    found = [one for store in stores if (one := nearest(store, document, **given)) is not None]
+    return min(found, key=lambda one: _count(one.differences, one.header, given.get("name")), default=None)
 
 
 def _distance(header: EntryHeader, document: Mapping[str, Json], name: str | None) -> int:

@@ -108,12 +108,8 @@ class PartitionedEngine:
         return PartitionedEngine(self._plan, engines, self._weights, self._constants, inter_op)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run all partitions, without autocast: the program has the casts with which it was exported."""
+        """Run all partitions."""
         plan = self._plan
-        for kind in plan.device_types:
-            if torch.is_autocast_enabled(kind):
-                with torch.autocast(kind, enabled=False):
-                    return self.run(inputs)
         values = self._template.copy()
         values[: len(inputs)] = inputs
         with torch.no_grad():
@@ -254,7 +250,6 @@ class ExecutionPlan:
         division: the partitions.
         interface: the program's interface.
         device: the device that it runs on.
-        device_types: the types of the devices that its tensors are on.
         steps: the partitions in order.
         results: the places of the program's results.
         stores: the weights that a call modifies, with the places of their new contents.
@@ -271,7 +266,6 @@ class ExecutionPlan:
         """Assign a place to each value."""
         self.division, self.interface = division, interface
         self.device = device
-        self.device_types = frozenset({"cpu", device.type})
         parts = division.parts
         self.needs = tuple({wire.part for wire in part.takes if isinstance(wire, PartitionOutput)} for part in parts)
         self.turns: tuple[int, ...] = ()

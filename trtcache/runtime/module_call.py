@@ -110,12 +110,22 @@ class ModuleCall:
                 raise
             # Fake tensors fail the check; the operator computes their shapes.
             return self.operator(leaves)
-        intra = self.threads.intra
-        outputs = self.swap.run(inputs) if intra is None else thread_counts.run_with(intra, self.swap.run, inputs)
+        outputs = self._run(inputs)
         for place, order in enumerate(self._layouts):
             if order is not None and not has_layout(outputs[place], order):
                 outputs[place] = to_layout(outputs[place], order)
         return outputs
+
+    def _run(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Run the engine, without autocast: the program has the casts with which it was exported.
+
+        An operator that an engine calls would otherwise return a tensor of another dtype than its code reads.
+        """
+        if torch._C._is_any_autocast_enabled():
+            with torch._C._DisableAutocast():
+                return self._run(inputs)
+        intra = self.threads.intra
+        return self.swap.run(inputs) if intra is None else thread_counts.run_with(intra, self.swap.run, inputs)
 
     def execute(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the engine for a recorded call of ``trtcache::execute_engine``: from engine inputs to engine outputs.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import logging
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ from torch import nn
 from tests.comparing import difference
 from tests.models import ConvNorm
 from trtcache.integrations import torch_compile
+from trtcache.integrations.dynamo.engines import capture_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -245,6 +248,19 @@ def test_torch_says_nothing_where_a_fraction_cannot_be_an_input(
     assert [engines for engines, _ in made()] == [1, 1]
 
 
+def test_what_took_standard_error_during_an_export_may_keep_it(capfd: pytest.CaptureFixture[str]) -> None:
+    """A handler or a process of another thread: it writes where standard error is, then and later."""
+    with capture_messages(logging.getLogger("unused")):
+        handler = logging.StreamHandler()
+        sys.stderr.write("kept\n")
+        subprocess.run(["echo", "of a process"], stdout=sys.stderr, check=True)
+        assert (sys.stderr.isatty(), sys.stderr.encoding.lower()) == (False, "utf-8")
+        sys.stderr.buffer.write(b"bytes\n")
+        sys.stderr.flush()
+    handler.emit(logging.makeLogRecord({"msg": "later"}))
+    assert capfd.readouterr().err.splitlines() == ["of a process", "bytes", "later"]
+
+
 def test_threads_make_engines_at_once(compile_model: CompileModel, made: Made) -> None:
     """Threads whose numbers and sizes are new, for Dynamo or only for us, get what eager torch gives."""
 
@@ -290,6 +306,42 @@ def test_autocast_is_part_of_the_program(compile_model: CompileModel, made: Made
             with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
                 assert difference(model(x), compiled(x)) is None
     assert made() == [(1, 1), (1, 1)]
+
+
+def _in_regions(model: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    with torch.autocast("cpu", torch.bfloat16):
+        half = model(x)
+        with torch.autocast("cpu", enabled=False):
+            whole = model(half.float())
+        again = model(x)
+    return half + 1, whole, again.float(), model(x)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("around", [False, True])
+def test_regions_of_autocast_are_part_of_the_program(compile_model: CompileModel, made: Made, *, around: bool) -> None:
+    """A region in the model has its own precision, whatever is around it; results have the types of eager torch."""
+    model, x = nn.Linear(4, 4), _x()
+    compiled = compile_model(lambda x: _in_regions(model, x))
+    with torch.autocast("cpu", torch.bfloat16, enabled=around):
+        assert difference(_in_regions(model, x), compiled(x)) is None
+    assert made() == [(1, 1)]
+
+
+@torch.no_grad()
+def test_a_region_of_autocast_that_fails_is_left(compile_model: CompileModel) -> None:
+    """What cannot be exported in a region runs in eager torch, and the precision afterwards is the caller's."""
+    model, x = nn.Linear(4, 4), _x()
+
+    def branching(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            made = model(x)
+            answer: torch.Tensor = torch.utils.checkpoint.checkpoint(torch.cos, made, use_reentrant=False)
+            return answer
+
+    assert difference(branching(x), compile_model(branching)(x)) is None
+    assert not torch.is_autocast_enabled("cpu")
+    assert [one.engines for one in torch_compile.reports()] == [[]]
 
 
 def test_reports_tell_what_was_done(compile_model: CompileModel, caplog: pytest.LogCaptureFixture) -> None:

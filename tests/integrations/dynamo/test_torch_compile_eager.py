@@ -16,15 +16,16 @@ from trtcache.errors import (
     BackendUnavailableError,
     BuildError,
     BuildForbiddenError,
+    GuardError,
     SettingsError,
     TrainingError,
 )
 from trtcache.integrations import torch_compile
 from trtcache.integrations.torch_compile import Options
-from trtcache.testing.interpreter import Interpreter
+from trtcache.testing.interpreter import Interpretation, Interpreter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.integrations.dynamo.conftest import CompileModel, Made
 
@@ -177,6 +178,27 @@ def test_a_call_that_an_engine_refuses_runs_in_eager_torch(
     assert "memory of its own" in warning
 
 
+@torch.no_grad()
+def test_an_engine_for_some_sizes_only_is_one_warning(
+    compile_model: CompileModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A builder can fix a size that varies: calls of all others run in eager torch, for the same reason."""
+    run = Interpretation.run
+
+    def fixed(engine: Interpretation, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        if (rows := inputs[0].shape[0]) != 3:
+            raise GuardError("sizes", "x.shape[0] == 3", f"x.shape[0] is {rows}", "compile with such inputs")
+        return run(engine, inputs)
+
+    monkeypatch.setattr(Interpretation, "run", fixed)
+    compiled = compile_model(torch.cos, dynamic=True)
+    for rows in (3, 4, 5, 3):
+        x = torch.randn(rows, 4)
+        assert difference(x.cos(), compiled(x)) is None
+    (warning,) = _warnings(caplog)
+    assert "compiled for x.shape[0] == 3; torch.compile(dynamic=False) has one for each size" in warning
+
+
 def test_a_call_that_an_engine_refuses_runs_once(compile_model: CompileModel) -> None:
     """Where a result is a view of a changed argument, one that lies otherwise is refused before it is changed."""
 
@@ -249,6 +271,8 @@ def test_nothing_runs_without_an_engine_where_builds_are_forbidden(
         ({"trainin": "eager"}, SettingsError, r"options\['trainin'\]: unknown; did you mean 'training'\?"),
         ({"inductr": {}}, SettingsError, r"options\['inductr'\]: unknown; did you mean 'inductor'\?"),
         ({"training": "eagr"}, SettingsError, r"options\['training'\]: 'eagr': unknown; did you mean 'eager'\?"),
+        ({"name": 5}, SettingsError, r"options\['name'\]: expected a string, got 5"),
+        ({"backend": None}, SettingsError, "backend: expected a string such as 'aot_inductor', got None"),
         ({"backend": "aot_inducter"}, BackendUnavailableError, "did you mean 'aot_inductor'"),
         ({"backend": "aot_inductor", "inductor": {"max_autotun": 1}}, SettingsError, "did you mean 'max_autotune'"),
     ],

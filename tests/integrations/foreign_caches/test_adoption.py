@@ -254,6 +254,27 @@ def test_a_file_that_cannot_be_read_is_listed(tmp_path: Path, monkeypatch: pytes
     assert (found.state, found.why) == ("unsafe", "it cannot be read: Permission denied")
 
 
+def test_a_folder_that_cannot_be_read_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that its tool removes meanwhile is not; the rest is listed."""
+    real, refusals = (
+        os.listdir,
+        {"closed": PermissionError(13, "Permission denied"), "gone": FileNotFoundError(2, "no")},
+    )
+    for name in refusals:
+        (tmp_path / name).mkdir(mode=0o700)
+    (tmp_path / "there").touch()
+
+    def listed(path: Path) -> list[str]:
+        if path.name in refusals:
+            raise refusals[path.name]
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", listed)
+    here = finds("torch-tensorrt", tmp_path)
+    assert {name: find.state for name, find in here.items()} == {"closed": "unsafe", "there": "no engine"}
+    assert here["closed"].why == "it cannot be read: Permission denied"
+
+
 VARINT = b"\xff" * 10
 
 

@@ -10,6 +10,8 @@ after the graph may write to it. So such results are created as views of the sam
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -22,7 +24,7 @@ from trtcache.lowering.symbols import Symbols
 from trtcache.runtime.inputs import is_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     import sympy
 
@@ -146,6 +148,45 @@ def _readable_name(node: fx.Node) -> str:
     return re.sub(r"\W", "_", "_".join(kept))
 
 
+_entered: ContextVar[list[torch.autocast]] = ContextVar("trtcache_entered_autocast")
+
+
+@contextmanager
+def autocast_regions() -> Iterator[None]:
+    """Leave the regions of ``torch.autocast`` that a graph in the block has entered, if an error ends it in one."""
+    token = _entered.set([])
+    try:
+        yield
+    finally:
+        for region in reversed(_entered.get()):
+            region.__exit__(None, None, None)
+        _entered.reset(token)
+
+
+def enter_autocast(device: str, dtype: torch.dtype | None, enabled: bool, cache_enabled: bool | None) -> torch.autocast:
+    """Enter a region, in effect and in the program that ``torch.export`` records.
+
+    torch's own function is only recorded: a region was traced in the precision around it, so that the dtypes that
+    ``torch.export`` wrote down were not those of its results.
+    """
+    region = torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+    region.__enter__()  # type: ignore[no-untyped-call]  # torch's
+    _entered.get().append(region)
+    return region
+
+
+def exit_autocast(region: torch.autocast) -> None:
+    """Leave a region."""
+    _entered.get().remove(region)
+    region.__exit__(None, None, None)
+
+
+_REGIONS: Mapping[Any, Callable[..., Any]] = {
+    torch.amp.autocast_mode._enter_autocast: enter_autocast,
+    torch.amp.autocast_mode._exit_autocast: exit_autocast,
+}
+
+
 def flat_module(
     graph_module: fx.GraphModule, arguments: Arguments, call: Sequence[Any], computed: Iterable[fx.Node]
 ) -> fx.GraphModule:
@@ -175,7 +216,8 @@ def flat_module(
         root.register_buffer(name, tensor.detach())
     for node in graph_module.graph.nodes:
         if node.op not in {"placeholder", "output"} and node not in copies:
-            copies[node] = graph.node_copy(node, copies.__getitem__)
+            copies[node] = copy = graph.node_copy(node, copies.__getitem__)
+            copy.target = _REGIONS.get(copy.target, copy.target)
     graph.output(tuple(copies[node] for node in computed))
     return fx.GraphModule(root, graph)
 

@@ -29,6 +29,7 @@ from trtcache.errors import ExportError, InputError, RefitError
 from trtcache.frontends.exported import ModuleSource
 from trtcache.frontends.source import CompileOptions
 from trtcache.integrations.dynamo.calls import (
+    autocast_regions,
     dynamic_shapes,
     flat_module,
     memory_of,
@@ -175,7 +176,7 @@ class GraphCompiler:
         flat = flat_module(self.graph_module, arguments, call, results.computed)
         numbers = [f"{self.placeholders[place].name} = {number(call[place])}" for place in arguments.numbers]
         name = f"{self.name} ({', '.join(numbers)})" if numbers else self.name
-        with capture_messages(log):
+        with capture_messages(log), autocast_regions():
             # Detach: torch.export removes mark_dynamic's marks from its examples, and Dynamo guards them.
             # Resolve lazy conjugation and negation, as for an engine's inputs.
             inputs = tuple(call[place].detach().resolve_conj().resolve_neg() for place in arguments.inputs)
@@ -331,11 +332,29 @@ _LOGGERS = ("torch.export._trace", "torch.fx.experimental.symbolic_shapes")
 
 
 class _Capture(io.TextIOBase):
-    """Keep what one thread writes, and forward what others write."""
+    """Keep what one thread writes until the end, and forward the rest: others may keep this as their standard error."""
 
     def __init__(self, stream: TextIO | None) -> None:
-        self._stream, self._thread = stream, threading.get_ident()
+        self._stream = stream
+        self._thread: int | None = threading.get_ident()
         self.kept: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)  # such as buffer
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # an attribute there
+        return str(getattr(self._stream, "encoding", "utf-8"))
+
+    def fileno(self) -> int:
+        return super().fileno() if self._stream is None else self._stream.fileno()
+
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+    def end(self) -> None:
+        """Forward everything from now on."""
+        self._thread = None
 
     def is_mine(self) -> bool:
         return threading.get_ident() == self._thread
@@ -369,6 +388,7 @@ def capture_messages(log: logging.Logger) -> Iterator[None]:
         with redirect_stderr(capture):
             yield
     finally:
+        capture.end()
         for logger in loggers:
             logger.removeFilter(capture.filter)
         if messages := "".join(capture.kept).strip():

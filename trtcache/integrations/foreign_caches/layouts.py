@@ -58,7 +58,13 @@ def _partition(path: Path, name: str, status: os.stat_result) -> Iterator[Find]:
     if status.st_mode & 0o022 or status.st_uid not in (os.geteuid(), 0):
         yield folder.rejected_as("unsafe", "other users may write to the folder; if none did, run: chmod go-w")
         return
-    names = sorted(os.listdir(path))  # noqa: PTH208  # only names are needed
+    try:
+        names = sorted(os.listdir(path))  # noqa: PTH208  # only names are needed
+    except FileNotFoundError:  # removed by its tool meanwhile
+        return
+    except OSError as error:
+        yield folder.rejected_as("unsafe", f"it cannot be read: {error.strerror}")
+        return
     if BLOB not in names:
         yield folder.rejected_as("orphan", f"it has no {BLOB}")
     for inside in names:

@@ -92,6 +92,7 @@ class EngineCache(BaseEngineCache):  # type: ignore[misc]  # torch_tensorrt has 
             _logger.warning("an entry is unusable: %s", error)
             self._cache.reject(entry, "load")
             return None
+        del self._pending[hash]  # no insert follows
         return Serve(self._library.contract, fields, pending.inputs, pending.settings).check(hash)
 
     def insert(self, hash: str, entry: tuple[Any, ...], *_args: Any, **_kwargs: Any) -> None:  # noqa: A002  # likewise
