@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _PERCENTILES = (50, 90, 99)
 
 
+_BFLOAT16_IN_NPY = "V2"
+"""The dtype that a bfloat16 array has in a ``.npy`` file, whose format does not know it."""
+
+
 @click.command(
     epilog=examples(
         "trtcache infer program.pt2 --trust local-file --input x=x.npy --output y.npy",
@@ -133,21 +137,30 @@ def _parse_value(value: str) -> Any:
         import numpy as np
 
         try:
-            return np.load(value, allow_pickle=False)
+            array = np.load(value, allow_pickle=False)
         except (OSError, EOFError, ValueError) as error:
             raise click.BadParameter(f"{value}: {error}", param_hint="--input") from error
+        return _as_bfloat16(value, array) if array.dtype == _BFLOAT16_IN_NPY else array
     try:
         return json.loads(value)
     except ValueError:
         return value
 
 
+def _as_bfloat16(name: str, array: Any) -> Any:
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError as error:
+        why = "the format .npy has no bfloat16: to read two bytes as one, install ml_dtypes"
+        raise click.BadParameter(f"{name}: {why}", param_hint="--input") from error
+    return array.view(bfloat16)
+
+
 def _call_of(program: Any, arguments: Mapping[str, Any]) -> Callable[[], Any]:
     """Return a call of a program, which takes tensors if it is a module of torch."""
     values = dict(arguments)
     if type(program).__name__ == "CompiledModule":
-        torch = sys.modules["torch"]
-        values = {name: torch.from_numpy(one.copy()) if hasattr(one, "dtype") else one for name, one in values.items()}
+        values = {name: _tensor(one) if hasattr(one, "dtype") else one for name, one in values.items()}
     places = sorted((name for name in values if name.isdecimal()), key=int)
     if places != [str(place) for place in range(len(places))]:
         raise click.BadParameter(f"the positions {', '.join(places)} do not begin at 0", param_hint="--input")
@@ -162,6 +175,13 @@ def _call_of(program: Any, arguments: Mapping[str, Any]) -> Callable[[], Any]:
             raise
 
     return call
+
+
+def _tensor(array: Any) -> Any:
+    torch = sys.modules["torch"]
+    if array.dtype.name == "bfloat16":  # which torch.from_numpy does not take
+        return torch.from_numpy(array.view("int16").copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
 
 
 def _arrays(made: Any) -> list[Any]:

@@ -96,3 +96,26 @@ def test_the_command_does_not_import_torch(engines: Path, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["torch"] == "not used"
     assert np.load(tmp_path / "y.npy").tobytes() == module(x).numpy().tobytes()
+
+
+class Half(torch.nn.Module):
+    """A sum in bfloat16."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+def test_bfloat16_is_read_as_it_is_written(run: Callable[..., Result], interpreter: str, tmp_path: Path) -> None:
+    """A .npy file has no such dtype: its numbers are two bytes each."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = torch.randn(3, 4).bfloat16()
+    module = trtcache.compile(Half(), (x,), backend=interpreter, cache=tmp_path / "cache")
+    trtcache.export(module, tmp_path / "program.pt2")
+    first, second = tmp_path / "first.npy", tmp_path / "second.npy"
+    np.save(first, x.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
+    options = ("--trust", "local-file", "--json")
+    done = run("infer", tmp_path / "program.pt2", "--input", f"x={first}", "--output", second, *options)
+    assert (done.code, done.err) == (0, "")
+    assert done.json["outputs"][0]["dtype"] == "bfloat16"
+    found = torch.from_numpy(np.load(second).view("int16").copy()).view(torch.bfloat16)
+    assert torch.equal(found, x + 1)
