@@ -5,11 +5,13 @@ from __future__ import annotations
 import abc
 import dis
 import functools
+import gc
 import logging
 import os
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -248,6 +250,31 @@ def test_others_are_described_as_ever_while_an_export_is_watched() -> None:
         reader.start()
         reader.join()
     assert (seen.environment, seen.why_not) == ({}, "")
+
+
+class Option:
+    """An object whose text has its address."""
+
+
+OPTION = Option()
+
+
+class WithMode(Does):
+    """Has a method that torch.export calls outside of the model's call."""
+
+    def train(self, mode: bool = True) -> torch.nn.Module:
+        return super().train(mode and OPTION is not None)
+
+
+def test_nothing_of_a_recording_stays(interpreter: str, tmp_path: Path) -> None:
+    """A class that a method leads to has no other ``__repr__`` afterwards, which would keep the model, too."""
+    model = WithMode(torch.neg)
+    freed = weakref.ref(model)
+    assert _compiled(model, interpreter, tmp_path).report.direct.startswith("miss")
+    del model
+    gc.collect()
+    assert "__repr__" not in vars(Option)
+    assert freed() is None
 
 
 class Asked(metaclass=abc.ABCMeta):  # noqa: B024  # only asked about subclasses
