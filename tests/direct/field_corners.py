@@ -244,3 +244,8 @@ for _doc, _forward in (
 _add("harmless: a table of operators", _model("return OPS[self.k](x, 2.0)", "self.k = 'sub'", "import operator\nOPS = {'add': operator.add, 'sub': operator.sub}\n"), "pass", harmless=True)
 _v("cache_info is read by getattr", "getattr(f, 'cache_info')().currsize", "import functools\n@functools.lru_cache\ndef f(a):\n    return a\nf(1)\nf(2)\n", "app.f(3)")
 _v("the name cache_info is joined from two texts", "getattr(f, self.a + self.b)().currsize", "import functools\n@functools.lru_cache\ndef f(a):\n    return a\nf(1)\nf(2)\n", "app.f(3)", "self.a, self.b = 'cache_', 'info'")
+
+# What an object in C refers to, beside its text
+_v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])
+_v("an attribute of a class that an alias calls", "Alias([1]).BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])
+_v("the offset of a time zone of one's own", "T.utcoffset().seconds", "import datetime\nclass Zone(datetime.tzinfo):\n    def __init__(self, hours):\n        self.hours = hours\n    def utcoffset(self, when):\n        return datetime.timedelta(hours=self.hours)\n    def __repr__(self):\n        return 'Zone()'\nT = datetime.datetime(2020, 1, 1, tzinfo=Zone(1))\nassert isinstance(T.tzinfo, Zone)\n", "", to=[("Zone(1)", "Zone(2)")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import datetime
 import dis
 import functools
 import gc
@@ -24,6 +25,7 @@ import trtcache
 from tests.direct.package import X
 from trtcache.frontends.direct.bytecode import _normalize
 from trtcache.frontends.direct.classes import changed_answers, registered_classes
+from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.globals import Globals
 from trtcache.frontends.direct.manifest import FORMAT, read
 from trtcache.frontends.direct.mode import describe
@@ -211,6 +213,33 @@ def test_a_replaced_environment_does_not_change_reads_of_bytes(
     module = _compiled(Does(_in_bytes), interpreter, tmp_path)
     assert module.report.direct.startswith("off: ")
     assert torch.equal(module(X), X + 1)
+
+
+class Zone(datetime.tzinfo):
+    """A time zone whose text does not tell its offset."""
+
+    def __init__(self, hours: int) -> None:
+        self.hours = hours
+
+    def __repr__(self) -> str:
+        return "Zone()"
+
+
+def test_an_alias_of_a_class_is_described_with_the_class() -> None:
+    """It has the attributes of the class, and calls it."""
+    one, other = (type("Listed", (list,), {"BY": by})[int] for by in (2.0, 3.0))
+    assert (repr(one), one.BY) == (repr(other), 2.0)
+    assert Walk(torch.nn.Identity()).value(one) != Walk(torch.nn.Identity()).value(other)
+
+
+@pytest.mark.parametrize("when", [datetime.time(1), datetime.datetime(2020, 1, 1)], ids=str)
+def test_times_are_described_with_their_zone(when: Any) -> None:
+    """Not by their text, in which a zone of one's own shows what it likes."""
+    walk = Walk(torch.nn.Identity())
+    described = [walk.value(one) for one in (when, when.replace(tzinfo=datetime.UTC), when.replace(fold=1))]
+    assert described[0] not in described[1:]
+    with pytest.raises(UnstableError, match="Zone"):
+        walk.value(when.replace(tzinfo=Zone(1)))
 
 
 def test_precision_that_is_set_in_two_ways_is_described() -> None:

@@ -318,9 +318,13 @@ def _show(_: Walk, value: Any) -> Json:
     return [type(value).__name__, repr(value)]
 
 
+def _moment(walk: Walk, value: datetime.datetime | datetime.time) -> Json:
+    return [type(value).__name__, repr(value.replace(tzinfo=None)), walk.value(value.tzinfo)]
+
+
 def _typing(walk: Walk, value: Any) -> Json:
-    if type(value) in {types.GenericAlias, types.UnionType}:
-        return ["typing", repr(value), walk.items(value.__args__)]
+    if type(value) in {types.GenericAlias, types.UnionType}:  # list[int], which has the attributes of list, too
+        return ["typing", repr(value), walk.value(getattr(value, "__origin__", None)), walk.items(value.__args__)]
     name = str(getattr(value, "_name", None))
     if lookup("typing", name) is value:
         return ["typing", name]
@@ -343,8 +347,9 @@ def _decimal(walk: Walk, value: decimal.Decimal) -> Json:
     return ["Decimal", str(value), walk.number(value) if value.is_nan() else None]
 
 
-_SHOWN_TYPES = (range, type(Ellipsis), type(NotImplemented), datetime.date, datetime.datetime)
-_SHOWN_TYPES += (datetime.time, datetime.timedelta, datetime.timezone, type(sys.version_info), type(sys.flags))  # type: ignore[assignment]
+_SHOWN_TYPES = (range, type(Ellipsis), type(NotImplemented), datetime.date, datetime.timedelta, datetime.timezone)
+_SHOWN_TYPES += (type(sys.version_info), type(sys.flags))  # type: ignore[assignment]
+_MOMENTS = (datetime.datetime, datetime.time)
 _TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme, torch.finfo, torch.iinfo)
 
 WRITERS: dict[type, Writer] = {
@@ -383,6 +388,7 @@ WRITERS: dict[type, Writer] = {
     weakref.ref: _weak,
     re.Pattern: lambda walk, value: ["pattern", walk.value(value.pattern), value.flags],
     **dict.fromkeys(_SHOWN_TYPES, _show),
+    **dict.fromkeys(_MOMENTS, _moment),
     **dict.fromkeys((types.GenericAlias, types.UnionType), _typing),
     **dict.fromkeys(_TORCH, lambda _, value: ["torch", type(value).__name__, str(value)]),
     **dict.fromkeys(NAMESPACES, _namespace),
@@ -407,6 +413,7 @@ WITHOUT_IDENTITY = {
     slice,
     frozenset,
     *_SHOWN_TYPES,
+    *_MOMENTS,
     *_TORCH,
 }
 WITHOUT_IDENTITY |= {types.GenericAlias, types.UnionType, *C_FUNCTIONS, *DESCRIPTORS, types.MethodType, ModuleType}
