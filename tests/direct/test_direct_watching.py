@@ -7,6 +7,7 @@ import datetime
 import dis
 import functools
 import gc
+import importlib.util
 import logging
 import os
 import sys
@@ -74,6 +75,10 @@ def _loaded(x: torch.Tensor) -> torch.Tensor:
     return x + torch.load(TABLE)["by"]
 
 
+def _found(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if importlib.util.find_spec("math") is not None else x
+
+
 def _in_bytes(x: torch.Tensor) -> torch.Tensor:
     return x + float(os.getenvb(b"TRTCACHE_TEST_SCALE", b"1"))
 
@@ -85,6 +90,7 @@ ASKING: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "a record of a log": (lambda x: x + logging.makeLogRecord({}).created * 0, "makeLogRecord"),
     "the processor": (lambda x: x + len(torch.backends.cpu.get_cpu_capability()), "get_cpu_capability"),
     "a file": (_loaded, "torch.serialization.load"),
+    "whether a module that is loaded can be found": (_found, "importlib.util.find_spec"),
 }
 
 
@@ -96,7 +102,7 @@ def _compiled(model: torch.nn.Module, interpreter: str, folder: Path) -> Compile
 def test_impure_functions_of_torch_turn_direct_mode_off(
     name: str, interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python functions of torch may depend on the machine, the process or a file."""
+    """Functions of torch and of Python's library may depend on the machine, the process or a file."""
     torch.save({"by": 3.0}, tmp_path / "table.pt")
     monkeypatch.setattr(f"{__name__}.TABLE", tmp_path / "table.pt")
     does, word = ASKING[name]

@@ -176,6 +176,7 @@ _IMPURE_IN_LIBRARY = {
         *("getsource", "getfile", "getsourcelines", "getsourcefile", "getdoc", "getcomments", "getmodule"),
         *("getmembers", "getmembers_static"),
     ),
+    "importlib": ("find_spec",),  # it finds any module that is loaded
     "logging": ("getLogger", "hasHandlers", "getHandlerByName", "makeLogRecord", "makeRecord", "__init__"),
     "_weakrefset": ("__iter__", "pop"),  # in an order by addresses
     "threading": ("current_thread", "active_count", "enumerate", "main_thread", "gettrace", "getprofile"),
