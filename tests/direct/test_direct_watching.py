@@ -238,6 +238,15 @@ def test_an_alias_of_a_class_is_described_with_the_class() -> None:
     assert Walk(torch.nn.Identity()).value(one) != Walk(torch.nn.Identity()).value(other)
 
 
+@pytest.mark.parametrize("maxsize", [None, 8])
+def test_a_cache_that_distinguishes_types_has_another_description(maxsize: int | None) -> None:
+    """One that does not has a single result for 1 and 1.0."""
+    described = [
+        Walk(torch.nn.Identity()).value(functools.lru_cache(maxsize, typed)(_loaded)) for typed in (False, True, False)
+    ]
+    assert described[0] == described[2] != described[1]
+
+
 @pytest.mark.parametrize("when", [datetime.time(1), datetime.datetime(2020, 1, 1)], ids=str)
 def test_times_are_described_with_their_zone(when: Any) -> None:
     """Not by their text, in which a zone of one's own shows what it likes."""

@@ -195,9 +195,7 @@ def _referents(walk: Walk, value: Any) -> Json:
     return written
 
 
-_COPIED = frozenset(
-    {"__wrapped__", "__doc__", "__module__", "__name__", "__qualname__", "__annotations__", "cache_parameters"}
-)
+_COPIED = frozenset({"__wrapped__", "__doc__", "__module__", "__name__", "__qualname__", "__annotations__"})
 
 
 def _cached_function(walk: Walk, value: Any) -> Json:
