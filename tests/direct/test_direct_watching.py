@@ -185,6 +185,23 @@ def test_hooks_are_known_by_their_order(interpreter: str, tmp_path: Path) -> Non
         assert _compiled(model, interpreter, tmp_path).report.direct.startswith(expected)
 
 
+def test_a_global_hook_is_known_by_its_kind() -> None:
+    """One that is called before a module is not one that is called afterwards."""
+
+    def hook(module: torch.nn.Module, *given: object) -> None:
+        del module, given
+
+    kinds = (torch.nn.modules.module._global_forward_hooks, torch.nn.modules.module._global_forward_pre_hooks)
+    described = []
+    for hooks in kinds:
+        hooks[0] = hook
+        try:
+            described.append(surroundings(Walk(torch.nn.Identity()))["hooks"])
+        finally:
+            del hooks[0]
+    assert described[0] != described[1]
+
+
 HARMLESS: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
     "an object of a class that raises": (lambda: WithHostile(lambda x: x + 1), "Hostile"),
     "a number of 5001 digits": (lambda: Does(lambda x: x + (HUGE > 0)), "4300"),

@@ -96,7 +96,7 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     configured = {name: [*_find_overrides(module, walk)] for name, module in configurations}
     state["configuration"] = {name: options for name, options in configured.items() if options}
     hooks = {name: value for name, value in vars(torch.nn.modules.module).items() if name[:8] == "_global_"}
-    state["hooks"] = walk.value([value for _, value in sorted(hooks.items()) if isinstance(value, dict) and value])
+    state["hooks"] = walk.pairs(sorted(pair for pair in hooks.items() if isinstance(pair[1], dict) and pair[1]))
     state["functions"] = {
         name: describe_changes(vars(sys.modules[name]), walk) for name in _SCANNED if name in sys.modules
     }
