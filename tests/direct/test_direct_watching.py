@@ -65,6 +65,13 @@ class Does(torch.nn.Module):
         return self.does(x)
 
 
+class Both(Does):
+    """Does what a function does with the sums of two arguments."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return self.does(x.sum(0), y.sum(0))
+
+
 class WithHostile(Does):
     """Has such an object as an attribute of its class."""
 
@@ -200,6 +207,21 @@ def test_a_global_hook_is_known_by_its_kind() -> None:
         finally:
             del hooks[0]
     assert described[0] != described[1]
+
+
+def test_a_collection_of_shapes_is_known_by_the_arguments(interpreter: str, tmp_path: Path) -> None:
+    """It has them by their numbers in the process: other arguments in its place have other sizes."""
+    model, (one, other) = Both(torch.add), (torch.rand(3, 4), torch.rand(3, 4))
+    shapes = torch.export.ShapesCollection()
+    shapes[one] = {0: torch.export.Dim("rows", min=2, max=8)}
+
+    def outcome(*args: torch.Tensor) -> str:
+        shared = {"backend": interpreter, "cache": tmp_path / "cache", "direct": "on"}
+        return str(trtcache.compile(model, args, dynamic_shapes=shapes, **shared).report.direct)
+
+    assert outcome(one, other).startswith("miss")
+    assert outcome(one, other) == "hit"
+    assert outcome(other, one).startswith("miss: dynamic_shapes")
 
 
 HARMLESS: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.export import ShapesCollection
 from torch.utils import _pytree as pytree
 
 from trtcache.config import paused_collector
@@ -61,6 +62,8 @@ def describe(model: torch.nn.Module, examples: Examples) -> tuple[Walk, dict[str
         UnstableError: a part of them cannot be described.
     """
     args, kwargs, dynamic_shapes = examples
+    if isinstance(dynamic_shapes, ShapesCollection):  # it has the sizes of arguments by their numbers in this process
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(model, tuple(args), dict(kwargs or {}))  # type: ignore[no-untyped-call]
     walk = Walk(model)
     parts: dict[str, Json] = {"model": walk.model(model), "inputs": _inputs(walk, tuple(args), kwargs or {})}
     parts["dynamic_shapes"] = _dynamic(walk, dynamic_shapes)
