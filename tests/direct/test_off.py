@@ -117,6 +117,27 @@ def _many(_: Any, x: torch.Tensor) -> torch.Tensor:
     return x + len([name for name in os.environ if name.startswith("NOTHING")])
 
 
+class Key:
+    """A key whose hash changes with its number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class Table(dict[Any, Any]):
+    """A dictionary of a class of its own."""
+
+
+def _lost_key() -> Table:
+    table, key = Table(), Key(1)
+    table[key] = 1.0
+    key.number = 2
+    return table
+
+
 OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a clock": (lambda: Calls(lambda _, x: x + (time.time() > 0)), "module time"),
     "a clock by Python's library": (
@@ -161,6 +182,7 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a module that is no submodule": (lambda: Calls(lambda _, x: x, kept=[nn.Linear(1, 1)]), "kept.0"),
     "a sparse tensor": (lambda: Calls(lambda _, x: x, kept=X.to_sparse()), "kept"),
     "an object that cannot be looked at": (lambda: Calls(lambda _, x: x, kept=Hostile()), "Hostile"),
+    "a key that had another hash": (lambda: Calls(lambda _, x: x, kept=_lost_key()), "keys had other hashes"),
     "a graph": (lambda: torch.fx.symbolic_trace(nn.Linear(4, 4)), "_graph"),
 }
 

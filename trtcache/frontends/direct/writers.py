@@ -81,6 +81,7 @@ def base_items(walk: Walk, value: Any, base: Any, cls: type) -> tuple[list[Any],
     if issubclass(base, dict):
         ordered: Any = collections.OrderedDict if issubclass(base, collections.OrderedDict) else dict
         pairs = list(ordered.items(value))  # move_to_end is in none of dict's
+        _refuse_other_hashes(value, pairs)
         return [one for pair in pairs for one in pair], walk.pairs(pairs, cls)
     if issubclass(base, (list, tuple)):
         values = list(base.__iter__(value))
@@ -106,11 +107,20 @@ def _dict(walk: Walk, value: Any) -> Json:
     more = [walk.value(value.default_factory)] if type(value) is collections.defaultdict else []
     if own := getattr(value, "__dict__", None):  # of an OrderedDict, such as state_dict()
         more.append(walk.pairs(own.items()))
-    if any(
-        type(type(key).__hash__) is FunctionType and value.get(key, NOTHING) is not one for key, one in value.items()
-    ):
-        raise UnstableError("a dictionary whose keys had other hashes")
-    return [type(value).__name__, *more, walk.pairs(list(value.items()))]
+    pairs = list(value.items())
+    _refuse_other_hashes(value, pairs)
+    return [type(value).__name__, *more, walk.pairs(pairs)]
+
+
+def _refuse_other_hashes(value: dict[Any, Any], pairs: list[tuple[Any, Any]]) -> None:
+    """Refuse a dictionary that does not find a key which is in it, as it had another hash.
+
+    Raises:
+        UnstableError: it does not find one.
+    """
+    for key, one in pairs:
+        if type(type(key).__hash__) is FunctionType and dict.get(value, key, NOTHING) is not one:
+            raise UnstableError("a dictionary whose keys had other hashes")
 
 
 OUTPUTS = (print, warnings.warn, warnings.warn_explicit)
