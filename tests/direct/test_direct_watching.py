@@ -335,6 +335,16 @@ def test_others_are_described_as_ever_while_an_export_is_watched() -> None:
     assert (seen.environment, seen.why_not) == ({}, "")
 
 
+def test_other_threads_can_set_variables_while_an_export_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of all variables is made at once, as it is otherwise."""
+    walk, _ = describe(Does(torch.neg), ((X,), {}, None))
+    with record_export(Globals(walk)) as seen:
+        names = iter(vars(os.environ)["_data"])
+        monkeypatch.setenv("TRTCACHE_TEST_OTHER", "1")
+        assert len([*names]) == len(os.environ) - 1
+    assert "environment" in seen.why_not
+
+
 class Option:
     """An object whose text has its address."""
 

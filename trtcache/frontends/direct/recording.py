@@ -498,15 +498,19 @@ class _Variables(MutableMapping[Any, Any]):
         del self.data[name]
 
     def __iter__(self) -> Iterator[Any]:
-        if self._is_read():
-            self._seen.set_why_not("the whole environment is read")
-        return iter(self.data)
+        self._note_all()
+        return iter([*self.data])  # as in os.environ itself: another thread may set a variable meanwhile
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        self._note_all()
+        return len(self.data)
+
+    def _note_all(self) -> None:
+        if self._is_read():
+            self._seen.set_why_not("the whole environment is read")
 
     def _is_read(self) -> bool:
-        return self._seen.is_here and _by_model(sys._getframe(2))
+        return self._seen.is_here and _by_model(sys._getframe(1))
 
 
 @contextmanager
