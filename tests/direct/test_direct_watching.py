@@ -370,6 +370,26 @@ def test_nothing_of_a_recording_stays(interpreter: str, tmp_path: Path) -> None:
     assert freed() is None
 
 
+def test_classes_of_a_model_that_is_no_longer_used_are_freed(interpreter: str, tmp_path: Path) -> None:
+    """Such as those that a function creates, with what they refer to."""
+
+    class Own(Does):
+        """A class of a model."""
+
+    class Scale:
+        """A class of an attribute."""
+
+        by = 2.0
+
+    kinds = [weakref.ref(kind) for kind in (Own, Scale)]
+    for _ in range(2):
+        outcome = _compiled(Own(torch.neg, scale=Scale()), interpreter, tmp_path).report.direct
+    assert outcome == "hit"
+    del Own, Scale
+    gc.collect()
+    assert [kind() for kind in kinds] == [None, None]
+
+
 class Asked(metaclass=abc.ABCMeta):  # noqa: B024  # only asked about subclasses
     """An abstract base class that answers otherwise when it is asked again."""
 

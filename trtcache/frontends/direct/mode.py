@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from trtcache.config import paused_collector
 from trtcache.digests import CacheKey
 from trtcache.frontends.direct import manifest as manifests
+from trtcache.frontends.direct.classes import exempt_attributes, layout
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.explain import (
     NO_MANIFEST,
@@ -36,6 +37,7 @@ from trtcache.frontends.direct.manifest import (
 from trtcache.frontends.direct.ownership import is_versioned_module
 from trtcache.frontends.direct.surroundings import surroundings
 from trtcache.frontends.direct.walk import Walk
+from trtcache.frontends.direct.writers import find_writer
 from trtcache.keys.key import structure
 
 if TYPE_CHECKING:
@@ -148,6 +150,11 @@ class DirectLookup:
         else:
             self._describe()
         self.took_s = time.perf_counter() - start
+
+    def close(self) -> None:
+        """Forget the classes that were described, so that those of models which nothing uses any more are freed."""
+        for remembering in (layout, exempt_attributes, find_writer):
+            remembering.cache_clear()
 
     def _describe(self) -> None:
         try:

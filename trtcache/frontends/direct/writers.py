@@ -427,8 +427,9 @@ WITHOUT_IDENTITY = {
 WITHOUT_IDENTITY |= {types.GenericAlias, types.UnionType, *C_FUNCTIONS, *DESCRIPTORS, types.MethodType, ModuleType}
 
 
+@functools.lru_cache(maxsize=4096)
 def find_writer(kind: type, instance: Writer) -> Writer:
-    """Return the writer for a type that is not in the table, and add it; ``instance`` is that of Python classes."""
+    """Return the writer for a type that is not in the table; ``instance`` is that of Python classes."""
     bases: dict[type, Writer] = {
         torch.nn.Module: _submodule,
         type: WRITERS[type],
@@ -447,7 +448,6 @@ def find_writer(kind: type, instance: Writer) -> Writer:
         writer = _show  # the only object of its type
     if writer is None:
         writer = instance if layout(kind) is not None else _refuse
-    WRITERS[kind] = writer
     return writer
 
 
