@@ -256,3 +256,10 @@ _GLOBAL_HOOK = "import torch.nn.modules.module as mm\ndef hook(module, *given):\
 _add("a global forward hook becomes one before the call", _model("self.lin(x)", top=_GLOBAL_HOOK + "mm.register_module_forward_hook(hook)\n"), "", ("register_module_forward_hook", "register_module_forward_pre_hook"))
 _HASHED = "class Key:\n    def __init__(self, n):\n        self.n = n\n    def __hash__(self):\n        return self.n\n    def __eq__(self, other):\n        return self.n == other.n\nclass Table(dict):\n    pass\nkey = Key(1)\nT = Table()\nT[key] = 2.0\nkey.n = 2\n"
 _t("a key of a class derived from dict had another hash", "Key(2) in T", _HASHED, "", to=[("T[key] = 2.0\nkey.n = 2\n", "key.n = 2\nT[key] = 2.0\n")])
+_WORDS = "A, B, C, D, E = 'alpha', 'b', 'ccc', 'dd', 'eeeeee'\nTABLE = dict.fromkeys((A, B, C, D, E))\n"
+for _doc, _forward, _top in (
+    ("sorted, over a set", "words = {A, B, C, D, E}\nreturn x * len(sorted(words)[0])", "def sorted(words):\n    return list(words)\n"),
+    ("any, over a set that is made of a tuple", "return x * len(any(set((A, B, C, D, E))))", "def any(words):\n    return next(iter(words))\n"),
+    ("list, which joins a view of a dictionary with itself", "return x * len(list(TABLE.keys()))", "def list(words):\n    return next(iter(words | words))\n"),
+):
+    _add(f"the user's own {_doc}", _model(_forward, top=_WORDS + _top), "pass", env={"PYTHONHASHSEED": "11"})

@@ -26,7 +26,11 @@ from torch import nn
 import trtcache
 from tests.direct import counting
 from tests.direct.package import X
+from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.manifest import refuse_regions
+from trtcache.frontends.direct.refusals import Refusals
+from trtcache.frontends.direct.uses import uses
+from trtcache.frontends.direct.walk import Walk
 from trtcache.lowering.capture import export
 
 if TYPE_CHECKING:
@@ -195,6 +199,24 @@ def test_unsupported_models_turn_direct_mode_off(name: str, interpreter: str, tm
     assert module.report.direct.startswith("off: "), module.report.direct
     assert word in module.report.direct
     assert module.report.route in {"lowered", "alias"}
+
+
+def _sorts(one: str, other: str) -> list[str]:
+    words = {one, other}
+    return sorted(words)
+
+
+def _counts(given: str) -> int:
+    return len(sorted(given))
+
+
+def test_an_own_function_of_sets_is_refused() -> None:
+    """Python's is known not to show the order of one."""
+    walk = Walk(nn.Identity())
+    for code, space in ((_sorts.__code__, {}), (_counts.__code__, {}), (_counts.__code__, {"sorted": list})):
+        Refusals().check(code, uses(code), space, walk)
+    with pytest.raises(UnstableError, match="another sorted than Python"):
+        Refusals().check(_sorts.__code__, uses(_sorts.__code__), {"sorted": list}, walk)
 
 
 def test_a_program_with_regions_is_refused() -> None:
