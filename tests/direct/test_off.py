@@ -240,9 +240,15 @@ def test_an_audit_hook_in_c_turns_direct_mode_off() -> None:
             _refuse_audit_hooks()
         except UnstableError as error:
             print(error, flush=True)
+        import gc
+        gc.collect()
+        functions = [one for one in gc.get_objects() if type(one) is type(_refuse_audit_hooks)]
+        left = [one for one in functions if one.__qualname__.startswith("_find_audit_hooks.")]
+        print(f"left: {left}", flush=True)
         import os
         os._exit(0)  # the interpreter would call it when it is gone
     """
     command = [sys.executable, "-c", textwrap.dedent(code)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "the functions for audited events cannot be found" in done.stdout
+    assert "left: []" in done.stdout  # the hook that looks for others is gone

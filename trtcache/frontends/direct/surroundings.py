@@ -261,10 +261,10 @@ def _find_audit_hooks() -> list[Any] | None:
         sys.audit(event)
     except Exception:  # another hook can raise anything
         log.debug("a hook for audited events prevents another", exc_info=True)
-    if not found or (len(found[0]) == 1 and sys.version_info < (3, 14)):  # a hook in C, if there is no other
+    if not found:
         return None
     del found[0][[hook is find for hook in found[0]].index(True)]
-    return found[0]
+    return found[0] if found[0] or sys.version_info >= (3, 14) else None  # a hook in C, if there is no other
 
 
 def _refuse_modes() -> None:
