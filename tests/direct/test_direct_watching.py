@@ -323,6 +323,16 @@ def test_an_error_in_verification_does_not_fail_the_compile(
     assert module.report.direct == "off: no comparison"
 
 
+def test_an_export_that_is_only_compared_is_not_recorded(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its program is compared with that of the manifest, and no other is stored."""
+    _compiled(Does(torch.neg), interpreter, tmp_path)
+    monkeypatch.setattr("trtcache.frontends.direct.recording.record_export", lambda met: pytest.fail("recorded"))
+    module = trtcache.compile(Does(torch.neg), (X,), backend=interpreter, cache=tmp_path / "cache", direct="verify")
+    assert module.report.direct == "verified"
+
+
 def test_others_are_described_as_ever_while_an_export_is_watched() -> None:
     """Another thread finds its manifest meanwhile, and what it reads of the environment is not the model's."""
     model = Does(torch.neg)

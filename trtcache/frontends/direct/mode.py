@@ -231,7 +231,8 @@ class DirectLookup:
         store = self._cache.store
         if self.manifest is not None and not self.is_verifying:
             self.outcome = "miss: no cached key for this program with these settings"
-        if self._walk is None or self.key is None or store is None or not store.can_store_builds:
+        is_compared = self.manifest is not None and self.is_verifying  # nothing will be stored
+        if is_compared or self._walk is None or self.key is None or store is None or not store.can_store_builds:
             yield
             return
         from trtcache.frontends.direct.recording import record_export
