@@ -244,3 +244,22 @@ for _doc, _forward in (
 _add("harmless: a table of operators", _model("return OPS[self.k](x, 2.0)", "self.k = 'sub'", "import operator\nOPS = {'add': operator.add, 'sub': operator.sub}\n"), "pass", harmless=True)
 _v("cache_info is read by getattr", "getattr(f, 'cache_info')().currsize", "import functools\n@functools.lru_cache\ndef f(a):\n    return a\nf(1)\nf(2)\n", "app.f(3)")
 _v("the name cache_info is joined from two texts", "getattr(f, self.a + self.b)().currsize", "import functools\n@functools.lru_cache\ndef f(a):\n    return a\nf(1)\nf(2)\n", "app.f(3)", "self.a, self.b = 'cache_', 'info'")
+
+# What an object in C refers to, beside its text
+_v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])
+_v("an attribute of a class that an alias calls", "Alias([1]).BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])
+_v("the offset of a time zone of one's own", "T.utcoffset().seconds", "import datetime\nclass Zone(datetime.tzinfo):\n    def __init__(self, hours):\n        self.hours = hours\n    def utcoffset(self, when):\n        return datetime.timedelta(hours=self.hours)\n    def __repr__(self):\n        return 'Zone()'\nT = datetime.datetime(2020, 1, 1, tzinfo=Zone(1))\nassert isinstance(T.tzinfo, Zone)\n", "", to=[("Zone(1)", "Zone(2)")])
+_t("a module that was loaded is no longer there for find_spec", "importlib.util.find_spec('extra') is not None", "import importlib.util\n", "import sys; sys.modules.pop('extra', None); __import__('pathlib').Path('extra.py').unlink(missing_ok=True)", first="__import__('pathlib').Path('extra.py').touch(); import extra")
+_v("an lru_cache of two arguments becomes typed", "table(1, 0) * table(1.0, 0)", "import functools\n@functools.lru_cache(typed=False)\ndef table(v, w):\n    return 2.0 if isinstance(v, int) else 3.0\n", "", to=[("typed=False", "typed=True")])
+_v("a cache of two arguments without a limit becomes typed", "table(1, 0) * table(1.0, 0)", "import functools\n@functools.lru_cache(None, False)\ndef table(v, w):\n    return 2.0 if isinstance(v, int) else 3.0\n", "", to=[("None, False", "None, True")])
+_GLOBAL_HOOK = "import torch.nn.modules.module as mm\ndef hook(module, *given):\n    if isinstance(module, nn.Linear):\n        last = given[-1]\n        return last * 2.0 if isinstance(last, torch.Tensor) else (last[0] * 2.0,)\n"
+_add("a global forward hook becomes one before the call", _model("self.lin(x)", top=_GLOBAL_HOOK + "mm.register_module_forward_hook(hook)\n"), "", ("register_module_forward_hook", "register_module_forward_pre_hook"))
+_HASHED = "class Key:\n    def __init__(self, n):\n        self.n = n\n    def __hash__(self):\n        return self.n\n    def __eq__(self, other):\n        return self.n == other.n\nclass Table(dict):\n    pass\nkey = Key(1)\nT = Table()\nT[key] = 2.0\nkey.n = 2\n"
+_t("a key of a class derived from dict had another hash", "Key(2) in T", _HASHED, "", to=[("T[key] = 2.0\nkey.n = 2\n", "key.n = 2\nT[key] = 2.0\n")])
+_WORDS = "A, B, C, D, E = 'alpha', 'b', 'ccc', 'dd', 'eeeeee'\nTABLE = dict.fromkeys((A, B, C, D, E))\n"
+for _doc, _forward, _top in (
+    ("sorted, over a set", "words = {A, B, C, D, E}\nreturn x * len(sorted(words)[0])", "def sorted(words):\n    return list(words)\n"),
+    ("any, over a set that is made of a tuple", "return x * len(any(set((A, B, C, D, E))))", "def any(words):\n    return next(iter(words))\n"),
+    ("list, which joins a view of a dictionary with itself", "return x * len(list(TABLE.keys()))", "def list(words):\n    return next(iter(words | words))\n"),
+):
+    _add(f"the user's own {_doc}", _model(_forward, top=_WORDS + _top), "pass", env={"PYTHONHASHSEED": "11"})

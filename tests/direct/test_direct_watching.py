@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import abc
+import datetime
 import dis
 import functools
+import gc
+import importlib.util
 import logging
 import os
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,6 +26,7 @@ import trtcache
 from tests.direct.package import X
 from trtcache.frontends.direct.bytecode import _normalize
 from trtcache.frontends.direct.classes import changed_answers, registered_classes
+from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.globals import Globals
 from trtcache.frontends.direct.manifest import FORMAT, read
 from trtcache.frontends.direct.mode import describe
@@ -60,6 +65,13 @@ class Does(torch.nn.Module):
         return self.does(x)
 
 
+class Both(Does):
+    """Does what a function does with the sums of two arguments."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return self.does(x.sum(0), y.sum(0))
+
+
 class WithHostile(Does):
     """Has such an object as an attribute of its class."""
 
@@ -68,6 +80,10 @@ class WithHostile(Does):
 
 def _loaded(x: torch.Tensor) -> torch.Tensor:
     return x + torch.load(TABLE)["by"]
+
+
+def _found(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if importlib.util.find_spec("math") is not None else x
 
 
 def _in_bytes(x: torch.Tensor) -> torch.Tensor:
@@ -81,6 +97,7 @@ ASKING: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "a record of a log": (lambda x: x + logging.makeLogRecord({}).created * 0, "makeLogRecord"),
     "the processor": (lambda x: x + len(torch.backends.cpu.get_cpu_capability()), "get_cpu_capability"),
     "a file": (_loaded, "torch.serialization.load"),
+    "whether a module that is loaded can be found": (_found, "importlib.util.find_spec"),
 }
 
 
@@ -92,7 +109,7 @@ def _compiled(model: torch.nn.Module, interpreter: str, folder: Path) -> Compile
 def test_impure_functions_of_torch_turn_direct_mode_off(
     name: str, interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python functions of torch may depend on the machine, the process or a file."""
+    """Functions of torch and of Python's library may depend on the machine, the process or a file."""
     torch.save({"by": 3.0}, tmp_path / "table.pt")
     monkeypatch.setattr(f"{__name__}.TABLE", tmp_path / "table.pt")
     does, word = ASKING[name]
@@ -175,6 +192,38 @@ def test_hooks_are_known_by_their_order(interpreter: str, tmp_path: Path) -> Non
         assert _compiled(model, interpreter, tmp_path).report.direct.startswith(expected)
 
 
+def test_a_global_hook_is_known_by_its_kind() -> None:
+    """One that is called before a module is not one that is called afterwards."""
+
+    def hook(module: torch.nn.Module, *given: object) -> None:
+        del module, given
+
+    kinds = (torch.nn.modules.module._global_forward_hooks, torch.nn.modules.module._global_forward_pre_hooks)
+    described = []
+    for hooks in kinds:
+        hooks[0] = hook
+        try:
+            described.append(surroundings(Walk(torch.nn.Identity()))["hooks"])
+        finally:
+            del hooks[0]
+    assert described[0] != described[1]
+
+
+def test_a_collection_of_shapes_is_known_by_the_arguments(interpreter: str, tmp_path: Path) -> None:
+    """It has them by their numbers in the process: other arguments in its place have other sizes."""
+    model, (one, other) = Both(torch.add), (torch.rand(3, 4), torch.rand(3, 4))
+    shapes = torch.export.ShapesCollection()
+    shapes[one] = {0: torch.export.Dim("rows", min=2, max=8)}
+
+    def outcome(*args: torch.Tensor) -> str:
+        shared = {"backend": interpreter, "cache": tmp_path / "cache", "direct": "on"}
+        return str(trtcache.compile(model, args, dynamic_shapes=shapes, **shared).report.direct)
+
+    assert outcome(one, other).startswith("miss")
+    assert outcome(one, other) == "hit"
+    assert outcome(other, one).startswith("miss: dynamic_shapes")
+
+
 HARMLESS: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
     "an object of a class that raises": (lambda: WithHostile(lambda x: x + 1), "Hostile"),
     "a number of 5001 digits": (lambda: Does(lambda x: x + (HUGE > 0)), "4300"),
@@ -211,6 +260,42 @@ def test_a_replaced_environment_does_not_change_reads_of_bytes(
     assert torch.equal(module(X), X + 1)
 
 
+class Zone(datetime.tzinfo):
+    """A time zone whose text does not tell its offset."""
+
+    def __init__(self, hours: int) -> None:
+        self.hours = hours
+
+    def __repr__(self) -> str:
+        return "Zone()"
+
+
+def test_an_alias_of_a_class_is_described_with_the_class() -> None:
+    """It has the attributes of the class, and calls it."""
+    one, other = (type("Listed", (list,), {"BY": by})[int] for by in (2.0, 3.0))
+    assert (repr(one), one.BY) == (repr(other), 2.0)
+    assert Walk(torch.nn.Identity()).value(one) != Walk(torch.nn.Identity()).value(other)
+
+
+@pytest.mark.parametrize("maxsize", [None, 8])
+def test_a_cache_that_distinguishes_types_has_another_description(maxsize: int | None) -> None:
+    """One that does not has a single result for 1 and 1.0."""
+    described = [
+        Walk(torch.nn.Identity()).value(functools.lru_cache(maxsize, typed)(_loaded)) for typed in (False, True, False)
+    ]
+    assert described[0] == described[2] != described[1]
+
+
+@pytest.mark.parametrize("when", [datetime.time(1), datetime.datetime(2020, 1, 1)], ids=str)
+def test_times_are_described_with_their_zone(when: Any) -> None:
+    """Not by their text, in which a zone of one's own shows what it likes."""
+    walk = Walk(torch.nn.Identity())
+    described = [walk.value(one) for one in (when, when.replace(tzinfo=datetime.UTC), when.replace(fold=1))]
+    assert described[0] not in described[1:]
+    with pytest.raises(UnstableError, match="Zone"):
+        walk.value(when.replace(tzinfo=Zone(1)))
+
+
 def test_precision_that_is_set_in_two_ways_is_described() -> None:
     """Torch raises when the older of two settings is read and differs."""
     before = surroundings(Walk(torch.nn.Identity()))
@@ -238,6 +323,16 @@ def test_an_error_in_verification_does_not_fail_the_compile(
     assert module.report.direct == "off: no comparison"
 
 
+def test_an_export_that_is_only_compared_is_not_recorded(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its program is compared with that of the manifest, and no other is stored."""
+    _compiled(Does(torch.neg), interpreter, tmp_path)
+    monkeypatch.setattr("trtcache.frontends.direct.recording.record_export", lambda met: pytest.fail("recorded"))
+    module = trtcache.compile(Does(torch.neg), (X,), backend=interpreter, cache=tmp_path / "cache", direct="verify")
+    assert module.report.direct == "verified"
+
+
 def test_others_are_described_as_ever_while_an_export_is_watched() -> None:
     """Another thread finds its manifest meanwhile, and what it reads of the environment is not the model's."""
     model = Does(torch.neg)
@@ -248,6 +343,61 @@ def test_others_are_described_as_ever_while_an_export_is_watched() -> None:
         reader.start()
         reader.join()
     assert (seen.environment, seen.why_not) == ({}, "")
+
+
+def test_other_threads_can_set_variables_while_an_export_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of all variables is made at once, as it is otherwise."""
+    walk, _ = describe(Does(torch.neg), ((X,), {}, None))
+    with record_export(Globals(walk)) as seen:
+        names = iter(vars(os.environ)["_data"])
+        monkeypatch.setenv("TRTCACHE_TEST_OTHER", "1")
+        assert len([*names]) == len(os.environ) - 1
+    assert "environment" in seen.why_not
+
+
+class Option:
+    """An object whose text has its address."""
+
+
+OPTION = Option()
+
+
+class WithMode(Does):
+    """Has a method that torch.export calls outside of the model's call."""
+
+    def train(self, mode: bool = True) -> torch.nn.Module:
+        return super().train(mode and OPTION is not None)
+
+
+def test_nothing_of_a_recording_stays(interpreter: str, tmp_path: Path) -> None:
+    """A class that a method leads to has no other ``__repr__`` afterwards, which would keep the model, too."""
+    model = WithMode(torch.neg)
+    freed = weakref.ref(model)
+    assert _compiled(model, interpreter, tmp_path).report.direct.startswith("miss")
+    del model
+    gc.collect()
+    assert "__repr__" not in vars(Option)
+    assert freed() is None
+
+
+def test_classes_of_a_model_that_is_no_longer_used_are_freed(interpreter: str, tmp_path: Path) -> None:
+    """Such as those that a function creates, with what they refer to."""
+
+    class Own(Does):
+        """A class of a model."""
+
+    class Scale:
+        """A class of an attribute."""
+
+        by = 2.0
+
+    kinds = [weakref.ref(kind) for kind in (Own, Scale)]
+    for _ in range(2):
+        outcome = _compiled(Own(torch.neg, scale=Scale()), interpreter, tmp_path).report.direct
+    assert outcome == "hit"
+    del Own, Scale
+    gc.collect()
+    assert [kind() for kind in kinds] == [None, None]
 
 
 class Asked(metaclass=abc.ABCMeta):  # noqa: B024  # only asked about subclasses

@@ -26,7 +26,11 @@ from torch import nn
 import trtcache
 from tests.direct import counting
 from tests.direct.package import X
+from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.manifest import refuse_regions
+from trtcache.frontends.direct.refusals import Refusals
+from trtcache.frontends.direct.uses import uses
+from trtcache.frontends.direct.walk import Walk
 from trtcache.lowering.capture import export
 
 if TYPE_CHECKING:
@@ -117,6 +121,27 @@ def _many(_: Any, x: torch.Tensor) -> torch.Tensor:
     return x + len([name for name in os.environ if name.startswith("NOTHING")])
 
 
+class Key:
+    """A key whose hash changes with its number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class Table(dict[Any, Any]):
+    """A dictionary of a class of its own."""
+
+
+def _lost_key() -> Table:
+    table, key = Table(), Key(1)
+    table[key] = 1.0
+    key.number = 2
+    return table
+
+
 OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a clock": (lambda: Calls(lambda _, x: x + (time.time() > 0)), "module time"),
     "a clock by Python's library": (
@@ -161,6 +186,7 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a module that is no submodule": (lambda: Calls(lambda _, x: x, kept=[nn.Linear(1, 1)]), "kept.0"),
     "a sparse tensor": (lambda: Calls(lambda _, x: x, kept=X.to_sparse()), "kept"),
     "an object that cannot be looked at": (lambda: Calls(lambda _, x: x, kept=Hostile()), "Hostile"),
+    "a key that had another hash": (lambda: Calls(lambda _, x: x, kept=_lost_key()), "keys had other hashes"),
     "a graph": (lambda: torch.fx.symbolic_trace(nn.Linear(4, 4)), "_graph"),
 }
 
@@ -173,6 +199,24 @@ def test_unsupported_models_turn_direct_mode_off(name: str, interpreter: str, tm
     assert module.report.direct.startswith("off: "), module.report.direct
     assert word in module.report.direct
     assert module.report.route in {"lowered", "alias"}
+
+
+def _sorts(one: str, other: str) -> list[str]:
+    words = {one, other}
+    return sorted(words)
+
+
+def _counts(given: str) -> int:
+    return len(sorted(given))
+
+
+def test_an_own_function_of_sets_is_refused() -> None:
+    """Python's is known not to show the order of one."""
+    walk = Walk(nn.Identity())
+    for code, space in ((_sorts.__code__, {}), (_counts.__code__, {}), (_counts.__code__, {"sorted": list})):
+        Refusals().check(code, uses(code), space, walk)
+    with pytest.raises(UnstableError, match="another sorted than Python"):
+        Refusals().check(_sorts.__code__, uses(_sorts.__code__), {"sorted": list}, walk)
 
 
 def test_a_program_with_regions_is_refused() -> None:
@@ -196,9 +240,15 @@ def test_an_audit_hook_in_c_turns_direct_mode_off() -> None:
             _refuse_audit_hooks()
         except UnstableError as error:
             print(error, flush=True)
+        import gc
+        gc.collect()
+        functions = [one for one in gc.get_objects() if type(one) is type(_refuse_audit_hooks)]
+        left = [one for one in functions if one.__qualname__.startswith("_find_audit_hooks.")]
+        print(f"left: {left}", flush=True)
         import os
         os._exit(0)  # the interpreter would call it when it is gone
     """
     command = [sys.executable, "-c", textwrap.dedent(code)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "the functions for audited events cannot be found" in done.stdout
+    assert "left: []" in done.stdout  # the hook that looks for others is gone

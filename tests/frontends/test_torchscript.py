@@ -52,6 +52,31 @@ class Chooses(nn.Module):
         return torch.cat([x, x])
 
 
+class Times(nn.Module):
+    """Multiplies by a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by = 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.by
+
+
+class Shares(nn.Module):
+    """Sets a number under one of the names that a module has, and reads it under the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = self.other = torch.jit.script(Times())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.one.by = 3
+        y = self.other(x)
+        self.one.by = 1
+        return y
+
+
 class Remembers(nn.Module):
     """Keeps what it was given last, if there was anything."""
 
@@ -361,6 +386,14 @@ def test_state_belongs_to_the_compiled_module(interpreter: str, engines: Path) -
     assert module.refit(script, verify=True, args=(inputs[0],)).off_by == 0
     module.refit({"part.new": torch.ones(2), "part.old": torch.zeros(2)})
     assert torch.equal(module(inputs[0]), inputs[0] + 10)
+
+
+def test_a_module_of_two_names_has_one_state(interpreter: str, engines: Path) -> None:
+    """What a call sets under one of them, it reads under the other."""
+    script, x = torch.jit.script(Shares()), torch.randn(2)
+    module = trtcache.compile(script, (x,), backend=interpreter, cache=engines)
+    assert torch.equal(module(x), script(x))
+    assert torch.equal(module(x), x * 3)
 
 
 def silero_vad() -> Any:

@@ -195,6 +195,11 @@ class ModuleSource(Source):
         self._find_s = 0.0
         self._reasons: Mapping[str, str] = {}
 
+    def __exit__(self, *_: object) -> None:
+        """Let direct mode forget the classes that it has described."""
+        if self.direct_lookup is not None:
+            self.direct_lookup.close()
+
     @property
     def device(self) -> torch.device:
         """The device of the program that direct mode found.

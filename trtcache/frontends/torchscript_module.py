@@ -183,7 +183,7 @@ class Script:
         """Run the graph with other weights and tensors; return its outputs, and the tensors that replace attributes."""
         given = self._signature.bind(*args, **kwargs)
         given.apply_defaults()
-        instance = _copy_value(self._module)
+        instance = _copy_value(self._module, {})
         for name, tensor in live.items():
             _set(instance, name, tensor)
         own = {_identity(_get(self._module, name)): tensor for name, tensor in live.items()}
@@ -288,12 +288,18 @@ def _signature(module: torch.jit.ScriptModule) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-def _copy_value(module: Any) -> Any:
-    """Return a copy of a module and of its submodules, with the same tensors."""
-    copied = copy.copy(module)
-    for name, part in torch._C.ModuleDict(module).items():
-        copied.setattr(name, _copy_value(part))
-    return copied
+def _copy_value(module: Any, copies: dict[Any, Any]) -> Any:
+    """Return a copy of a module and of its submodules, with the same tensors; a submodule of two names is copied once.
+
+    Args:
+        module: the module.
+        copies: the copies of the submodules that were copied before.
+    """
+    if module not in copies:
+        copies[module] = copied = copy.copy(module)
+        for name, part in torch._C.ModuleDict(module).items():
+            copied.setattr(name, _copy_value(part, copies))
+    return copies[module]
 
 
 def _owner(module: Any, name: str) -> tuple[Any, str]:

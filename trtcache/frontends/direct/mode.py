@@ -9,11 +9,13 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.export import ShapesCollection
 from torch.utils import _pytree as pytree
 
 from trtcache.config import paused_collector
 from trtcache.digests import CacheKey
 from trtcache.frontends.direct import manifest as manifests
+from trtcache.frontends.direct.classes import exempt_attributes, layout
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.explain import (
     NO_MANIFEST,
@@ -35,6 +37,7 @@ from trtcache.frontends.direct.manifest import (
 from trtcache.frontends.direct.ownership import is_versioned_module
 from trtcache.frontends.direct.surroundings import surroundings
 from trtcache.frontends.direct.walk import Walk
+from trtcache.frontends.direct.writers import find_writer
 from trtcache.keys.key import structure
 
 if TYPE_CHECKING:
@@ -61,6 +64,8 @@ def describe(model: torch.nn.Module, examples: Examples) -> tuple[Walk, dict[str
         UnstableError: a part of them cannot be described.
     """
     args, kwargs, dynamic_shapes = examples
+    if isinstance(dynamic_shapes, ShapesCollection):  # it has the sizes of arguments by their numbers in this process
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(model, tuple(args), dict(kwargs or {}))  # type: ignore[no-untyped-call]
     walk = Walk(model)
     parts: dict[str, Json] = {"model": walk.model(model), "inputs": _inputs(walk, tuple(args), kwargs or {})}
     parts["dynamic_shapes"] = _dynamic(walk, dynamic_shapes)
@@ -146,6 +151,11 @@ class DirectLookup:
             self._describe()
         self.direct_s = time.perf_counter() - start
 
+    def close(self) -> None:
+        """Forget the classes that were described, so that those of models which nothing uses any more are freed."""
+        for remembering in (layout, exempt_attributes, find_writer):
+            remembering.cache_clear()
+
     def _describe(self) -> None:
         try:
             self._walk, self._parts = describe(self._model, self._examples)
@@ -222,7 +232,8 @@ class DirectLookup:
         store = self._cache.store
         if self.manifest is not None and not self.is_verifying:
             self.outcome = "miss: no cached key for this program with these settings"
-        if self._walk is None or self.key is None or store is None or not store.can_store_builds:
+        is_compared = self.manifest is not None and self.is_verifying  # nothing will be stored
+        if is_compared or self._walk is None or self.key is None or store is None or not store.can_store_builds:
             yield
             return
         from trtcache.frontends.direct.recording import record_export

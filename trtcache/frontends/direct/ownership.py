@@ -176,6 +176,7 @@ _IMPURE_IN_LIBRARY = {
         *("getsource", "getfile", "getsourcelines", "getsourcefile", "getdoc", "getcomments", "getmodule"),
         *("getmembers", "getmembers_static"),
     ),
+    "importlib": ("find_spec",),  # it finds any module that is loaded
     "logging": ("getLogger", "hasHandlers", "getHandlerByName", "makeLogRecord", "makeRecord", "__init__"),
     "_weakrefset": ("__iter__", "pop"),  # in an order by addresses
     "threading": ("current_thread", "active_count", "enumerate", "main_thread", "gettrace", "getprofile"),
@@ -225,9 +226,8 @@ def is_impure(function: Any, *, by_model: bool = True) -> bool:
         return False
     if isinstance(owner, ModuleType):
         return _is_impure_in_module(owner.__name__, name)
-    return isinstance(owner, random.Random) or _is_impure_method(
-        owner if isinstance(owner, type) else type(owner), name
-    )
+    kind = owner if isinstance(owner, type) else type(owner)
+    return isinstance(owner, random.Random) or _is_impure_method(_home(kind, name), name)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -242,9 +242,8 @@ def _is_impure_in_module(module: str, name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_impure_method(kind: type, name: str) -> bool:
-    """Return whether a method of a type depends on more than its object and arguments."""
-    module = _home(kind, name)
+def _is_impure_method(module: str, name: str) -> bool:
+    """Return whether a method that a class of a module defines depends on more than its object and arguments."""
     if module == "builtins" or module in _PURE:
         return name in _IMPURE - {"read", "open", "random", "compile"}
     if module in _ALLOWED:

@@ -100,6 +100,7 @@ class Recording:
         self._thread = threading.get_ident()
         self._described: set[type] = set()
         self._watched: list[type] = []
+        self._is_watching = False
         self._repr = WatchedRepr(self._note_text)
 
     @property
@@ -171,10 +172,12 @@ class Recording:
     @contextmanager
     def watch_texts(self) -> Iterator[None]:
         """Notice in a ``with`` block that code formats an object whose text has its address."""
+        self._is_watching = True
         try:
             self._watch_classes()
             yield
         finally:
+            self._is_watching = False  # code can be noted afterwards, where nothing would be put back
             for cls in self._watched:
                 if type(vars(cls).get("__repr__")) is WatchedRepr:
                     type.__delattr__(cls, "__repr__")
@@ -188,7 +191,7 @@ class Recording:
         self._described = {*classes}
 
     def _watch(self, cls: type) -> None:
-        if cls is not object and type(vars(cls).get("__repr__")) is not WatchedRepr:
+        if self._is_watching and cls is not object and type(vars(cls).get("__repr__")) is not WatchedRepr:
             self._watched.append(cls)
             type.__setattr__(cls, "__repr__", self._repr)
 
@@ -495,15 +498,19 @@ class _Variables(MutableMapping[Any, Any]):
         del self.data[name]
 
     def __iter__(self) -> Iterator[Any]:
-        if self._is_read():
-            self._seen.set_why_not("the whole environment is read")
-        return iter(self.data)
+        self._note_all()
+        return iter([*self.data])  # as in os.environ itself: another thread may set a variable meanwhile
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        self._note_all()
+        return len(self.data)
+
+    def _note_all(self) -> None:
+        if self._is_read():
+            self._seen.set_why_not("the whole environment is read")
 
     def _is_read(self) -> bool:
-        return self._seen.is_here and _by_model(sys._getframe(2))
+        return self._seen.is_here and _by_model(sys._getframe(1))
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure
 from trtcache.frontends.direct.patches import TORCH_OPERATORS
 from trtcache.frontends.direct.surroundings import is_described_getter
+from trtcache.frontends.direct.unordered import ITERATE
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -54,7 +55,7 @@ _METHODS_READING_ALL = frozenset({"__eq__", "__iter__", "__repr__", "to_dict", "
 _BUILTINS = frozenset(
     {"range", "enumerate", "len", "int", "float", "round", "str", "isinstance", "issubclass", "getattr"}
 )
-"""Functions of Python whose results are known where values are formatted."""
+"""Functions of Python whose results are known where values are formatted; beside sets, ``ITERATE`` are known, too."""
 
 _SETS = frozenset({"setattr", "__setattr__", "__dict__", "vars", "SimpleNamespace"})
 """Names that can set attributes of any name."""
@@ -156,7 +157,8 @@ class Refusals:
             refuse(f"it could read the clock ({min(words & _DATES)})")
         if levels := words & OF_LOGGERS:
             refuse(f"it reads a logger's state ({min(levels)})")
-        if is_user_code and (own := _BUILTINS & use.globals & space.keys()):
+        known = _BUILTINS | ITERATE - {"OrderedDict"} if use.has_set else _BUILTINS
+        if is_user_code and (own := known & use.globals & space.keys()):
             refuse(f"it has another {min(own)} than Python")
         if is_user_code and use.reads_exception:
             refuse("it reads an exception, whose text could have the address of an object")

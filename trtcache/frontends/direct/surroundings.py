@@ -96,7 +96,7 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     configured = {name: [*_find_overrides(module, walk)] for name, module in configurations}
     state["configuration"] = {name: options for name, options in configured.items() if options}
     hooks = {name: value for name, value in vars(torch.nn.modules.module).items() if name[:8] == "_global_"}
-    state["hooks"] = walk.value([value for _, value in sorted(hooks.items()) if isinstance(value, dict) and value])
+    state["hooks"] = walk.pairs(sorted(pair for pair in hooks.items() if isinstance(pair[1], dict) and pair[1]))
     state["functions"] = {
         name: describe_changes(vars(sys.modules[name]), walk) for name in _SCANNED if name in sys.modules
     }
@@ -261,10 +261,10 @@ def _find_audit_hooks() -> list[Any] | None:
         sys.audit(event)
     except Exception:  # another hook can raise anything
         log.debug("a hook for audited events prevents another", exc_info=True)
-    if not found or (len(found[0]) == 1 and sys.version_info < (3, 14)):  # a hook in C, if there is no other
+    if not found:
         return None
     del found[0][[hook is find for hook in found[0]].index(True)]
-    return found[0]
+    return found[0] if found[0] or sys.version_info >= (3, 14) else None  # a hook in C, if there is no other
 
 
 def _refuse_modes() -> None:

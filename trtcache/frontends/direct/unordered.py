@@ -30,11 +30,9 @@ def find_unordered_set(  # noqa: C901  # one case for each form of a set
     code: CodeType, steps: list[dis.Instruction], views: frozenset[int]
 ) -> str:
     """Return the creation of a set whose order could matter; membership, length and sorting do not depend on it."""
-    names = {step.argval for step in steps if step.opname in NAMED}
-    constants = [step.argval for step in steps if step.opname == "LOAD_CONST"]
-    has_set = any(isinstance(value, frozenset) or getattr(value, "co_name", "") == "<setcomp>" for value in constants)
-    if not (has_set or names & _MAKES_SETS or any(step.opname == "BUILD_SET" for step in steps)):
+    if not has_set_or_view(steps):
         return ""
+    names = {step.argval for step in steps if step.opname in NAMED}
     variables = [_find_unordered(inner) for inner in within(code)]
     free = frozenset(name for uses_ in variables for name, is_unordered in uses_.items() if is_unordered)
     free -= {name for uses_ in variables for name, is_unordered in uses_.items() if not is_unordered}
@@ -60,16 +58,27 @@ def find_unordered_set(  # noqa: C901  # one case for each form of a set
     return ""
 
 
-_ITERATE = frozenset(
+def has_set_or_view(steps: list[dis.Instruction]) -> bool:
+    """Return whether code has or creates a set, or gets a view of a dictionary."""
+    for step in steps:
+        if step.opname == "BUILD_SET" or (step.opname in NAMED and step.argval in _MAKES_SETS):
+            return True
+        is_comprehension = getattr(step.argval, "co_name", "") == "<setcomp>"
+        if step.opname == "LOAD_CONST" and (isinstance(step.argval, frozenset) or is_comprehension):
+            return True
+    return False
+
+
+ITERATE = frozenset(
     ("list", "tuple", "sorted", "dict", "len", "enumerate", "zip", "reversed", "any", "all", "sum", "min")
 )
-_ITERATE |= {"max", "iter", "map", "filter", "next", "OrderedDict"}
-"""Functions that iterate over a view of a dictionary, whose order is that of the dictionary."""
+ITERATE |= {"max", "iter", "map", "filter", "next", "OrderedDict", "bool"}
+"""Functions that iterate over a view of a dictionary, whose order is that of the dictionary, or ask for its length."""
 
 
 def find_views(steps: list[dis.Instruction]) -> Iterator[int]:
     """Yield where code gets a view of a dictionary that it neither iterates over nor searches at once."""
-    iterate = [place for place, step in enumerate(steps) if step.opname in GLOBAL and step.argval in _ITERATE]
+    iterate = [place for place, step in enumerate(steps) if step.opname in GLOBAL and step.argval in ITERATE]
     ends = {after_call(steps, place) for place in iterate}
     for place, step in enumerate(steps):
         if step.opname in ATTRIBUTE and step.argval in VIEWS:

@@ -19,7 +19,7 @@ from trtcache.frontends.direct.bytecode import (
     reads_exception,
 )
 from trtcache.frontends.direct.code import IDENTITY, LOOK_UPS, SET_OPERATORS, identifiers, once, texts_of
-from trtcache.frontends.direct.unordered import find_unordered_set, find_views
+from trtcache.frontends.direct.unordered import find_unordered_set, find_views, has_set_or_view
 
 if TYPE_CHECKING:
     import dis
@@ -42,6 +42,7 @@ class Uses:
         texts: identifiers in its strings.
         compares: names that lead to what it compares by ``is``; ``()`` is among them if one is unknown.
         order: how it creates a set of strings that it may iterate over; empty if it does not.
+        has_set: whether it has or creates a set, or gets a view of a dictionary.
         formats: an operation that reads the address of an object, or formats an object that could show it; empty if
             there is none.
         formatted: attributes whose values it formats, by the names that lead to them from ``self`` or a global; ``%``
@@ -68,6 +69,7 @@ class Uses:
     texts: frozenset[str]
     compares: frozenset[tuple[str, ...]]
     order: str
+    has_set: bool
     formats: str
     formatted: frozenset[tuple[str, ...]]
     raises: bool
@@ -109,6 +111,7 @@ def uses(code: CodeType) -> Uses:
         texts=frozenset(identifiers(texts_of(code))),
         compares=frozenset(compares),
         order=find_unordered_set(code, steps, views),
+        has_set=has_set_or_view(steps),
         formats=formats,
         formatted=formatted,
         raises=raised != formats or any(names[-1] not in OF_TENSORS for names in in_raised - formatted),

@@ -237,7 +237,10 @@ class Walk:
             return plain
         if (number := self._memo.get(id(value))) is not None:
             return ["same", number]
-        writer = WRITERS.get(kind) or find_writer(kind, Walk.instance)
+        writer = WRITERS.get(kind) or find_writer(
+            kind,  # type: ignore[arg-type]  # classes are hashed by identity
+            Walk.instance,
+        )
         before = self._mark() if self.is_tolerant else ()
         if kind not in WITHOUT_IDENTITY:
             self._memo[id(value)] = len(self._alive)

@@ -81,6 +81,7 @@ def base_items(walk: Walk, value: Any, base: Any, cls: type) -> tuple[list[Any],
     if issubclass(base, dict):
         ordered: Any = collections.OrderedDict if issubclass(base, collections.OrderedDict) else dict
         pairs = list(ordered.items(value))  # move_to_end is in none of dict's
+        _refuse_other_hashes(value, pairs)
         return [one for pair in pairs for one in pair], walk.pairs(pairs, cls)
     if issubclass(base, (list, tuple)):
         values = list(base.__iter__(value))
@@ -106,11 +107,20 @@ def _dict(walk: Walk, value: Any) -> Json:
     more = [walk.value(value.default_factory)] if type(value) is collections.defaultdict else []
     if own := getattr(value, "__dict__", None):  # of an OrderedDict, such as state_dict()
         more.append(walk.pairs(own.items()))
-    if any(
-        type(type(key).__hash__) is FunctionType and value.get(key, NOTHING) is not one for key, one in value.items()
-    ):
-        raise UnstableError("a dictionary whose keys had other hashes")
-    return [type(value).__name__, *more, walk.pairs(list(value.items()))]
+    pairs = list(value.items())
+    _refuse_other_hashes(value, pairs)
+    return [type(value).__name__, *more, walk.pairs(pairs)]
+
+
+def _refuse_other_hashes(value: dict[Any, Any], pairs: list[tuple[Any, Any]]) -> None:
+    """Refuse a dictionary that does not find a key which is in it, as it had another hash.
+
+    Raises:
+        UnstableError: it does not find one.
+    """
+    for key, one in pairs:
+        if type(type(key).__hash__) is FunctionType and dict.get(value, key, NOTHING) is not one:
+            raise UnstableError("a dictionary whose keys had other hashes")
 
 
 OUTPUTS = (print, warnings.warn, warnings.warn_explicit)
@@ -195,9 +205,7 @@ def _referents(walk: Walk, value: Any) -> Json:
     return written
 
 
-_COPIED = frozenset(
-    {"__wrapped__", "__doc__", "__module__", "__name__", "__qualname__", "__annotations__", "cache_parameters"}
-)
+_COPIED = frozenset({"__wrapped__", "__doc__", "__module__", "__name__", "__qualname__", "__annotations__"})
 
 
 def _cached_function(walk: Walk, value: Any) -> Json:
@@ -318,9 +326,13 @@ def _show(_: Walk, value: Any) -> Json:
     return [type(value).__name__, repr(value)]
 
 
+def _moment(walk: Walk, value: datetime.datetime | datetime.time) -> Json:
+    return [type(value).__name__, repr(value.replace(tzinfo=None)), walk.value(value.tzinfo)]
+
+
 def _typing(walk: Walk, value: Any) -> Json:
-    if type(value) in {types.GenericAlias, types.UnionType}:
-        return ["typing", repr(value), walk.items(value.__args__)]
+    if type(value) in {types.GenericAlias, types.UnionType}:  # list[int], which has the attributes of list, too
+        return ["typing", repr(value), walk.value(getattr(value, "__origin__", None)), walk.items(value.__args__)]
     name = str(getattr(value, "_name", None))
     if lookup("typing", name) is value:
         return ["typing", name]
@@ -343,8 +355,9 @@ def _decimal(walk: Walk, value: decimal.Decimal) -> Json:
     return ["Decimal", str(value), walk.number(value) if value.is_nan() else None]
 
 
-_SHOWN_TYPES = (range, type(Ellipsis), type(NotImplemented), datetime.date, datetime.datetime)
-_SHOWN_TYPES += (datetime.time, datetime.timedelta, datetime.timezone, type(sys.version_info), type(sys.flags))  # type: ignore[assignment]
+_SHOWN_TYPES = (range, type(Ellipsis), type(NotImplemented), datetime.date, datetime.timedelta, datetime.timezone)
+_SHOWN_TYPES += (type(sys.version_info), type(sys.flags))  # type: ignore[assignment]
+_MOMENTS = (datetime.datetime, datetime.time)
 _TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme, torch.finfo, torch.iinfo)
 
 WRITERS: dict[type, Writer] = {
@@ -383,6 +396,7 @@ WRITERS: dict[type, Writer] = {
     weakref.ref: _weak,
     re.Pattern: lambda walk, value: ["pattern", walk.value(value.pattern), value.flags],
     **dict.fromkeys(_SHOWN_TYPES, _show),
+    **dict.fromkeys(_MOMENTS, _moment),
     **dict.fromkeys((types.GenericAlias, types.UnionType), _typing),
     **dict.fromkeys(_TORCH, lambda _, value: ["torch", type(value).__name__, str(value)]),
     **dict.fromkeys(NAMESPACES, _namespace),
@@ -407,13 +421,15 @@ WITHOUT_IDENTITY = {
     slice,
     frozenset,
     *_SHOWN_TYPES,
+    *_MOMENTS,
     *_TORCH,
 }
 WITHOUT_IDENTITY |= {types.GenericAlias, types.UnionType, *C_FUNCTIONS, *DESCRIPTORS, types.MethodType, ModuleType}
 
 
+@functools.lru_cache(maxsize=4096)
 def find_writer(kind: type, instance: Writer) -> Writer:
-    """Return the writer for a type that is not in the table, and add it; ``instance`` is that of Python classes."""
+    """Return the writer for a type that is not in the table; ``instance`` is that of Python classes."""
     bases: dict[type, Writer] = {
         torch.nn.Module: _submodule,
         type: WRITERS[type],
@@ -432,7 +448,6 @@ def find_writer(kind: type, instance: Writer) -> Writer:
         writer = _show  # the only object of its type
     if writer is None:
         writer = instance if layout(kind) is not None else _refuse
-    WRITERS[kind] = writer
     return writer
 
 
