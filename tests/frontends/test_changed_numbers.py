@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -81,3 +83,10 @@ def test_results_that_are_kept_for_later_calls_are_no_change(caplog: pytest.LogC
         trtcache.lower(model, (X,))
     assert "forward" not in caplog.text
     assert kept == {}
+
+
+def test_the_first_export_of_a_process_warns_of_no_generator() -> None:
+    """NumPy's generators are imported by it, which is no draw from them."""
+    lines = "import torch, trtcache\ntrtcache.lower(torch.nn.ReLU(), (torch.ones(2),))"
+    found = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
+    assert "generator" not in found.stderr

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import importlib
 import random
 import sys
 import types
@@ -51,8 +52,8 @@ def preserve_state(model: torch.nn.Module) -> Iterator[list[str]]:
 def random_states() -> list[object]:
     """Return the states of the random generators that Python code draws from: torch's, Python's and NumPy's."""
     states: list[object] = [torch.get_rng_state().numpy().tobytes(), random.getstate()]
-    numpy: Any = sys.modules.get("numpy.random")
-    if numpy is not None:
+    if "numpy" in sys.modules:
+        numpy: Any = importlib.import_module("numpy.random")  # the first torch.export of a process imports it
         states += [part.tobytes() if hasattr(part, "tobytes") else part for part in numpy.get_state()]
     return states
 
