@@ -118,5 +118,19 @@ def test_an_old_content_is_read_before_it_changes(kind: type[nn.Module], engines
             assert _bits(one) == _bits(other), place
 
 
+@pytest.mark.slow
+def test_an_exported_program_in_parts_reads_old_contents(engines: Path, tmp_path: Path) -> None:
+    """New contents that are old ones of other buffers can be exported, and are read before those change."""
+    settings = {"torch_executed_ops": ["aten.mul"]}
+    compiled = trtcache.compile(Delays(), (torch.ones(4),), cache=engines, settings=settings)
+    trtcache.export(compiled, tmp_path / "delays.pt2", cache=engines)
+    model, loaded = Delays(), trtcache.load(tmp_path / "delays.pt2", trust="local-file", cache=engines)
+    for number in range(3):
+        x = torch.full((4,), number + 2.0)
+        torch.testing.assert_close(loaded(x), model(x))
+        found = dict(loaded.named_buffers())
+        assert all(torch.equal(found[name], one) for name, one in model.named_buffers())
+
+
 def _bits(tensor: torch.Tensor) -> bytes:
     return bytes(tensor.contiguous().view(torch.uint8).numpy())

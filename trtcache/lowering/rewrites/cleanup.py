@@ -233,7 +233,7 @@ _ROUNDINGS = frozenset({aten.ceil.default, aten.floor.default, aten.round.defaul
 def unchanged_operand(node: fx.Node) -> fx.Node | None:
     """Return the operand whose values a call returns, in a view of it or in a copy; None if it computes others."""
     operand: Any = None
-    if node.op == "call_function" and (is_view(node) or _RULES.get(node.target, lambda _: False)(node)):
+    if node.op == "call_function" and (is_view(node) or (node.target in _RULES and _RULES[node.target](node))):
         operand = node.all_input_nodes[0]
     elif node.target in _WRITES and same_shape(node.meta["val"], node.args[1].meta["val"]):  # type: ignore[union-attr]
         operand = node.args[1]
