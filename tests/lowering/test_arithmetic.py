@@ -65,6 +65,8 @@ def test_the_same_bits_are_written_in_one_way(one: object, other: object, last: 
         lambda _, x: x / 2.0**40,
         lambda _, x: x + 0,
         lambda _, x: x.half() ** 0.5,
+        lambda _, x: -x + (x > 0),
+        lambda _, x: (x > 0) + -x,
         lambda _, x: x.int() / 2,
         lambda _, x: x.clamp(max=1).clamp(min=0),
         lambda _, x: torch.logical_and(x, x),
@@ -72,7 +74,7 @@ def test_the_same_bits_are_written_in_one_way(one: object, other: object, last: 
     ],
 )
 def test_what_rounds_otherwise_stays(function: object) -> None:
-    """Other powers and divisors, whole numbers, and clamps in the other order are left alone."""
+    """Other powers and divisors, whole numbers, booleans, and clamps in the other order are left alone."""
     keeps_its_promise(Dimensions(), Calls(function), torch.rand(4))
     graph = keeps_its_promise((Dimensions(), Arithmetic()), Calls(function), torch.rand(4))
     assert not Arithmetic()(graph.graph_module).modified

@@ -104,3 +104,10 @@ def test_bounds_of_symbolic_dimensions_are_kept() -> None:
 def test_counting_from_the_end_makes_no_difference() -> None:
     """Only this pass gives a softmax over the last dimension the key of one over the third."""
     only_with("dimensions", Calls(lambda _, x: x.softmax(-1) * 2), Calls(lambda _, x: x.softmax(2) * 2.0), X)
+
+
+def test_a_scale_of_heads_without_elements_is_unchanged() -> None:
+    """There is no default scale for a head of size 0."""
+    x = torch.zeros(1, 2, 3, 0)
+    ((_, *rest),) = _calls(lambda x: functional.scaled_dot_product_attention(x, x, x, scale=0.5), x=x)
+    assert "0.5" in rest

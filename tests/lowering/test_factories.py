@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import trtcache
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
 from trtcache.lowering.rewrites.constants import Factories
 
@@ -26,6 +27,17 @@ X = torch.randn(3, 4)
 def test_every_tensor_of_one_number_is_a_full(function: object) -> None:
     """It depends on no other tensor, and has the number's own dtype and device."""
     assert operators(keeps_its_promise(Factories(), Calls(function), X))[0] == "full"
+
+
+def test_a_large_number_is_rounded_once() -> None:
+    """A float64 between would round it to the middle of two numbers of float32, and that down."""
+    number = 2**60 + 2**36 + 1
+    graph = keeps_its_promise(Factories(), Calls(lambda _, x: torch.full_like(x, number) * (x > 9)), X)
+    assert operators(graph)[0] == "full"
+    with torch.no_grad():
+        ones = torch.full((3, 4), 10.0)
+        found = trtcache.lower(Calls(lambda _, x: torch.full_like(x, number)), (ones,)).graph_module(ones)
+    assert torch.equal(found[0], torch.full_like(ones, number))
 
 
 def test_symbolic_sizes_are_those_of_the_inputs() -> None:

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.errors import BuildError
 from trtcache.lowering.interface import NOT_COMPUTED
-from trtcache.lowering.rewriting import is_view
+from trtcache.lowering.rewrites.cleanup import unchanged_operand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -207,20 +207,26 @@ def _write_output(program: LoweredProgram, graph: fx.Graph, copies: dict[fx.Node
     weights = [(node, node.meta["engine_weight"].slot) for node in program.order if "engine_weight" in node.meta]
     nodes = {name: node for node, slot in weights if slot for name in slot.names}
     stores = {nodes[role.target]: value for role, value in outputs if role.kind == "weight"}
-    results = []
-    for role, value in outputs:
-        if role.kind not in {*NOT_COMPUTED, "weight"}:
-            results.append(_recompute(graph, copies[value]) if _source(value) in stores else copies[value])
-    for weight, value in stores.items():
-        copied = graph.call_function(torch.ops.aten.copy_.default, (copies[weight], copies[value]))
+    # Before the first change of a weight: another weight's new content, or a result, may be its old content.
+    results = [
+        _recompute(graph, copies[value]) if _source(value) in stores else copies[value]
+        for role, value in outputs
+        if role.kind not in {*NOT_COMPUTED, "weight"}
+    ]
+    contents = {
+        weight: _recompute(graph, copies[value]) if value is not weight and _source(value) in stores else copies[value]
+        for weight, value in stores.items()
+    }
+    for weight, content in contents.items():
+        copied = graph.call_function(aten.copy_.default, (copies[weight], content))
         copied.meta["val"] = weight.meta["val"]
     graph.output(tuple(results))
 
 
 def _source(node: fx.Node) -> fx.Node:
     """Return the node whose value a result has, looking through views and copies."""
-    while node.op == "call_function" and (node.target is torch.ops.aten.clone.default or is_view(node)):
-        node = node.all_input_nodes[0]
+    while (operand := unchanged_operand(node)) is not None:
+        node = operand
     return node
 
 
@@ -230,9 +236,22 @@ def _recompute(graph: fx.Graph, node: fx.Node) -> fx.Node:
     A result that is a weight's old content must not share the weight's memory, which is overwritten. ``clone`` does not
     help: torch/_inductor/fx_passes/post_grad.py removes it, since it tracks inputs but not attributes.
     """
+
+    def call(operator: Any, *args: Any) -> fx.Node:
+        made = graph.call_function(operator, args)
+        values = [one.meta["val"] if isinstance(one, fx.Node) else one for one in args]
+        made.meta["val"] = operator(*values)
+        return made
+
     value = node.meta["val"]
-    boolean = value.dtype is torch.bool
-    operator, other = (torch.ops.aten.bitwise_or.Tensor, node) if boolean else (torch.ops.aten.mul.Tensor, 1)
-    made = graph.call_function(operator, (node, other))
+    if value.dtype is torch.bool:
+        made = call(aten.bitwise_or.Tensor, node, node)
+    elif value.dtype.is_complex:  # a product with 1 + 0j is NaN where a part is infinite
+        parts = call(aten.mul.Tensor, call(aten.view_as_real.default, node), 1)
+        made = call(aten.view_as_complex.default, parts)
+    elif value.dtype.is_floating_point and value.dtype.itemsize == 1:  # there is no arithmetic on float8
+        made = call(aten.view.dtype, call(aten.mul.Tensor, call(aten.view.dtype, node, torch.int8), 1), value.dtype)
+    else:
+        made = call(aten.mul.Tensor, node, 1)
     made.meta["val"] = value
     return made

@@ -127,7 +127,9 @@ class TracedProgram:
             self._tensor(name).copy_(value)
         return pytree.tree_unflatten(results, call.out_spec)
 
-    def _run(self, inputs: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], list[tuple[str, torch.Tensor]]]:
+    def _run(  # noqa: C901  # one case per kind of wire
+        self, inputs: Sequence[torch.Tensor]
+    ) -> tuple[list[torch.Tensor], list[tuple[str, torch.Tensor]]]:
         """Run all partitions; return the results, and the new contents of weights by the model's names."""
         interface, division = self._interface, self._contents.division
         values: dict[Wire, Any] = {InputWire(place): one for place, one in enumerate(inputs)}
@@ -162,8 +164,14 @@ class TracedProgram:
             else:
                 results = part.call(*arguments)
             values |= {PartitionOutput(number, place): one for place, one in enumerate(results)}
-        stores = [(weights[name].slots[0].names[0], value(wire)) for name, wire in division.stores]
-        return [value(wire) for wire in division.results], stores
+        changes = bool(division.stores) or any(one.kind == "input" for one in interface.results)
+
+        def old_value(wire: Wire) -> Any:
+            """Return a value that the changes at the end of a call do not reach."""
+            return value(wire).clone() if changes and isinstance(wire, (WeightWire, InputWire)) else value(wire)
+
+        stores = [(weights[name].slots[0].names[0], old_value(wire)) for name, wire in division.stores]
+        return [old_value(wire) for wire in division.results], stores
 
     def _call_engine(self, number: int, interface: Interface, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Call the placeholder of an engine."""

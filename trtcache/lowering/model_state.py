@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import importlib
 import inspect
 import operator
 import random
@@ -107,11 +108,11 @@ def _are_same(elements: Sequence[Any], others: Sequence[Any]) -> bool:
 
 def random_states() -> list[object]:
     """Return the states of the random generators that Python code draws from: torch's, Python's and NumPy's."""
-    import numpy as np
-
     states: list[object] = [torch.get_rng_state().numpy().tobytes(), random.getstate()]
-    # Reading NumPy's imports numpy.random, as an export does: after it there must not be a state that was not there.
-    return states + [part.tobytes() if hasattr(part, "tobytes") else part for part in np.random.get_state()]
+    if "numpy" in sys.modules:
+        numpy: Any = importlib.import_module("numpy.random")  # the first torch.export of a process imports it
+        states += [part.tobytes() if hasattr(part, "tobytes") else part for part in numpy.get_state()]
+    return states
 
 
 class _State:

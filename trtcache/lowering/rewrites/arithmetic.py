@@ -61,7 +61,7 @@ class Arithmetic(Pass):
     """
 
     name: ClassVar[str] = "arithmetic"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place."""
@@ -117,6 +117,8 @@ def _sum(node: fx.Node) -> _Call | None:
     if factor != 1:
         return None
     x_negated, other_negated = (getattr(one, "target", None) is aten.neg.default for one in (x, other))
+    if any(value is not None and value.dtype is torch.bool for value in map(tensor_of, (x, other))):
+        return None  # torch does not subtract from booleans
     if other_negated and _is_float_of(node, other):
         return aten.sub.Tensor, (x, other.args[0])
     if x_negated and _is_float_of(node, x) and (isinstance(other, float) or may_cross(x, other)):

@@ -158,6 +158,14 @@ _NUMBERS: dict[object, Callable[[fx.Node], Any]] = {
 }
 
 
+_LARGEST_WHOLE = 2**53
+
+
+def _round(number: int, dtype: torch.dtype) -> float:
+    """Return an integer as a float; one that float64 may not have is rounded to the dtype, once."""
+    return float(number) if abs(number) <= _LARGEST_WHOLE else float(torch.full((), number, dtype=dtype).item())
+
+
 @frozen_dataclass
 class Factories(Pass):
     """Rewrite zeros, ones, ``full_like``, ``new_full`` and ``scalar_tensor`` to ``full`` with explicit arguments.
@@ -167,7 +175,7 @@ class Factories(Pass):
     """
 
     name: ClassVar[str] = "factories"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place."""
@@ -181,8 +189,8 @@ class Factories(Pass):
             if shape is None:
                 continue
             number = _NUMBERS[node.target](node)
-            if isinstance(number, int) and not isinstance(number, bool) and made.dtype.is_floating_point:
-                number = float(number)
+            if type(number) is int and made.dtype.is_floating_point:
+                number = _round(number, made.dtype)
             elif isinstance(number, (int, float)) and made.dtype is torch.bool:
                 number = bool(number)
             wanted = [shape, number, made.dtype, made.layout, made.device, None]

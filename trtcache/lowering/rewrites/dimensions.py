@@ -338,7 +338,7 @@ def _name_sizes(node: fx.Node, values: list[Any]) -> None:
 def _default_scale(_: fx.Node, values: list[Any]) -> None:
     place = parameter_places(aten.scaled_dot_product_attention.default)["scale"]
     size = values[0].meta["val"].shape[-1]
-    is_known = isinstance(values[place], float) and type(size) is int
+    is_known = isinstance(values[place], float) and type(size) is int and size > 0
     if is_known and math.isclose(values[place], size**-0.5, rel_tol=4e-16):  # 1 / sqrt(size) can be another last bit
         values[place] = None
 
