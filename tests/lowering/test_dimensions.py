@@ -111,3 +111,11 @@ def test_a_scale_of_heads_without_elements_is_unchanged() -> None:
     x = torch.zeros(1, 2, 3, 0)
     ((_, *rest),) = _calls(lambda x: functional.scaled_dot_product_attention(x, x, x, scale=0.5), x=x)
     assert "0.5" in rest
+
+
+def test_any_and_all_over_no_dimension_are_a_comparison() -> None:
+    """They reduce nothing, while Inductor reduces all; without dimensions given they reduce all."""
+    assert [call[0] for call in _calls(lambda x: x.any(()), lambda x: (x > 0).any(dim=(), keepdim=True))] == [
+        torch.ops.aten.ne.Scalar
+    ] * 2
+    assert torch.ops.aten.ne.Scalar not in [call[0] for call in _calls(lambda x: x.any(), lambda x: x.any((0, 1)))]

@@ -84,6 +84,8 @@ _REMEDIES = {
     " not in range [": "the size of an example input is outside of the range of its Dim",
     "expected compiled_fn to be GraphModule": "forward changes a buffer that has another name, or shares memory with "
     "another one: register it once, and take views of it in forward",
+    "does not yet handle": "forward changes buffers that share memory in a way that torch does not know: register one "
+    "of them, and take views of it in forward",
     "num_mutated_inp_runtime_indices": "forward changes the shape of an input in place: use t() or reshape() instead "
     "of t_() or resize_()",
     "invalid syntax": "torch.export cannot write random_() with bounds: use torch.randint",

@@ -96,7 +96,7 @@ class Dimensions(Pass):
     dimension are within it; windows of convolution and pooling have a number for each dimension, and a stride; numbers
     next to floats are floats; a dtype, layout or device that equals the operator's default is explicit in factory
     functions and omitted elsewhere; attention's default scale is omitted, and so are arguments that only affect the
-    gradient of an embedding.
+    gradient of an embedding. ``any`` and ``all`` over no dimension are ``x != 0``.
     """
 
     name: ClassVar[str] = "dimensions"
@@ -111,6 +111,8 @@ class Dimensions(Pass):
             target = node.target
             if target in _OVERLOADS:
                 _change_overload(node, _OVERLOADS[target])
+            elif _reduces_nothing(node):
+                node.target, node.args, node.kwargs = aten.ne.Scalar, (node.args[0], 0), {}
             before = arguments(node)
             values = list(before)
             for rule in _rules(node.target):
@@ -122,6 +124,14 @@ class Dimensions(Pass):
             set_arguments(node, values)
             modified = True
         return PassResult(graph_module, modified)
+
+
+def _reduces_nothing(node: fx.Node) -> bool:
+    """Return whether a call is ``x.any(())`` or ``x.all(())``, for which Inductor reduces all (torch 2.13)."""
+    if node.target not in {aten.any.dims, aten.all.dims}:
+        return False
+    dims = arguments(node)[1]
+    return isinstance(dims, (list, tuple)) and not dims and node.meta["val"].dtype is torch.bool
 
 
 def _alike(left: Any, right: Any) -> bool:
