@@ -93,6 +93,16 @@ def scanned(lin: nn.Module, rows: torch.Tensor, x: torch.Tensor) -> tuple[torch.
     return scan(lambda state, row: ((state + lin(row)).tanh(), state * row), x, rows, dim=0)
 
 
+def scanned_in_a_scan(lin: nn.Module, rows: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scan over rows, and for each over all rows."""
+
+    def body(state: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        ended, _ = scan(lambda inner, each: ((inner + lin(each)).tanh(), inner.sum()), state, rows, dim=0)
+        return ended, ended * row
+
+    return scan(body, x, rows, dim=0)
+
+
 def scanned_backwards(lin: nn.Module, rows: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Go backwards along another dimension."""
     return scan(lambda state, row: ((state + lin(row)).tanh(), state * row), x, rows.movedim(0, 1), dim=1, reverse=True)
@@ -113,7 +123,7 @@ LOOPS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         one.__name__: (one, (X,))
         for one in (counted, counted_in_a_tensor, halved, never, nested, number_after, with_a_constant)
     },
-    **{one.__name__: (one, (ROWS, X)) for one in (scanned, scanned_backwards, scanned_numbers)},
+    **{one.__name__: (one, (ROWS, X)) for one in (scanned, scanned_backwards, scanned_in_a_scan, scanned_numbers)},
 }
 
 
@@ -196,6 +206,18 @@ def test_a_loop_that_values_decide_or_that_is_too_long_is_refused(function: Call
     """Trips that depend on inputs or weights, or that do not end, are an error that says what was found."""
     with pytest.raises(ExportError, match="control flow"):
         lower(Looping(function), (X,))
+
+
+@pytest.mark.parametrize("way", [scanned_in_a_scan, nested])
+def test_loops_in_loops_are_counted_together(way: Callable[..., Any]) -> None:
+    """Each alone would be short enough."""
+    rows = torch.randn(40, 3, 4)
+    args = (rows, X) if way is scanned_in_a_scan else (X,)
+    graph = marked(Looping(way), *args)
+    most = 1_500 if way is scanned_in_a_scan else 30
+    Loops(most)(graph.graph_module)
+    assert len(graph.graph_module.graph.nodes) < 2 * most
+    assert {str(node.target) for node in graph.graph_module.graph.nodes} & {"scan", "while_loop"}
 
 
 def test_the_pass_is_idempotent_and_says_what_it_did() -> None:

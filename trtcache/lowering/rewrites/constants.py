@@ -253,7 +253,7 @@ class Loops(Pass):
 
     For a ``scan`` that is the size of the scanned dimension; for a ``while_loop`` the condition is evaluated from
     constants, as far as exact operators allow. Unchanged are loops whose iterations depend on inputs or weights,
-    endless ones, and those that would have more than ``max_nodes`` nodes.
+    endless ones, and those that would have more than ``max_nodes`` nodes, with the loops in them.
     """
 
     max_nodes: int = 10_000
@@ -263,14 +263,25 @@ class Loops(Pass):
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Unroll in place, including nested loops. Bodies are left for dead code elimination."""
-        waiting = deque(node for node in graph_module.graph.nodes if _is_loop(node))
+        waiting = deque((node, self.max_nodes) for node in graph_module.graph.nodes if _is_loop(node))
         modified = False
         while waiting:
-            loop = waiting.popleft()
-            unrolled = _Unrolling(graph_module, loop).run(self.max_nodes)
+            loop, max_nodes = waiting.popleft()
+            unrolling = _Unrolling(graph_module, loop)
+            unrolled = unrolling.run(max_nodes)
             modified |= unrolled is not None
-            waiting += unrolled or ()
+            waiting += ((inner, max_nodes // unrolling.trips) for inner in unrolled or ())
         return PassResult(graph_module, modified)
+
+
+def _count_nodes(body: fx.GraphModule) -> int:
+    """Return the number of nodes of a body whose loops with a known number of iterations are unrolled."""
+    count = len(body.graph.nodes)
+    for node in body.graph.nodes:
+        if _is_loop(node) and str(node.target) == "scan":
+            trips = node.args[2][0].meta["val"].shape[0]
+            count += (trips if isinstance(trips, int) else 1) * _count_nodes(getattr(body, str(node.args[0].target)))
+    return count
 
 
 def _is_loop(node: fx.Node) -> bool:
@@ -278,12 +289,17 @@ def _is_loop(node: fx.Node) -> bool:
 
 
 class _Unrolling:
-    """Unroll one loop."""
+    """Unroll one loop.
+
+    Attributes:
+        trips: the number of its iterations, once it is unrolled.
+    """
 
     def __init__(self, graph_module: fx.GraphModule, loop: fx.Node) -> None:
         self._graph_module = graph_module
         self._loop = loop
         self._inner: list[fx.Node] = []
+        self.trips = 1
         self._followed: dict[fx.Node, Any] = {}
         values = (node.meta.get("val") for node in graph_module.graph.nodes)
         mode = next((one.fake_mode for one in values if isinstance(one, FakeTensor)), None)
@@ -314,8 +330,8 @@ class _Unrolling:
         condition, body = map(self._body, self._loop.args[:2])
         carried, more = list(self._loop.args[2]), list(self._loop.args[3])  # type: ignore[arg-type]  # lists of nodes
         known = [self._known_value(one) for one in (*carried, *more)]
-        first, trips = len(carried), 0
-        while trips <= max_nodes // len(body.graph.nodes):
+        first, trips, most = len(carried), 0, max_nodes // _count_nodes(body)
+        while trips <= most:
             (goes_on,) = _partial(condition, known)
             if goes_on is _UNKNOWN:
                 return None
@@ -326,6 +342,7 @@ class _Unrolling:
             return None
         if not trips:  # a loop's results are never its inputs themselves
             return [self._copy(one) if isinstance(one, fx.Node) else one for one in carried]
+        self.trips = trips
         for _ in range(trips):
             carried = self._inline(body, [*carried, *more])
         return carried
@@ -341,8 +358,9 @@ class _Unrolling:
         body = self._body(self._loop.args[0])
         carried, scanned, more = (list(one) for one in self._loop.args[1:4])  # type: ignore[arg-type]  # lists of nodes
         trips = scanned[0].meta["val"].shape[0]
-        if not isinstance(trips, int) or not 0 < trips <= max_nodes // len(body.graph.nodes):
+        if not isinstance(trips, int) or not 0 < trips <= max_nodes // _count_nodes(body):
             return None
+        self.trips = trips
         first, rows = len(carried), []
         for trip in range(trips):
             row = [
