@@ -61,7 +61,7 @@ class Arithmetic(Pass):
     """
 
     name: ClassVar[str] = "arithmetic"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 2
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place."""

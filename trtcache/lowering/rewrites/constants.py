@@ -175,7 +175,7 @@ class Factories(Pass):
     """
 
     name: ClassVar[str] = "factories"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 2
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place."""
