@@ -77,7 +77,6 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     state: dict[str, Any] = {name: str(_value_at(name)) for name in (*_FLAGS, *_backend_flags(modules))}
     state |= {name: str(_call(name)) for name in (*_FUNCTIONS, *_getters())}
     state |= {"process": str(process_state()), "torch": [str(torch.__version__), torch.version.git_version]}
-    state["saved tensors"] = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     state["autocast"] = list(_autocast())
     state |= {"python": [sys.version, sys.flags.optimize]}
     state["typing"] = _file_digest(str(sys.modules["typing_extensions"].__file__))  # torch needs it, in any version
@@ -280,6 +279,8 @@ def _refuse_modes() -> None:
     for what, is_active in active.items():
         if is_active and is_active > 0:
             raise UnstableError(f"{what} is active").below("the process")
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        raise UnstableError("hooks of saved tensors").below("the process")
 
 
 def is_described_getter(name: str) -> bool:
