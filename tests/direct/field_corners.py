@@ -245,6 +245,12 @@ _add("harmless: a table of operators", _model("return OPS[self.k](x, 2.0)", "sel
 _v("cache_info is read by getattr", "getattr(f, 'cache_info')().currsize", "import functools\n@functools.lru_cache\ndef f(a):\n    return a\nf(1)\nf(2)\n", "app.f(3)")
 _v("the name cache_info is joined from two texts", "getattr(f, self.a + self.b)().currsize", "import functools\n@functools.lru_cache\ndef f(a):\n    return a\nf(1)\nf(2)\n", "app.f(3)", "self.a, self.b = 'cache_', 'info'")
 _t("hooks of saved tensors are others", "torch._C._autograd._top_saved_tensors_default_hooks(True)[0] is pack", "def pack(t):\n    return t\ndef other(t):\n    return t\n", "", first="import app\ntorch.autograd.graph.saved_tensors_hooks(app.pack, app.pack).__enter__()", second="import app\ntorch.autograd.graph.saved_tensors_hooks(app.other, app.pack).__enter__()", live=False)
+for _doc, _init, _top, _change in (
+    ("constant", "pass", "T = torch.ones(4)\n", "app.T = torch.ones(4)"),
+    ("buffer", "self.register_buffer('b', torch.ones(4))", "", "model._buffers['b'] = torch.ones(4)"),
+    ("weight", "self.w = nn.Parameter(torch.ones(4), requires_grad=False)", "", "model.w = torch.nn.Parameter(torch.ones(4), requires_grad=False)"),
+):
+    _add(f"a {_doc} becomes an inference tensor", _model(f"x * {({'constant': 'T', 'buffer': 'self.b', 'weight': 'self.w'})[_doc]}", _init, _top), f"with torch.inference_mode():\n    {_change}")
 
 # What an object in C refers to, beside its text
 _v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])

@@ -677,6 +677,6 @@ def _rank(space: Mapping[str, Any], hooks: Any) -> Any:
 
 def tensor_metadata(value: torch.Tensor) -> list[Json]:
     """Describe a tensor without its values and its memory."""
-    flags: Json = [type(value).__name__, value.requires_grad, value.is_conj(), value.is_neg()]
+    flags: Json = [type(value).__name__, value.requires_grad, value.is_conj(), value.is_neg(), value.is_inference()]
     sizes: list[Json] = [list(value.shape), list(value.stride()), int(value.storage_offset())]
     return [str(value.dtype), str(value.device), *sizes, flags]
