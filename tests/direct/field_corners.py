@@ -251,6 +251,17 @@ for _doc, _init, _top, _change in (
     ("weight", "self.w = nn.Parameter(torch.ones(4), requires_grad=False)", "", "model.w = torch.nn.Parameter(torch.ones(4), requires_grad=False)"),
 ):
     _add(f"a {_doc} becomes an inference tensor", _model(f"x * {({'constant': 'T', 'buffer': 'self.b', 'weight': 'self.w'})[_doc]}", _init, _top), f"with torch.inference_mode():\n    {_change}")
+_OTHER_DICT = "class Table(dict):\n    def __getitem__(self, key):\n        found = dict.__getitem__(self, key)\n        return found * 3.0 if isinstance(found, (float, torch.Tensor)) else nn.Identity()\n"
+for _doc, _value, _init, _top, _change in (
+    ("_modules of a model", "self.lin(x).sum()", "pass", "", "model._modules = app.Table(model._modules)"),
+    ("_parameters of a layer", "self.lin(x).sum()", "pass", "", "model.lin._parameters = app.Table(model.lin._parameters)"),
+    ("_buffers of a model", "self.b.sum()", "self.register_buffer('b', torch.ones(4))", "", "model._buffers = app.Table(model._buffers)"),
+    ("__dict__ of an instance", "vars(self.c)['by']", "self.c = Config()", "class Config:\n    def __init__(self):\n        self.by = 2.0\n", "model.c.__dict__ = app.Table(vars(model.c))"),
+    ("__dict__ of a function", "vars(f)['by']", "pass", "def f():\n    pass\nf.by = 2.0\n", "app.f.__dict__ = app.Table(vars(app.f))"),
+    ("__dict__ of a tensor", "vars(T)['by']", "pass", "T = torch.ones(1)\nT.by = 2.0\n", "app.T.__dict__ = app.Table(vars(app.T))"),
+):
+    _add(f"the {_doc} is of another class", _model(f"x * {_value}", _init, _OTHER_DICT + _top), _change)
+_t("attributes are looked up in a __dict__ of another class", "model_of(self) is None", "def model_of(module):\n    return vars(module)['by']\nclass Table(dict):\n    def __getitem__(self, key):\n        found = dict.__getitem__(self, key)\n        return 1.0 if key == 'by' else found\n", "model.__dict__ = app.Table(vars(model))", "self.by = None")
 
 # What an object in C refers to, beside its text
 _v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])

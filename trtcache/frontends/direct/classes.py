@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.digests import hash_bytes
+from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import file_is_versioned, lookup
 
 if TYPE_CHECKING:
@@ -238,6 +239,18 @@ def layout(cls: type) -> Layout | None:
         else:
             slots += [value for value in space.values() if type(value) is MemberDescriptorType]
     return base, read_dict, tuple(slots)
+
+
+def plain_vars(value: object) -> dict[str, Any]:
+    """Return the dictionary of an object's attributes.
+
+    Raises:
+        UnstableError: it is of a class derived from ``dict``, which can answer a look-up with other values than it has.
+    """
+    space: dict[str, Any] = vars(value)
+    if type(space) is not dict:
+        raise UnstableError(f"a {type(value).__qualname__} whose __dict__ is a {type(space).__qualname__}")
+    return space
 
 
 def instance_dict(value: object) -> dict[str, Any]:

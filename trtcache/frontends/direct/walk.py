@@ -15,7 +15,7 @@ import sys
 import weakref
 from abc import ABCMeta
 from contextlib import contextmanager
-from types import FunctionType
+from types import FunctionType, NoneType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,6 +46,7 @@ from trtcache.frontends.direct.classes import (
     is_unordered_set,
     layout,
     method_of,
+    plain_vars,
     read_slot,
     registered_classes,
     text_digest,
@@ -432,7 +433,7 @@ class Walk:
         if function.__defaults__ or function.__kwdefaults__:
             written.append(self.items(function.__defaults__ or ()))
             written.append(self.pairs((function.__kwdefaults__ or {}).items()))
-        if own := {name: one for name, one in vars(function).items() if name not in _ADDRESS_ATTRIBUTES}:
+        if own := {name: one for name, one in plain_vars(function).items() if name not in _ADDRESS_ATTRIBUTES}:
             written.append({"set": self.pairs(own.items())})
         if home is None and not file_is_versioned(code.co_filename):
             names = dict.fromkeys(name for one in within(code) for name in one.co_names)
@@ -466,6 +467,8 @@ class Walk:
             held += contents
             written.append(said)
         space: dict[str, Any] = {} if read_dict is None else read_dict(value)
+        if type(space) is not dict:
+            raise UnstableError(f"a {cls.__qualname__} whose __dict__ is a {type(space).__qualname__}")
         held.append(space)
         state = list(space.items())
         for descriptor in slots:
@@ -552,6 +555,7 @@ class Walk:
         if changed := [name for name, one in methods.items() if one is not _WITH_VALUES[name] and is_user_code(one)]:
             raise UnstableError(f"{kind.__qualname__}.{changed[0]}, which torch.export calls with the weights")
         space = read_dict(module)
+        _refuse_other_containers(module, space)
         held = [(one.__name__, found) for one in slots if (found := read_slot(one, module)) is not NOTHING]
         if slots:
             if hidden := {one.__name__ for one in slots} & (_DESCRIBED_SEPARATELY | _HOOKS | space.keys()):
@@ -675,8 +679,28 @@ def _rank(space: Mapping[str, Any], hooks: Any) -> Any:
     return ranked
 
 
+def _refuse_other_containers(module: torch.nn.Module, space: Any) -> None:
+    """Refuse a module whose containers are of a class that can return other values than it has.
+
+    Raises:
+        UnstableError: one is neither a ``dict`` nor an ``OrderedDict``, or not the module's attribute of its name.
+    """
+    if type(space) is not dict:
+        raise UnstableError(f"a {type(module).__qualname__} whose __dict__ is a {type(space).__qualname__}")
+    for name in ("_modules", "_parameters", "_buffers", *_HOOKS):
+        value = space.get(name)
+        is_plain = type(value) in {dict, collections.OrderedDict} or (name in _HOOKS and type(value) in {set, NoneType})
+        if not is_plain or (value is not None and getattr(module, name) is not value):
+            raise UnstableError(f"a {type(value).__qualname__} instead of a dictionary").below(name)
+
+
 def tensor_metadata(value: torch.Tensor) -> list[Json]:
-    """Describe a tensor without its values and its memory."""
+    """Describe a tensor without its values and its memory.
+
+    Raises:
+        UnstableError: its attributes are not in a ``dict``.
+    """
+    plain_vars(value)
     flags: Json = [type(value).__name__, value.requires_grad, value.is_conj(), value.is_neg(), value.is_inference()]
     sizes: list[Json] = [list(value.shape), list(value.stride()), int(value.storage_offset())]
     return [str(value.dtype), str(value.device), *sizes, flags]

@@ -37,6 +37,7 @@ from trtcache.frontends.direct.classes import (
     WRAPPERS,
     class_module,
     layout,
+    plain_vars,
     text_digest,
 )
 from trtcache.frontends.direct.code import (
@@ -105,7 +106,7 @@ def _dict(walk: Walk, value: Any) -> Json:
     if value is sys.modules:
         raise UnstableError("all modules")
     more = [walk.value(value.default_factory)] if type(value) is collections.defaultdict else []
-    if own := getattr(value, "__dict__", None):  # of an OrderedDict, such as state_dict()
+    if hasattr(value, "__dict__") and (own := plain_vars(value)):  # of an OrderedDict, such as state_dict()
         more.append(walk.pairs(own.items()))
     pairs = list(value.items())
     _refuse_other_hashes(value, pairs)
@@ -216,7 +217,7 @@ def _cached_function(walk: Walk, value: Any) -> Json:
         refuse_unseen_state(value)
     else:
         walk.caches.append(value)
-    own = {name: one for name, one in vars(value).items() if name not in _COPIED}
+    own = {name: one for name, one in plain_vars(value).items() if name not in _COPIED}
     return ["cached", walk.value(inner), value.cache_info().maxsize, walk.pairs(own.items())]
 
 
@@ -233,7 +234,7 @@ _OF_LOGGER = frozenset({*vars(logging.Logger("any")), "manager"})
 
 def _logger(walk: Walk, value: logging.Logger) -> Json:
     walk.loggers[value.name] = value
-    own = [pair for pair in vars(value).items() if pair[0] not in _OF_LOGGER]
+    own = [pair for pair in plain_vars(value).items() if pair[0] not in _OF_LOGGER]
     return ["logger", value.name, walk.items(value.filters), walk.value(type(value)), walk.pairs(own)]
 
 
