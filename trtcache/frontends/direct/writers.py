@@ -239,10 +239,11 @@ def _logger(walk: Walk, value: logging.Logger) -> Json:
 
 
 def _context(walk: Walk, value: contextvars.ContextVar[Any]) -> Json:
+    is_set = value in contextvars.copy_context()  # get(default) returns the variable's own default last
     try:
-        return ["context", value.name, walk.value(value.get())]
+        return ["context", value.name, is_set, walk.value(value.get())]
     except LookupError:
-        return ["context", value.name]
+        return ["context", value.name, is_set]
 
 
 def _namespace(walk: Walk, value: Any) -> Json:
