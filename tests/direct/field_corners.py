@@ -263,6 +263,7 @@ for _doc, _value, _init, _top, _change in (
     _add(f"the {_doc} is of another class", _model(f"x * {_value}", _init, _OTHER_DICT + _top), _change)
 _t("attributes are looked up in a __dict__ of another class", "model_of(self) is None", "def model_of(module):\n    return vars(module)['by']\nclass Table(dict):\n    def __getitem__(self, key):\n        found = dict.__getitem__(self, key)\n        return 1.0 if key == 'by' else found\n", "model.__dict__ = app.Table(vars(model))", "self.by = None")
 _v("a context variable is set to its default", "BY.get(3.0)", "import contextvars\nBY = contextvars.ContextVar('by', default=2.0)\n", "app.BY.set(2.0)", live=False)
+_v("the bases of a class with the same order of resolution", "len(Both.__bases__)", "class Top:\n    pass\nclass Below(Top):\n    pass\nclass Both(Below, Top):\n    pass\n", "", to=[("class Both(Below, Top)", "class Both(Below)")])
 
 # What an object in C refers to, beside its text
 _v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])

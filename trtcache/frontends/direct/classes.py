@@ -64,6 +64,7 @@ EXEMPT_NAMES = frozenset().union(*_EXEMPT.values())
 _BASES = (dict, list, tuple, set, frozenset, str, int, float, bytes, collections.OrderedDict)
 class_dict = type.__dict__["__dict__"].__get__
 class_mro = type.__dict__["__mro__"].__get__
+class_bases = type.__dict__["__bases__"].__get__
 class_qualname = type.__dict__["__qualname__"].__get__
 class_module = type.__dict__["__module__"].__get__
 C_FUNCTIONS = (types.BuiltinFunctionType, type(re.compile("").match))  # Include/methodobject.h: PyCMethod_Type

@@ -35,6 +35,7 @@ from trtcache.frontends.direct.classes import (
     TENSORS,
     WatchedRepr,
     changed_answers,
+    class_bases,
     class_dict,
     class_module,
     class_mro,
@@ -355,8 +356,11 @@ class Walk:
         nested = node and [self.value(one) for one in (node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn)]
         names: list[Json] = [module, qualname, str(type.__dict__["__name__"].__get__(cls))]
         names += [cls.__flags__ & _COLLECTIONS, self._annotations(cls, space.get("__annotations__"))]
-        bases = [base for base in class_mro(cls)[1:] if base not in SET_TYPES]
-        return ["class", *names, self.value(type(cls)), self.items(bases), attributes, nested]
+        above = [
+            self.items(base for base in bases if base not in SET_TYPES)
+            for bases in (class_mro(cls)[1:], class_bases(cls))
+        ]
+        return ["class", *names, self.value(type(cls)), *above, attributes, nested]
 
     def registry(self, cls: type) -> list[Json]:
         """Describe the classes registered with an abstract base class, and with those derived from it.
