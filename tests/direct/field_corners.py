@@ -264,6 +264,10 @@ for _doc, _value, _init, _top, _change in (
 _t("attributes are looked up in a __dict__ of another class", "model_of(self) is None", "def model_of(module):\n    return vars(module)['by']\nclass Table(dict):\n    def __getitem__(self, key):\n        found = dict.__getitem__(self, key)\n        return 1.0 if key == 'by' else found\n", "model.__dict__ = app.Table(vars(model))", "self.by = None")
 _v("a context variable is set to its default", "BY.get(3.0)", "import contextvars\nBY = contextvars.ContextVar('by', default=2.0)\n", "app.BY.set(2.0)", live=False)
 _v("the bases of a class with the same order of resolution", "len(Both.__bases__)", "class Top:\n    pass\nclass Below(Top):\n    pass\nclass Both(Below, Top):\n    pass\n", "", to=[("class Both(Below, Top)", "class Both(Below)")])
+_PROPERTY = "def get(self, *given):\n    return 2.0\nclass Config:\n    by = property(get, None, None, 'a number')\n"
+_v("the function of a property moves from get to set", "getattr(self.c, 'by', 3.0)", _PROPERTY, "", "self.c = Config()", [("property(get, None, None", "property(None, get, None")])
+_v("the function of a property moves from set to delete", "self.c.go()", "class Config:\n    def get(self):\n        return 2.0\n    def change(self, *given):\n        vars(self)['to'] = 3.0\n    by = property(get, change, None, 'a number')\n    def go(self):\n        try:\n            del self.by\n            return 5.0\n        except AttributeError:\n            return 4.0\n", "", "self.c = Config()", [("property(get, change, None", "property(get, None, change")])
+_v("the function of a layer's property moves from get to set", "getattr(self.lin, 'gain', 3.0) * len(KEPT)", "def gain(self, *given):\n    return 2.0\nKEPT = (gain,)\nnn.Linear.gain = property(gain, None, None, 'a number')\n", "", to=[("property(gain, None,", "property(None, gain,")])
 
 # What an object in C refers to, beside its text
 _v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])

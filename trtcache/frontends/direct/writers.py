@@ -191,9 +191,14 @@ def _getter(walk: Walk, value: operator.attrgetter[Any]) -> Json:
     return ["attrgetter", *walk.items(names)]
 
 
+_FUNCTIONS_OF_PROPERTY: tuple[Any, ...] = (property.fget, property.fset, property.fdel)
+
+
 def _referents(walk: Walk, value: Any) -> Json:
     """Describe an object of a C type by the objects that it reports to the garbage collector, in order."""
     written: list[Json] = [type(value).__name__]
+    if isinstance(value, property):  # the collector leaves out what it does not have
+        written.append([one.__get__(value) is not None for one in _FUNCTIONS_OF_PROPERTY])
     for found in gc.get_referents(value):
         if type(found) is str and type(value) is property:  # its documentation, mostly that of its function
             written.append(text_digest(found))
