@@ -268,6 +268,14 @@ _PROPERTY = "def get(self, *given):\n    return 2.0\nclass Config:\n    by = pro
 _v("the function of a property moves from get to set", "getattr(self.c, 'by', 3.0)", _PROPERTY, "", "self.c = Config()", [("property(get, None, None", "property(None, get, None")])
 _v("the function of a property moves from set to delete", "self.c.go()", "class Config:\n    def get(self):\n        return 2.0\n    def change(self, *given):\n        vars(self)['to'] = 3.0\n    by = property(get, change, None, 'a number')\n    def go(self):\n        try:\n            del self.by\n            return 5.0\n        except AttributeError:\n            return 4.0\n", "", "self.c = Config()", [("property(get, change, None", "property(get, None, change")])
 _v("the function of a layer's property moves from get to set", "getattr(self.lin, 'gain', 3.0) * len(KEPT)", "def gain(self, *given):\n    return 2.0\nKEPT = (gain,)\nnn.Linear.gain = property(gain, None, None, 'a number')\n", "", to=[("property(gain, None,", "property(None, gain,")])
+for _value, _other in (
+    ("range(3)", "range(0, 3)"), ("LIST.append", "LIST.append"), ("CONFIG.get", "CONFIG.get"), ("torch.device('cpu')", "torch.device('cpu')"),
+    ("decimal.Decimal('1.5')", "decimal.Decimal('1.5')"), ("slice(1, 2)", "slice(1, 2)"), ("list[int]", "list[int]"), ("dict.fromkeys", "dict.fromkeys"),
+    ("datetime.timedelta(1)", "datetime.timedelta(1)"), ("torch.finfo(torch.float32)", "torch.finfo(torch.float32)"),
+):
+    _t(f"{_value} is compared by identity", "SECOND is FIRST", f"import datetime, decimal\nclass Config:\n    def get(self):\n        pass\nCONFIG, LIST = Config(), []\nFIRST = {_value}\nSECOND = FIRST\n", "", to=[("SECOND = FIRST", f"SECOND = {_other}")])
+for _value in ("torch.float32", "torch.relu", "nn.functional.gelu", "nn.functional.silu", "torch.strided", "torch", "math.sqrt", "KEPT", "torch.ops.aten.relu"):
+    _add(f"harmless: {_value} is compared by identity", _model(f"x * (2.0 if self.given is {_value} else 3.0)", f"self.given = {_value}", "import math\nKEPT = []\n"), "pass", harmless=True)
 
 # What an object in C refers to, beside its text
 _v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])

@@ -20,6 +20,7 @@ from trtcache.frontends.direct.bytecode import (
 )
 from trtcache.frontends.direct.code import IDENTITY, LOOK_UPS, SET_OPERATORS, identifiers, once, texts_of
 from trtcache.frontends.direct.unordered import find_unordered_set, find_views, has_set_or_view
+from trtcache.frontends.direct.writers import has_identity
 
 if TYPE_CHECKING:
     import dis
@@ -203,7 +204,7 @@ def _compares(steps: list[dis.Instruction], place: int) -> tuple[str, ...] | Non
 
 
 def is_text_or_number(chain: tuple[str, ...], space: Mapping[str, Any]) -> bool:
-    """Return whether names lead to a string or a number, or to nothing that is known.
+    """Return whether names lead to a value whose identity is not compared, such as a string, or to nothing known.
 
     ``x is Kind.ONE`` does not if that is an object of another type.
     """
@@ -212,7 +213,7 @@ def is_text_or_number(chain: tuple[str, ...], space: Mapping[str, Any]) -> bool:
     value: Any = space[chain[0]]
     for name in chain[1:]:
         value = getattr(value, "__dict__", {}).get(name, "")
-    return issubclass(type(value), _TEXTS)
+    return issubclass(type(value), _TEXTS) or not has_identity(value)
 
 
 _MERGES = frozenset(("type", "__class__", "union", "symmetric_difference", "copy", "__or__", "__xor__", "or_", "xor"))

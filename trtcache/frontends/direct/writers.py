@@ -431,7 +431,21 @@ WITHOUT_IDENTITY = {
     *_MOMENTS,
     *_TORCH,
 }
+_UNIQUE = {torch.dtype, torch.layout, torch.memory_format, torch.qscheme, type(Ellipsis), type(NotImplemented)}
 WITHOUT_IDENTITY |= {types.GenericAlias, types.UnionType, *C_FUNCTIONS, *DESCRIPTORS, types.MethodType, ModuleType}
+
+
+def has_identity(value: Any) -> bool:
+    """Return whether a description distinguishes an object from another one that is equal.
+
+    It does for an object that is the only one of its value, such as a module, a dtype and ``torch.relu``.
+    """
+    kind = type(value)
+    if kind in C_FUNCTIONS:  # a method of an object is another one whenever it is looked up
+        owner = value.__self__
+        is_looked_up = isinstance(owner, (ModuleType, type)) and getattr(owner, value.__name__, None) is value
+        return is_looked_up or owner is None or type(owner).__name__ == "PyCapsule"
+    return kind is ModuleType or kind in _UNIQUE or kind in DESCRIPTORS or kind not in WITHOUT_IDENTITY
 
 
 @functools.lru_cache(maxsize=4096)
