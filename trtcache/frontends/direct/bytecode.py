@@ -68,16 +68,28 @@ def instructions(code: CodeType) -> list[dis.Instruction]:
     return kept
 
 
+_SUPER = "LOAD_SUPER_ATTR"  # Python 3.12
+
+
 @functools.cache
 def _is_new_form(opname: str) -> bool:
-    return any(part in opname for part in ("_BORROW", "_CHECK", "_FAST_"))
+    return opname == _SUPER or any(part in opname for part in ("_BORROW", "_CHECK", "_FAST_"))
 
 
 def _normalize(steps: Iterable[dis.Instruction]) -> Iterator[dis.Instruction]:
-    """Yield instructions in the form of Python 3.11: an instruction of 3.13 for two variables becomes two."""
+    """Yield instructions in the form of Python 3.11.
+
+    An instruction of 3.13 for two variables becomes two, and one of 3.12 for an attribute of ``super()`` a call of
+    ``super`` and the attribute's look-up.
+    """
     for step in steps:
         if not _is_new_form(step.opname):
             yield step
+            continue
+        if step.opname == _SUPER:
+            yield step._replace(opname="CALL", opcode=dis.opmap["CALL"], arg=2, argval=2, argrepr="")
+            is_method = (step.arg or 0) & 1
+            yield step._replace(opname="LOAD_ATTR", opcode=dis.opmap["LOAD_ATTR"], arg=is_method)
             continue
         first, is_double, second = step.opname.replace("_BORROW", "").partition("_FAST_")
         if is_double and isinstance(step.argval, tuple):
