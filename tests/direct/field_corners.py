@@ -277,6 +277,7 @@ for _value, _other in (
 for _value in ("torch.float32", "torch.relu", "nn.functional.gelu", "nn.functional.silu", "torch.strided", "torch", "math.sqrt", "KEPT", "torch.ops.aten.relu"):
     _add(f"harmless: {_value} is compared by identity", _model(f"x * (2.0 if self.given is {_value} else 3.0)", f"self.given = {_value}", "import math\nKEPT = []\n"), "pass", harmless=True)
 _add("the text of super().__repr__ has an address", _model("x * self.o.number()", "self.o = Shown()", "class Shown:\n    def number(self):\n        return int(super().__repr__().partition(' at ')[2][2:-1], 16) % 977\n"), "keep = [app.Shown() for _ in range(99)]; model.o = app.Shown()")
+_add("a text is formatted in a comprehension in range(len())", _model("return x * sum(int(t[-9:-1], 16) % 977 for i in range(len([f'{o}' for o in (*self.all,)])) for t in [f'{self.all[i]}'])", "self.all = [Shown(), Shown()]", "class Shown:\n    pass\n"), "keep = [app.Shown() for _ in range(99)]; model.all = [app.Shown(), app.Shown()]")
 
 # What an object in C refers to, beside its text
 _v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])

@@ -165,13 +165,16 @@ def is_called(steps: list[dis.Instruction], end: int) -> bool:
     return False
 
 
+_CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+
+
 def after_call(steps: list[dis.Instruction], place: int) -> int:
     """Return the index after the call of the function that an instruction loads, found by the stack's depth."""
     depth = 1
     for at in range(place + 1, len(steps)):
         step = steps[at]
-        if step.opname.startswith("CALL"):
-            depth -= step.arg or 0
+        if step.opname in _CALLS:
+            depth -= (step.arg or 0) + (step.opname == "CALL_KW")  # the names of its arguments
             if depth <= 1:
                 return at + 1
         elif "JUMP" not in step.opname:
