@@ -278,6 +278,16 @@ for _value in ("torch.float32", "torch.relu", "nn.functional.gelu", "nn.function
     _add(f"harmless: {_value} is compared by identity", _model(f"x * (2.0 if self.given is {_value} else 3.0)", f"self.given = {_value}", "import math\nKEPT = []\n"), "pass", harmless=True)
 _add("the text of super().__repr__ has an address", _model("x * self.o.number()", "self.o = Shown()", "class Shown:\n    def number(self):\n        return int(super().__repr__().partition(' at ')[2][2:-1], 16) % 977\n"), "keep = [app.Shown() for _ in range(99)]; model.o = app.Shown()")
 _add("a text is formatted in a comprehension in range(len())", _model("return x * sum(int(t[-9:-1], 16) % 977 for i in range(len([f'{o}' for o in (*self.all,)])) for t in [f'{self.all[i]}'])", "self.all = [Shown(), Shown()]", "class Shown:\n    pass\n"), "keep = [app.Shown() for _ in range(99)]; model.all = [app.Shown(), app.Shown()]")
+_SHOWS = "def fn():\n    pass\nimport string\nclass Other:\n    def __round__(self):\n        return fn\n    def __getattr__(self, name):\n        if name not in {'shape', 'ndim'}:\n            raise AttributeError(name)\n        return (fn,) if name == 'shape' else fn\n"
+for _doc, _value in (
+    ("round of a class of one's own", "f'{round(self.o)}'"),
+    ("an item of shape by __getattr__", "f'{self.o.shape[0]}'"),
+    ("ndim by __getattr__", "f'{self.o.ndim}'"),
+    ("Formatter.vformat", "string.Formatter().vformat('{0}', (fn,), {})"),
+    ("Formatter.format_field", "string.Formatter().format_field(fn, '')"),
+    ("Formatter.convert_field", "string.Formatter().convert_field(fn, 'r')"),
+):
+    _v(f"an address in a text of {_doc}", f"int({_value}.partition(' at ')[2][2:-1], 16) % 977", _SHOWS, "keep = [lambda: 1 for _ in range(99)]; exec('def fn():\\n    pass', vars(app))", "self.o = Other()")
 
 # What an object in C refers to, beside its text
 _v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])

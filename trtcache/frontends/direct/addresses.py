@@ -38,13 +38,13 @@ BY_ADDRESS = frozenset({"hash", "__hash__", "__repr__", "__str__", "__format__"}
 FORMATS = frozenset({"str", "format", "dumps", "format_map", "str_", "bytes_", "UserString"})
 FORMATS |= {"substitute", "safe_substitute", "mod", "imod", "__mod__", "redirect_stdout", "redirect_stderr"}
 FORMATS |= {"repr", "ascii", "pformat", "formatwarning", "format_exc", "format_exception", "format_exception_only"}
-FORMATS |= {"formatannotation"}
+FORMATS |= {"formatannotation", "vformat", "format_field", "convert_field"}
 _MAKES_TEXTS = FORMATS | {"__get__"}
 _FORMATTED = frozenset({"FORMAT_VALUE", "CONVERT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC"})  # Python 3.13
 _COMPARED = frozenset({"IS_OP", "COMPARE_OP", "CONTAINS_OP"})
 _STARTS_COMPREHENSION = frozenset({"LOAD_FAST_AND_CLEAR", "SWAP", "BUILD_LIST", "BUILD_SET", "BUILD_MAP"})
 _ENDS_COMPREHENSION = frozenset({"POP_TOP", "POP_ITER", "SWAP", "STORE_FAST"})
-_GIVES_NUMBER = frozenset({"len", "int", "float", "round", "str"})
+_GIVES_NUMBER = frozenset({"len", "int", "float", "str"})
 PERCENT = "%"
 _TEMPLATE = re.compile(r"%[^%a-zA-Z]*[sra(]")
 _LOGS = frozenset({"debug", "info", "warning", "error", "critical", "exception", "log", "warn"})
@@ -364,12 +364,11 @@ def has_plain_values(walk: Walk, names: tuple[str, ...]) -> bool:
     That is so if all attributes of the last name are such, and no property and no method ``__getattr__`` can give
     another object under one of the names.
     """
+    if any("__getattr__" in (space := class_dict(cls)) or "__getattribute__" in space for cls in walk.classes):
+        return False
     values = [*walk.attributes(names[-1])]
     others = [[*walk.attributes(name)] for name in names[:-1]]
     is_kept = all(found and not any(hasattr(type(one), "__get__") for one in found) for found in others)
-    is_kept &= not any(
-        "__getattr__" in (space := class_dict(cls)) or "__getattribute__" in space for cls in walk.classes
-    )
     is_plain = all(type(value) in NUMBERS_AND_TEXT for value in values)
     return is_plain and ((bool(values) and is_kept) or (not values and names[-1] in OF_TENSORS))
 
