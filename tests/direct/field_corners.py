@@ -288,6 +288,13 @@ for _doc, _value in (
     ("Formatter.convert_field", "string.Formatter().convert_field(fn, 'r')"),
 ):
     _v(f"an address in a text of {_doc}", f"int({_value}.partition(' at ')[2][2:-1], 16) % 977", _SHOWS, "keep = [lambda: 1 for _ in range(99)]; exec('def fn():\\n    pass', vars(app))", "self.o = Other()")
+for _doc, _value, _top, _new in (
+    ("byte_bounds of an array", "np.lib.array_utils.byte_bounds(A)[0]", "import numpy as np\nA = np.ones(100_000)\n", "app.np.ones(100_000)"),
+    ("byte_bounds under another name", "bounds(A)[0]", "import numpy as np\nfrom numpy.lib.array_utils import byte_bounds as bounds\nA = np.ones(100_000)\n", "app.np.ones(100_000)"),
+    ("_data_ptr of a storage", "A._typed_storage()._data_ptr()", "A = torch.ones(100_000)\n", "torch.ones(100_000)"),
+    ("const_data_ptr of a tensor", "A.const_data_ptr()", "A = torch.ones(100_000)\n", "torch.ones(100_000)"),
+):
+    _v(f"an address by {_doc}", f"{_value} % 977", _top, f"keep = torch.ones(100_000) + 1; app.A = {_new}")
 
 # What an object in C refers to, beside its text
 _v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])

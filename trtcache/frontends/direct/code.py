@@ -28,12 +28,14 @@ _OF_TENSORS -= {"real", "requires_grad", "shape", "volatile", *(name for name in
 _OF_CODE = {name for name in dir(CodeType) if name[:3] == "co_"}
 _OF_CODE -= {"co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_nlocals", "co_consts"}
 _OF_CODE -= {"co_name", "co_qualname", "co_names", "co_varnames", "co_freevars", "co_cellvars"}
+_SPACES = (torch.Tensor, torch.UntypedStorage, torch.TypedStorage, torch, torch._C, torch.storage, torch.Generator)
+_OF_MEMORY = {name for one in _SPACES for name in dir(one) if "data_ptr" in name or "_storage" in name}
 UNSEEN = frozenset(
     (
         *("__annotations__", "__subclasses__", "__globals__", "__closure__", "__builtins__", "__loader__", "__spec__"),
         *("__cached__", "__hash__", "__sizeof__", "f_locals"),
         *("f_back", "f_globals", "f_code", "gi_frame", "tb_frame", "tb_lineno", "__file__", "__path__", "is_leaf"),
-        *("data_ptr", "is_shared", "is_pinned"),
+        *("is_shared", "is_pinned", "byte_bounds", "const_data_ptr", "_weak_ref"),
         *("untyped_storage", "storage", "is_inference", "__weakref__", "annotation", "annotations"),
         *("get_type_hints", "get_annotations", "ctypes", "__array_interface__", "__cuda_array_interface__"),
         *("getrefcount", "getweakrefcount", "getweakrefs", "cache_info"),
@@ -41,7 +43,7 @@ UNSEEN = frozenset(
         *("get_cache_token", "hashvalue", "_hash", "MethodType", "ZoneInfo", "zoneinfo"),
         *("getcontext", "localcontext", "DefaultContext", "BasicContext", "ExtendedContext"),
     )
-).union(_OF_TENSORS, _OF_CODE)
+).union(_OF_TENSORS, _OF_CODE, _OF_MEMORY)
 """Names that direct mode does not track. An export whose code reads one is refused.
 
 All properties that tensors and code objects have in C are among them, except those that are described.
