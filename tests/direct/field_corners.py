@@ -295,6 +295,9 @@ for _doc, _value, _top, _new in (
     ("const_data_ptr of a tensor", "A.const_data_ptr()", "A = torch.ones(100_000)\n", "torch.ones(100_000)"),
 ):
     _v(f"an address by {_doc}", f"{_value} % 977", _top, f"keep = torch.ones(100_000) + 1; app.A = {_new}")
+_v("a class's own __firstlineno__", "self.c.__firstlineno__", "class Config:\n    __firstlineno__ = 2.0\n", "", "self.c = Config()", [("= 2.0", "= 3.0")])
+_v("a class's own __slotnames__", "Config.__slotnames__[0]", "class Config:\n    __slotnames__ = [2.0]\n", "", to=[("[2.0]", "[3.0]")])
+_v("a keyword of a partial that has the name of a derived attribute", "f()", "import functools\ndef first(**given):\n    return given['__dict__']\nf = functools.partial(first, **{'__dict__': 2.0})\n", "", to=[("2.0}", "3.0}")])
 
 # What an object in C refers to, beside its text
 _v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])
