@@ -571,7 +571,7 @@ class Walk:
             raise UnstableError(f"type {kind.__qualname__} with hidden state")
         written: dict[str, Json] = {
             "class": self.value(kind),
-            "training": self.value(module.training),
+            "training": self.value(space["training"]) if "training" in space else ["not set"],
             "modules": [name if one is not None else [name] for name, one in module._modules.items()],
         }
         skipped = exempt_attributes(kind)  # type: ignore[arg-type]  # classes are hashed by identity
