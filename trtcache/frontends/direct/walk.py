@@ -584,7 +584,8 @@ class Walk:
             if name in _WITH_VALUES or (name in _STATE_DICT_HOOKS and any(map(is_user_code, value.values()))):
                 raise UnstableError("code that torch.export calls with the weights").below(name)
             try:
-                if name in _WEIGHT_LISTS and (names := self._weight_names(value)) is not None:
+                has_weights = name in _WEIGHT_LISTS and type(value) is list and isinstance(module, torch.nn.RNNBase)
+                if has_weights and (names := self._weight_names(value)) is not None:
                     written[f".{name}"] = names
                 elif type(value) in SET_TYPES and is_unordered_set(kind, name):
                     written[f".{name}"] = self._strings_of(value)
