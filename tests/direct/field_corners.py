@@ -300,6 +300,7 @@ _v("a class's own __slotnames__", "Config.__slotnames__[0]", "class Config:\n   
 _v("a keyword of a partial that has the name of a derived attribute", "f()", "import functools\ndef first(**given):\n    return given['__dict__']\nf = functools.partial(first, **{'__dict__': 2.0})\n", "", to=[("2.0}", "3.0}")])
 _add("training in the dictionary of a model with a property of the name", _model("x * (2.0 if self.__dict__['training'] else 3.0)", more="@property\ndef training(self):\n    return False\n@training.setter\ndef training(self, value):\n    self._raw = 1\n"), "model.__dict__['training'] = True", make="import app\nmodel = app.Model()\nmodel.__dict__['training'] = False\n", live=False)
 _t("a model's own _flat_weights becomes a tuple", "isinstance(self._flat_weights, tuple)", "", "model._flat_weights = (model.w,)", "self.w = nn.Parameter(torch.ones(4))\nself._flat_weights = [self.w]")
+_add("a global of a function that has the file name of torch.fx", _model("FN(x)", top="SPACE = {'SCALE': 2.0}\nexec(compile('def fn(x): return x * SCALE', '<eval_with_key>.77', 'exec'), SPACE)\nFN = SPACE['fn']\n"), "", ("'SCALE': 2.0", "'SCALE': 3.0"))
 
 # What an object in C refers to, beside its text
 _v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])

@@ -439,7 +439,7 @@ class Walk:
             written.append(self.pairs((function.__kwdefaults__ or {}).items()))
         if own := {name: one for name, one in plain_vars(function).items() if name not in _ADDRESS_ATTRIBUTES}:
             written.append({"set": self.pairs(own.items())})
-        if home is None and not file_is_versioned(code.co_filename):
+        if home is None:
             names = dict.fromkeys(name for one in within(code) for name in one.co_names)
             written.append(self.pairs([(one, space[one]) for one in names if one in space and one != "__builtins__"]))
         return written
