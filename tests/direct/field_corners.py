@@ -301,6 +301,8 @@ _v("a keyword of a partial that has the name of a derived attribute", "f()", "im
 _add("training in the dictionary of a model with a property of the name", _model("x * (2.0 if self.__dict__['training'] else 3.0)", more="@property\ndef training(self):\n    return False\n@training.setter\ndef training(self, value):\n    self._raw = 1\n"), "model.__dict__['training'] = True", make="import app\nmodel = app.Model()\nmodel.__dict__['training'] = False\n", live=False)
 _t("a model's own _flat_weights becomes a tuple", "isinstance(self._flat_weights, tuple)", "", "model._flat_weights = (model.w,)", "self.w = nn.Parameter(torch.ones(4))\nself._flat_weights = [self.w]")
 _add("a global of a function that has the file name of torch.fx", _model("FN(x)", top="SPACE = {'SCALE': 2.0}\nexec(compile('def fn(x): return x * SCALE', '<eval_with_key>.77', 'exec'), SPACE)\nFN = SPACE['fn']\n"), "", ("'SCALE': 2.0", "'SCALE': 3.0"))
+_add("a module under a name with a dot", _model("self._modules['a.b'](x - 5) + self.a.b(x)", "self._modules['a.b'] = nn.LeakyReLU(0.1)\nself.a = nn.Module()\nself.a.b = nn.ReLU()"), "model._modules['a.b'].negative_slope = 0.5")
+_add("a module under an empty name", _model("self._modules[''](x - 5)", "self._modules[''] = nn.LeakyReLU(0.1)"), "model._modules[''].negative_slope = 0.5")
 
 # What an object in C refers to, beside its text
 _v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])

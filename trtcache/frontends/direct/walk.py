@@ -685,10 +685,11 @@ def _rank(space: Mapping[str, Any], hooks: Any) -> Any:
 
 
 def _refuse_other_containers(module: torch.nn.Module, space: Any) -> None:
-    """Refuse a module whose containers are of a class that can return other values than it has.
+    """Refuse a module whose containers return other values than they have, or have names that are paths.
 
     Raises:
-        UnstableError: one is neither a ``dict`` nor an ``OrderedDict``, or not the module's attribute of its name.
+        UnstableError: one is neither a ``dict`` nor an ``OrderedDict``, or not the module's attribute of its name, or
+            two paths of modules could be the same.
     """
     if type(space) is not dict:
         raise UnstableError(f"a {type(module).__qualname__} whose __dict__ is a {type(space).__qualname__}")
@@ -697,6 +698,9 @@ def _refuse_other_containers(module: torch.nn.Module, space: Any) -> None:
         is_plain = type(value) in {dict, collections.OrderedDict} or (name in _HOOKS and type(value) in {set, NoneType})
         if not is_plain or (value is not None and getattr(module, name) is not value):
             raise UnstableError(f"a {type(value).__qualname__} instead of a dictionary").below(name)
+    for name in (*module._modules, *module._parameters, *module._buffers):
+        if type(name) is not str or not name or "." in name:
+            raise UnstableError("a name that is empty or has a dot").below(name)
 
 
 def tensor_metadata(value: torch.Tensor) -> list[Json]:
