@@ -303,6 +303,8 @@ _t("a model's own _flat_weights becomes a tuple", "isinstance(self._flat_weights
 _add("a global of a function that has the file name of torch.fx", _model("FN(x)", top="SPACE = {'SCALE': 2.0}\nexec(compile('def fn(x): return x * SCALE', '<eval_with_key>.77', 'exec'), SPACE)\nFN = SPACE['fn']\n"), "", ("'SCALE': 2.0", "'SCALE': 3.0"))
 _add("a module under a name with a dot", _model("self._modules['a.b'](x - 5) + self.a.b(x)", "self._modules['a.b'] = nn.LeakyReLU(0.1)\nself.a = nn.Module()\nself.a.b = nn.ReLU()"), "model._modules['a.b'].negative_slope = 0.5")
 _add("a module under an empty name", _model("self._modules[''](x - 5)", "self._modules[''] = nn.LeakyReLU(0.1)"), "model._modules[''].negative_slope = 0.5")
+_LONG = "a" * 300
+_add("the end of a long pattern in a filter for warnings", _model(f"warnings.warn('{_LONG}b')\nreturn x * 2", top="import warnings\n"), first=f"import warnings; warnings.filterwarnings('error', message='{_LONG}c')", second=f"import warnings; warnings.filterwarnings('error', message='{_LONG}b')")
 
 # What an object in C refers to, beside its text
 _v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])

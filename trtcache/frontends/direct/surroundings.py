@@ -143,7 +143,12 @@ def _warnings(walk: Walk) -> list[Json]:
     actions = [str(vars(warnings)["defaultaction"]), *(str(one[0]) for one in warnings.filters)]
     if is_plain and "error" not in actions:
         return written
-    return [*written, actions[0], *(str(one) for one in warnings.filters)]
+    return [*written, actions[0], *([_filter_part(part) for part in one] for one in warnings.filters)]
+
+
+def _filter_part(part: Any) -> Json:
+    """Describe an item of a filter for warnings: the text of a pattern shows its first 200 letters only."""
+    return [part.pattern, part.flags] if type(part) is re.Pattern else str(part)
 
 
 def describe_output_handlers(names: Iterable[str], walk: Walk) -> list[Json]:  # noqa: C901  # one case for each kind of object
