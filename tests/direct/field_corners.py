@@ -305,6 +305,7 @@ _add("a module under a name with a dot", _model("self._modules['a.b'](x - 5) + s
 _add("a module under an empty name", _model("self._modules[''](x - 5)", "self._modules[''] = nn.LeakyReLU(0.1)"), "model._modules[''].negative_slope = 0.5")
 _LONG = "a" * 300
 _add("the end of a long pattern in a filter for warnings", _model(f"warnings.warn('{_LONG}b')\nreturn x * 2", top="import warnings\n"), first=f"import warnings; warnings.filterwarnings('error', message='{_LONG}c')", second=f"import warnings; warnings.filterwarnings('error', message='{_LONG}b')")
+_v("return_annotation of a signature", "inspect.signature(f).return_annotation[0]", "import inspect\ndef f() -> bytearray(b'\\x02'):\n    pass\n", "", to=[("x02", "x03")])
 
 # What an object in C refers to, beside its text
 _v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])
