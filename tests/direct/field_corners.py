@@ -306,6 +306,8 @@ _add("a module under an empty name", _model("self._modules[''](x - 5)", "self._m
 _LONG = "a" * 300
 _add("the end of a long pattern in a filter for warnings", _model(f"warnings.warn('{_LONG}b')\nreturn x * 2", top="import warnings\n"), first=f"import warnings; warnings.filterwarnings('error', message='{_LONG}c')", second=f"import warnings; warnings.filterwarnings('error', message='{_LONG}b')")
 _v("return_annotation of a signature", "inspect.signature(f).return_annotation[0]", "import inspect\ndef f() -> bytearray(b'\\x02'):\n    pass\n", "", to=[("x02", "x03")])
+for _name in ("np.shares_memory", "np.may_share_memory", "shared"):
+    _t(f"arrays share memory, by {_name}", f"{_name}(self.a, self.b)", "import numpy as np\nfrom numpy import shares_memory as shared\n", "model.b = model.base[1:3]", "self.base = np.ones(4)\nself.a, self.b = self.base[0:2], self.base[2:4]")
 
 # What an object in C refers to, beside its text
 _v("an attribute of a class, of which there is an alias", "Alias.BY", "class Sizes(list):\n    BY = 2.0\nAlias = Sizes[int]\n", "", to=[("BY = 2.0", "BY = 3.0")])

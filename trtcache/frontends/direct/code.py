@@ -36,7 +36,16 @@ UNSEEN = frozenset(
         *("__cached__", "__hash__", "__sizeof__", "f_locals"),
         *("f_back", "f_globals", "f_code", "gi_frame", "tb_frame", "tb_lineno", "__file__", "__path__", "is_leaf"),
         *("is_shared", "is_pinned", "byte_bounds", "const_data_ptr", "_weak_ref"),
-        *("untyped_storage", "storage", "is_inference", "__weakref__", "annotation", "annotations", "return_annotation"),
+        *("shares_memory", "may_share_memory"),
+        *(
+            "untyped_storage",
+            "storage",
+            "is_inference",
+            "__weakref__",
+            "annotation",
+            "annotations",
+            "return_annotation",
+        ),
         *("__firstlineno__", "__slotnames__"),  # with __annotations__ and __weakref__, what DERIVED has
         *("get_type_hints", "get_annotations", "ctypes", "__array_interface__", "__cuda_array_interface__"),
         *("getrefcount", "getweakrefcount", "getweakrefs", "cache_info"),
