@@ -203,8 +203,8 @@ def _referents(walk: Walk, value: Any) -> Json:
         if type(found) is str and type(value) is property:  # its documentation, mostly that of its function
             written.append(text_digest(found))
         elif type(found) is dict and type(value) is not types.MappingProxyType:
-            is_any = isinstance(value, functools.partial)  # its keywords
-            own = [pair for pair in found.items() if is_any or pair[0] not in DERIVED]
+            has_keywords = isinstance(value, functools.partial)
+            own = [pair for pair in found.items() if has_keywords or pair[0] not in DERIVED]
             written += [text_digest(text) for name, text in own if name == "__doc__" and type(text) is str]
             written.append(walk.pairs([pair for pair in own if pair[0] != "__doc__" or type(pair[1]) is not str]))
         else:
