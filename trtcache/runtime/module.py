@@ -120,9 +120,9 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         self._known = executable.known
         self._constants = executable.sources
         self._call = call
-        self._swap = EngineSwap(engine)
-        self._path = ModuleCall(executable, call, self._swap)
         self._weights = weights if isinstance(weights, EngineWeights) else EngineWeights(weights)
+        self._swap = EngineSwap(engine, self._weights)
+        self._path = ModuleCall(executable, call, self._swap)
         self._refitting = threading.RLock()
         self.examples = Examples()
         self._names: ModelNames | None = None
@@ -374,7 +374,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         changing = [(one, slot) for one in needed if (slot := one.slot) is not None and slot.mutated]
         refitted = make_new_weights(self._weights, needed, sources, device=self._device)
         candidate = copy.copy(self)
-        candidate._swap = EngineSwap(self._swap.engine.refit(refitted.weights))
+        candidate._swap = EngineSwap(self._swap.engine.refit(refitted.weights), refitted.weights)
         candidate._path = self._path.another(candidate._swap)
         state = {name: refitted.weights[one.name].clone() for one, slot in changing for name in slot.names}
         module = source.module
@@ -388,7 +388,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         if changing:  # the call modified them
             refitted = make_new_weights(self._weights, needed, sources, device=self._device)
             engine = engine.refit(refitted.weights)
-        self._swap.swap_in(engine)
+        self._swap.swap_in(engine, refitted.weights)
         return refitted, off_by
 
     def runners(self, count: int | None = None, *, intra: int | None = None) -> Runners:
@@ -478,7 +478,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def _of(self, engine: Engine, weights: EngineWeights, state: dict[str, torch.Tensor]) -> CompiledModule[Output]:
         """Return this module with other weights, in a second engine object."""
         other = copy.copy(self)
-        other._swap, other._weights, other._state = EngineSwap(engine.refit(weights)), weights, state
+        other._swap, other._weights, other._state = EngineSwap(engine.refit(weights), weights), weights, state
         other._path = self._path.another(other._swap)  # without on_guard, which has the first module's weights
         other._refitting = threading.RLock()
         return other

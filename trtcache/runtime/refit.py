@@ -18,10 +18,11 @@ import torch
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitStoppedError
+from trtcache.runtime.operator import places
 from trtcache.weights.slots import EngineWeights, alike, finish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from trtcache.backends.protocol import Engine
     from trtcache.weights.slots import EngineWeight, SlotWeights
@@ -68,7 +69,7 @@ def refit(
         if refitted is not None:
             return refitted
     refitted = make_new_weights(current, weights, sources, device=device)
-    swap.swap_in(swap.engine.refit(refitted.weights))
+    swap.swap_in(swap.engine.refit(refitted.weights), refitted.weights)
     return refitted
 
 
@@ -143,7 +144,7 @@ def _in_place(
     except BaseException as error:
         swap.disable(engine, f"{type(error).__name__}: {error}")
         raise
-    swap.swap_in(engine)
+    swap.swap_in(engine, chosen)
     made = EngineWeights(chosen, own, sources.source_weights(weights))
     made.lent = current.lent & sources.kept
     order = sorted((*changed, *written), key=lambda weight: weight.index)
@@ -212,9 +213,11 @@ class EngineSwap:
         engine: the current engine, whether it accepts calls or not.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        """Route calls to an engine."""
+    def __init__(self, engine: Engine, weights: Mapping[str, torch.Tensor] | None = None) -> None:
+        """Route calls to an engine with these weights."""
         self.engine = engine
+        self._weights = weights or {}
+        self._places_before: set[int] = set()
         self._target: _Runner = engine
         self._inside: deque[None] = deque()
 
@@ -247,10 +250,16 @@ class EngineSwap:
             raise
         return True
 
-    def swap_in(self, engine: Engine) -> None:
-        """Route calls to an engine, including those held back."""
+    def swap_in(self, engine: Engine, weights: Mapping[str, torch.Tensor] | None = None) -> None:
+        """Route calls to an engine, including those held back; without ``weights`` it has those of the last."""
+        if weights is not None:
+            self._places_before, self._weights = places(self._weights.values()), weights
         self.engine = engine
         self._route_to(engine)
+
+    def weight_places(self) -> set[int]:
+        """Return the addresses of the engine's weights, and of the last engine's, on which calls may still run."""
+        return places(self._weights.values()) | self._places_before
 
     def require_whole(self) -> None:
         """Refuse to pass on weights of two models.
