@@ -367,6 +367,32 @@ def test_a_module_never_writes_into_weights_that_are_not_its_own(
     assert difference(Affine(2.0)(X), other(X)) is None
 
 
+@pytest.mark.parametrize("overwriting", [False, True])
+def test_weights_whose_memory_was_freed_are_not_read(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch, overwriting: bool
+) -> None:
+    """FSDP frees shared weights between calls: they count as changed, and copied ones are made again."""
+    if overwriting:
+        in_place(monkeypatch)
+    module = compile_with(Affine(1.0), X)
+    if overwriting:
+        module.refit(_own_memory(Affine(1.0)))
+    for one in module._weights.values():
+        one.untyped_storage().resize_(0)
+    done = module.refit(Affine(2.0))
+    assert sorted(done.changed) == ["a", "b", "c"]
+    assert difference(Affine(2.0)(X), module(X)) is None
+
+
+def test_state_whose_memory_was_freed_is_told(compile_with: Callable[..., trtcache.CompiledModule]) -> None:
+    """A refit cannot keep its value, and names it."""
+    module = compile_with(KeyValue(), torch.randn(3, 4), torch.arange(3))
+    kept = [weight for weight in module.interface.weights if weight.is_mutated]
+    module._weights[kept[0].name].untyped_storage().resize_(0)
+    with pytest.raises(RefitError, match="memory was freed"):
+        module.refit(KeyValue())
+
+
 def _own_memory(values: Affine) -> dict[str, torch.Tensor]:
     """Return weights in layouts that an engine copies."""
     one, two = (torch.stack((each, each), -1)[..., 0] for each in (values.b.detach(), values.c.detach()))

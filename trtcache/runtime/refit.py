@@ -19,7 +19,7 @@ import torch
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitStoppedError
 from trtcache.runtime.operator import places
-from trtcache.weights.slots import EngineWeights, alike, finish
+from trtcache.weights.slots import EngineWeights, alike, copy_kept, finish, is_unchanged, memory_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -83,12 +83,12 @@ def make_new_weights(
     for weight in weights:
         name, before = weight.name, current[weight.name]
         if name in sources.kept:
-            made[name] = before.clone()  # the old engine keeps modifying its own
+            made[name] = copy_kept(weight, before)  # the old engine keeps modifying its own
             own.add(name)
             continue
         made[name] = sources.make(weight)
         is_own = sources.is_own(weight, made[name])
-        if not alike(made[name], before):
+        if not is_unchanged(made[name], before):
             changed.append(weight)
         elif is_own and name in current.own - current.lent and not weight.is_mutated:
             made[name] = before
@@ -124,13 +124,14 @@ def _in_place(
     for weight in weights:
         name, before = weight.name, current[weight.name]
         stays = name in sources.kept
-        if stays or (name in current.own - current.lent and sources.shared_tensor(weight) is None):
+        is_writable = name in current.own - current.lent and memory_fault(before) is None
+        if stays or (is_writable and sources.shared_tensor(weight) is None):
             chosen[name] = before
             own.add(name)
             writes.extend(() if stays else (weight,))
             continue
         chosen[name] = sources.make(weight)
-        if not alike(chosen[name], before):
+        if not is_unchanged(chosen[name], before):
             changed.append(weight)
         if sources.is_own(weight, chosen[name]):
             own.add(name)
