@@ -431,6 +431,37 @@ def test_memory_of_a_given_tensor_that_moves_is_followed(folder: Path) -> None:
     assert_same(program(x), before)
 
 
+class Counting:
+    """An engine whose calls are counted in an array, in place of torch's kernels as well."""
+
+    def __init__(self, count: np.ndarray) -> None:
+        self.count = count
+
+    def run(self, _: object) -> list[Any]:
+        self.count += 1
+        return []
+
+    def copy_into(self, target: HostArray, source: HostArray) -> None:
+        target.numpy()[...] = source.numpy()
+
+
+def test_no_change_of_state_is_lost_in_a_refit() -> None:
+    """A call while the new engine is made changes the state that it begins with."""
+    first = Counting(np.zeros(1))
+
+    def renew(_: object) -> programs.Renewed:
+        second = Counting(first.count.copy())
+        weights.run([])
+        pairs = [(array_of(second.count), array_of(first.count))]
+        return programs.Renewed(second, [], 1, pairs)  # type: ignore[arg-type]  # arrays they are
+
+    weights = programs.ProgramWeights(first, first, renew, is_mutated=True)  # type: ignore[arg-type]  # it only copies
+    weights.run([])
+    weights.refit({})
+    weights.run([])
+    assert weights._engine.count.tolist() == [3]  # type: ignore[attr-defined]  # of Counting
+
+
 def test_torch_may_be_imported_later_or_before(folder: Path) -> None:
     """In one process torch answers as before after a call without it, and the other way round."""
     code = f"""

@@ -20,6 +20,7 @@ from trtcache.bundle.save import Run
 from trtcache.errors import RefitError, RefitStoppedError, VerifyError, WeightsFileError
 from trtcache.runtime import verify as verification
 from trtcache.runtime.refit import EngineSwap
+from trtcache.testing.interpreter import Interpretation
 from trtcache.testing.refit import RefitContract, RefitModel, image, in_place
 from trtcache.weights.slots import SlotWeights
 
@@ -434,6 +435,40 @@ class Counters(nn.Module):
         self.a.add_(1)
         self.b.mul_(2)
         return x + self.a - self.b
+
+
+class Running(nn.Module):
+    """Has a sum that no state_dict has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.register_buffer("sum", torch.zeros(()), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.sum.add_(1)
+        return self.lin(x), self.sum
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_no_change_of_state_is_lost_in_a_refit(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch, verify: bool
+) -> None:
+    """Calls that run while the new engine is made change the state that it begins with."""
+    model = Running()
+    module = compile_with(model, X)
+    refit = Interpretation.refit
+
+    def refit_and_call(engine: Interpretation, weights: dict[str, torch.Tensor]) -> Interpretation:
+        made = refit(engine, weights)
+        module(X)
+        return made
+
+    monkeypatch.setattr(Interpretation, "refit", refit_and_call)
+    for _ in range(3):
+        module.refit(model.state_dict(), verify=verify)
+    monkeypatch.undo()
+    assert float(module(X)[1]) == (7 if verify else 4)
 
 
 def test_state_can_be_exchanged(

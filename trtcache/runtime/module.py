@@ -20,7 +20,7 @@ from trtcache.errors import InputError, RefitError, VerifyError
 from trtcache.lowering.interface import FixedSize, describe, symbol_names
 from trtcache.runtime.module_call import ModuleCall
 from trtcache.runtime.module_state import ModelNames, changed_by, publish, tensors_by_name
-from trtcache.runtime.refit import EngineSwap, make_new_weights, refit
+from trtcache.runtime.refit import EngineSwap, make_new_weights, refit, replace_engine
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.verify import Examples, compare, eager, tolerance_of
 from trtcache.weights.slots import EngineWeights, check, copy_shared, fit
@@ -388,7 +388,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         if changing:  # the call modified them
             refitted = make_new_weights(self._weights, needed, sources, device=self._device)
             engine = engine.refit(refitted.weights)
-        self._swap.swap_in(engine, refitted.weights)
+        replace_engine(self._swap, engine, refitted.weights, self._weights, sources.kept, device=self._device)
         return refitted, off_by
 
     def runners(self, count: int | None = None, *, intra: int | None = None) -> Runners:

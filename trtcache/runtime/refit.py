@@ -69,8 +69,48 @@ def refit(
         if refitted is not None:
             return refitted
     refitted = make_new_weights(current, weights, sources, device=device)
-    swap.swap_in(swap.engine.refit(refitted.weights), refitted.weights)
+    replace_engine(swap, swap.engine.refit(refitted.weights), refitted.weights, current, sources.kept, device=device)
     return refitted
+
+
+def replace_engine(
+    swap: EngineSwap,
+    engine: Engine,
+    weights: EngineWeights,
+    current: EngineWeights,
+    kept: Iterable[str],
+    *,
+    device: torch.device,
+) -> None:
+    """Route calls to a new engine, which takes over the state that calls modify from the current one.
+
+    Calls wait for that, and it for running ones, so that no change is lost, unless one takes too long.
+
+    Args:
+        swap: routes the calls.
+        engine: the new engine.
+        weights: its weights.
+        current: those of the current one.
+        kept: the names of weights that keep their values.
+        device: where the engines run.
+    """
+    changing = [(weights[name], current[name]) for name in kept] if engine.shares_weights else []
+    if changing:
+        try:
+            swap.pause(_WAIT_S)
+            _copy_all(changing, device)
+        except BaseException:
+            swap.swap_in(swap.engine)
+            raise
+    swap.swap_in(engine, weights)
+
+
+@torch.inference_mode()
+def _copy_all(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]], device: torch.device) -> None:
+    _wait_for(device)  # kernels of calls that have returned may still write
+    for target, source in pairs:
+        target.copy_(source)
+    _wait_for(device)
 
 
 def make_new_weights(
