@@ -247,7 +247,8 @@ class BackgroundModule(CompiledModule):
                 changed = tuple(name for name in names if not is_unchanged(state[name].detach(), before[name].detach()))
                 in_torch.refit(state)
                 report = RefitReport(len(names), changed, len(names))
-            self._given = state
+            # A parameter can be assigned other data; its detached tensor, with which torch answers, cannot.
+            self._given = {name: one.detach() for name, one in state.items() if isinstance(one, torch.Tensor)}
             self._follow()
             return report
 
