@@ -116,6 +116,16 @@ def test_a_module_in_train_mode_is_compared_in_the_mode_of_the_compiled_one(
         assert all(torch.equal(now, state[name]) for name, now in one.state_dict().items())
 
 
+def test_a_verification_leaves_the_model_alone(compile_with: Callable[..., trtcache.CompiledModule]) -> None:
+    """Other threads may call it meanwhile: it has its own weights all the time."""
+    model, seen = RefitModel(0), []
+    module = compile_with(model, image("cpu"))
+    model.register_forward_pre_hook(lambda *_: seen.append(float(model.fc.bias[0])))
+    before = float(model.fc.bias[0].detach())
+    module.refit(RefitModel(1).state_dict(), verify=True)
+    assert seen == [before]
+
+
 def test_large_example_inputs_are_not_kept(
     compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
