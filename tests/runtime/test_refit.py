@@ -481,6 +481,24 @@ def test_no_change_of_state_is_lost_in_a_refit(
     assert float(module(X)[1]) == (7 if verify else 4)
 
 
+def test_a_copy_beside_a_refit_is_made(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refit drops the tables of parameters, of which the copy has those of one time."""
+    module = compile_with(Affine(), X)
+    module.state_dict()
+    plain = copy.copy
+
+    def copy_and_refit(value: object) -> object:
+        module.refit(Affine(2.0))
+        return plain(value)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("trtcache.runtime.module.copy.copy", copy_and_refit)
+        other = module.__copy__()
+    assert difference(Affine(2.0)(X), other(X)) is None
+
+
 def test_state_can_be_exchanged(
     compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -442,8 +442,10 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def __copy__(self) -> CompiledModule[Output]:
         """Return another module of the same engine object, with hooks of its own."""
         other = type(self).__new__(type(self))
-        own = {name: copy.copy(value) if type(value) is OrderedDict else value for name, value in vars(self).items()}
-        other.__dict__.update(own)
+        state = dict(vars(self))  # at once: another thread's refit may drop entries meanwhile
+        other.__dict__.update(
+            {name: copy.copy(value) if type(value) is OrderedDict else value for name, value in state.items()}
+        )
         other._drop_tables()
         return other
 
