@@ -431,6 +431,16 @@ def test_memory_of_a_given_tensor_that_moves_is_followed(folder: Path) -> None:
     assert_same(program(x), before)
 
 
+def test_an_array_exports_a_copy_if_asked_to() -> None:
+    """``numpy.from_dlpack(..., copy=True)`` shares no memory with it."""
+    array = array_of(torch.arange(6.0).view(2, 3).t())
+    assert array is not None
+    shared, copied = (torch.from_dlpack(array.__dlpack__(copy=one)) for one in (None, True))
+    array.numpy()[0, 0] = 7
+    assert (float(shared[0, 0]), float(copied[0, 0])) == (7.0, 0.0)
+    assert copied.stride() == shared.stride()
+
+
 class Counting:
     """An engine whose calls are counted in an array, in place of torch's kernels as well."""
 

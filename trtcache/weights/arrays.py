@@ -148,11 +148,12 @@ class HostArray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return _CPU, 0
 
-    def __dlpack__(self, **_: Any) -> Any:
-        """Return it as a DLPack capsule; NumPy, which makes it, keeps the memory alive."""
+    def __dlpack__(self, *, copy: bool | None = None, **_: Any) -> Any:
+        """Return it as a DLPack capsule, of a copy if asked for; NumPy, which makes it, keeps the memory alive."""
+        values = self.as_integers() if self.dtype == "bfloat16" else self.numpy()
+        capsule = (values.copy(order="K") if copy else values).__dlpack__()
         if self.dtype != "bfloat16":
-            return self.numpy().__dlpack__()
-        capsule = self.as_integers().__dlpack__()
+            return capsule
         _DLTensor.from_address(capsule_pointer(capsule, b"dltensor")).code = 4  # kDLBfloat
         return capsule
 
