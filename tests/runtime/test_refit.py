@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -340,6 +341,21 @@ def test_ctrl_c_while_a_refit_waits_holds_no_call_back(monkeypatch: pytest.Monke
     assert swap._target is engine
     assert swap.run([X])
     assert len(answers) == 1
+
+
+def test_ctrl_c_at_the_start_of_a_call_leaves_no_running_call() -> None:
+    """The next refit would wait for it."""
+
+    class Interrupted(deque[None]):
+        def append(self, one: None) -> None:
+            super().append(one)
+            raise KeyboardInterrupt
+
+    swap = EngineSwap(Slow())
+    swap._inside = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        swap.run([X])
+    assert swap.pause(0.0)
 
 
 def test_a_fork_while_weights_are_written_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

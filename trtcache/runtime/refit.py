@@ -269,8 +269,8 @@ class EngineSwap:
             RefitStoppedError: a refit failed and left weights of two models in the engine.
         """
         inside = self._inside
-        inside.append(None)
         try:
+            inside.append(None)  # Ctrl-C is noticed after it
             return self._target.run(inputs)
         finally:
             inside.pop()
@@ -334,8 +334,8 @@ class _Paused:
         if os.getpid() != self._pid:
             raise RefitStoppedError(why="this process was forked while its parent overwrote the weights")
         inside = self._swap._inside
-        inside.pop()  # a call that waits here is not running
         try:
+            inside.pop()  # a call that waits here is not running
             self.opened.wait()
             return self._swap.run(inputs)
         finally:
