@@ -497,6 +497,24 @@ def test_no_change_of_state_is_lost_in_a_refit(
     assert float(module(X)[1]) == (7 if verify else 4)
 
 
+def test_weights_that_are_made_in_inference_mode_can_be_changed_outside_of_it(
+    compile_with: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """Calls write to them, also in memory that a refit kept or a copy got."""
+    model = Counters()
+    with torch.inference_mode():
+        module = compile_with(model, torch.zeros(2))
+    module(torch.zeros(2))
+    with torch.inference_mode():
+        module.refit(model)
+        other = copy.deepcopy(module)
+        running = compile_with(Running(), X)
+        running.refit(Running())
+    for one in (module, other):
+        assert torch.equal(one(torch.zeros(2)), torch.tensor([-2.0, -4.0]))
+    assert float(running(X)[1]) == 1
+
+
 def test_a_copy_beside_a_refit_is_made(
     compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ class WeightFile(Protocol):
         ...
 
 
+@torch.inference_mode(False)
 def _copy_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return copies; those of a part of a larger memory have only that part, and others share theirs as before."""
     parts = {name: one for name, one in tensors.items() if one.nbytes < one.untyped_storage().nbytes()}

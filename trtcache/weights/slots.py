@@ -181,7 +181,8 @@ class SlotWeights:
         def allocate(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
             return torch.empty_strided(weight.shape, weight.stride, dtype=dtype, device=device)
 
-        with torch.no_grad():
+        # Calls write to some weights, which outside of inference mode they may not if the weights are made in it.
+        with torch.inference_mode(False), torch.no_grad():
             if is_elementwise(weight.recipe):
                 result = allocate(getattr(torch, weight.dtype), self.places[weight.slots[0].index])
                 evaluate_into(result, weight.recipe, self.given, self._bring)
@@ -369,7 +370,10 @@ def copy_kept(weight: EngineWeight, current: torch.Tensor) -> torch.Tensor:
     """
     if fault := memory_fault(current):
         raise RefitError(mismatched=(f"{weight.label} ({fault})",))
-    return current.clone()
+    import torch
+
+    with torch.inference_mode(False):
+        return current.clone()
 
 
 def memory_fault(tensor: Any) -> str | None:
