@@ -163,6 +163,20 @@ def test_an_engine_takes_over_with_the_weights_of_now(
     torch.testing.assert_close(copy.deepcopy(module)(X), answer(new), atol=1e-5, rtol=1e-4)
 
 
+def test_an_engine_takes_over_with_the_weights_of_the_calls_in_torch(
+    load: Callable[[nn.Module], trtcache.CompiledModule],
+) -> None:
+    """Data that is assigned to the parameters of a refit's module later is in neither."""
+    module, other = pending(Folded(0)), Folded(1)
+    module.refit(other)
+    before = module(X)
+    for parameter in other.parameters():
+        parameter.data = torch.zeros_like(parameter)
+    torch.testing.assert_close(module(X), before)
+    module.take_over(load(Folded(0)))
+    torch.testing.assert_close(module(X), before)
+
+
 def test_refits_that_do_not_fit_change_nothing() -> None:
     """All faults are named at once, before there is an engine."""
     model = Folded()

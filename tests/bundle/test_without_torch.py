@@ -25,7 +25,7 @@ import trtcache
 from tests.bundle.plain_models import Subject, subjects
 from tests.effort import TORTURE
 from tests.models import nested_tensor, retrained
-from trtcache.errors import InputError, RefitError, SettingsError
+from trtcache.errors import InputError, RefitError, RunError, SettingsError
 from trtcache.runtime import program as programs
 from trtcache.runtime.program import Program
 from trtcache.runtime.structure import Output
@@ -407,6 +407,69 @@ def test_refit_to_other_weights_and_back(folder: Path, tmp_path: Path) -> None:
             program.refit(broken)
         assert str(found.value) == str(wanted.value)
     assert_same(program(x), module(x))
+
+
+def test_memory_of_a_given_tensor_that_moves_is_followed(folder: Path) -> None:
+    """``share_memory_`` frees the old memory, which must not be read; nor may memory that was freed for good."""
+    program, x = plain(folder, "folded"), torch.randn(2, 3, 8, 8)
+    state = {name: one.clone() for name, one in subjects()["folded"].model().state_dict().items()}
+    program.refit(state)
+    before = program(x)
+    places = {name: one.data_ptr() for name, one in state.items()}
+    for one in state.values():
+        one.share_memory_()
+    assert places["one.weight"] != state["one.weight"].data_ptr()
+    state["one.weight"].mul_(2)
+    doubled = program(x)
+    state["one.weight"].div_(2)
+    assert_same(program(x), before)
+    np.testing.assert_allclose(doubled, 4 * before, rtol=1e-5)  # it is the weight of two layers
+    state["one.weight"].untyped_storage().resize_(0)
+    with pytest.raises(RunError, match="was freed"):
+        program(x)
+    program.refit(subjects()["folded"].model().state_dict())
+    assert_same(program(x), before)
+
+
+def test_an_array_exports_a_copy_if_asked_to() -> None:
+    """``numpy.from_dlpack(..., copy=True)`` shares no memory with it."""
+    array = array_of(torch.arange(6.0).view(2, 3).t())
+    assert array is not None
+    shared, copied = (torch.from_dlpack(array.__dlpack__(copy=one)) for one in (None, True))
+    array.numpy()[0, 0] = 7
+    assert (float(shared[0, 0]), float(copied[0, 0])) == (7.0, 0.0)
+    assert copied.stride() == shared.stride()
+
+
+class Counting:
+    """An engine whose calls are counted in an array, in place of torch's kernels as well."""
+
+    def __init__(self, count: np.ndarray) -> None:
+        self.count = count
+
+    def run(self, _: object) -> list[Any]:
+        self.count += 1
+        return []
+
+    def copy_into(self, target: HostArray, source: HostArray) -> None:
+        target.numpy()[...] = source.numpy()
+
+
+def test_no_change_of_state_is_lost_in_a_refit() -> None:
+    """A call while the new engine is made changes the state that it begins with."""
+    first = Counting(np.zeros(1))
+
+    def renew(_: object) -> programs.Renewed:
+        second = Counting(first.count.copy())
+        weights.run([])
+        pairs = [(array_of(second.count), array_of(first.count))]
+        return programs.Renewed(second, [], 1, pairs)  # type: ignore[arg-type]  # arrays they are
+
+    weights = programs.ProgramWeights(first, first, renew, is_mutated=True)  # type: ignore[arg-type]  # it only copies
+    weights.run([])
+    weights.refit({})
+    weights.run([])
+    assert weights._engine.count.tolist() == [3]  # type: ignore[attr-defined]  # of Counting
 
 
 def test_torch_may_be_imported_later_or_before(folder: Path) -> None:

@@ -34,6 +34,13 @@ def test_overlap_is_exact(one: torch.Tensor, other: torch.Tensor, expected: bool
     assert overlap(other, one) is expected
 
 
+def test_the_default_device_does_not_matter() -> None:
+    """Addresses are compared on the CPU."""
+    with torch.device("meta"):
+        assert overlap(WHOLE[:, :3], WHOLE[:, 2:])
+        assert not overlap(WHOLE[:, 0], WHOLE[:, 1])
+
+
 @pytest.mark.parametrize(
     ("changed", "expected"), [({2}, None), ({0}, (0, 1)), ({1}, (1, 0)), ({3, 2}, (3, 1)), (set(), None)]
 )

@@ -181,6 +181,20 @@ def test_outputs_have_memory_of_their_own(compiled: Callable[..., trtcache.Compi
     assert difference([X, model.lin(X), model.lin(X)], found) is None
 
 
+def test_torch_compile_does_not_write_into_weights(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Inductor reuses the memory of an operator's outputs, so one that is a weight is copied, after a refit too."""
+    model, other = (models.Calls(lambda lin, x: (lin.weight, lin(x))) for _ in range(2))
+    engine = compiled(model, (X,))
+    around = torch.compile(lambda x: (engine(x)[0] * 2 + 1).relu())
+    for used in (model, other):
+        engine.refit(used.state_dict())
+        before = used.lin.weight.detach().clone()
+        with torch.no_grad():
+            for _ in range(2):
+                assert torch.equal(around(X), (before * 2 + 1).relu())
+        assert torch.equal(used.lin.weight, before)
+
+
 def test_inputs_that_calls_change_are_changed_in_a_traced_program(
     compiled: Callable[..., trtcache.CompiledModule],
 ) -> None:

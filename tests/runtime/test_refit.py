@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,7 @@ from trtcache.bundle.save import Run
 from trtcache.errors import RefitError, RefitStoppedError, VerifyError, WeightsFileError
 from trtcache.runtime import verify as verification
 from trtcache.runtime.refit import EngineSwap
+from trtcache.testing.interpreter import Interpretation
 from trtcache.testing.refit import RefitContract, RefitModel, image, in_place
 from trtcache.weights.slots import SlotWeights
 
@@ -113,6 +115,16 @@ def test_a_module_in_train_mode_is_compared_in_the_mode_of_the_compiled_one(
         assert one.training
         assert one.norm.training
         assert all(torch.equal(now, state[name]) for name, now in one.state_dict().items())
+
+
+def test_a_verification_leaves_the_model_alone(compile_with: Callable[..., trtcache.CompiledModule]) -> None:
+    """Other threads may call it meanwhile: it has its own weights all the time."""
+    model, seen = RefitModel(0), []
+    module = compile_with(model, image("cpu"))
+    model.register_forward_pre_hook(lambda *_: seen.append(float(model.fc.bias[0])))
+    before = float(model.fc.bias[0].detach())
+    module.refit(RefitModel(1).state_dict(), verify=True)
+    assert seen == [before]
 
 
 def test_large_example_inputs_are_not_kept(
@@ -331,6 +343,21 @@ def test_ctrl_c_while_a_refit_waits_holds_no_call_back(monkeypatch: pytest.Monke
     assert len(answers) == 1
 
 
+def test_ctrl_c_at_the_start_of_a_call_leaves_no_running_call() -> None:
+    """The next refit would wait for it."""
+
+    class Interrupted(deque[None]):
+        def append(self, one: None) -> None:
+            super().append(one)
+            raise KeyboardInterrupt
+
+    swap = EngineSwap(Slow())
+    swap._inside = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        swap.run([X])
+    assert swap.pause(0.0)
+
+
 def test_a_fork_while_weights_are_written_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that writes them is in the parent only: a call in the child would wait forever."""
     swap = EngineSwap(Slow())
@@ -365,6 +392,32 @@ def test_a_module_never_writes_into_weights_that_are_not_its_own(
     module.refit(Affine(3.0))
     assert difference(Affine(1.0)(X), one(X)) is None
     assert difference(Affine(2.0)(X), other(X)) is None
+
+
+@pytest.mark.parametrize("overwriting", [False, True])
+def test_weights_whose_memory_was_freed_are_not_read(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch, overwriting: bool
+) -> None:
+    """FSDP frees shared weights between calls: they count as changed, and copied ones are made again."""
+    if overwriting:
+        in_place(monkeypatch)
+    module = compile_with(Affine(1.0), X)
+    if overwriting:
+        module.refit(_own_memory(Affine(1.0)))
+    for one in module._weights.values():
+        one.untyped_storage().resize_(0)
+    done = module.refit(Affine(2.0))
+    assert sorted(done.changed) == ["a", "b", "c"]
+    assert difference(Affine(2.0)(X), module(X)) is None
+
+
+def test_state_whose_memory_was_freed_is_told(compile_with: Callable[..., trtcache.CompiledModule]) -> None:
+    """A refit cannot keep its value, and names it."""
+    module = compile_with(KeyValue(), torch.randn(3, 4), torch.arange(3))
+    kept = [weight for weight in module.interface.weights if weight.is_mutated]
+    module._weights[kept[0].name].untyped_storage().resize_(0)
+    with pytest.raises(RefitError, match="memory was freed"):
+        module.refit(KeyValue())
 
 
 def _own_memory(values: Affine) -> dict[str, torch.Tensor]:
@@ -408,6 +461,76 @@ class Counters(nn.Module):
         self.a.add_(1)
         self.b.mul_(2)
         return x + self.a - self.b
+
+
+class Running(nn.Module):
+    """Has a sum that no state_dict has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.register_buffer("sum", torch.zeros(()), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.sum.add_(1)
+        return self.lin(x), self.sum
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_no_change_of_state_is_lost_in_a_refit(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch, verify: bool
+) -> None:
+    """Calls that run while the new engine is made change the state that it begins with."""
+    model = Running()
+    module = compile_with(model, X)
+    refit = Interpretation.refit
+
+    def refit_and_call(engine: Interpretation, weights: dict[str, torch.Tensor]) -> Interpretation:
+        made = refit(engine, weights)
+        module(X)
+        return made
+
+    monkeypatch.setattr(Interpretation, "refit", refit_and_call)
+    for _ in range(3):
+        module.refit(model.state_dict(), verify=verify)
+    monkeypatch.undo()
+    assert float(module(X)[1]) == (7 if verify else 4)
+
+
+def test_weights_that_are_made_in_inference_mode_can_be_changed_outside_of_it(
+    compile_with: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """Calls write to them, also in memory that a refit kept or a copy got."""
+    model = Counters()
+    with torch.inference_mode():
+        module = compile_with(model, torch.zeros(2))
+    module(torch.zeros(2))
+    with torch.inference_mode():
+        module.refit(model)
+        other = copy.deepcopy(module)
+        running = compile_with(Running(), X)
+        running.refit(Running())
+    for one in (module, other):
+        assert torch.equal(one(torch.zeros(2)), torch.tensor([-2.0, -4.0]))
+    assert float(running(X)[1]) == 1
+
+
+def test_a_copy_beside_a_refit_is_made(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refit drops the tables of parameters, of which the copy has those of one time."""
+    module = compile_with(Affine(), X)
+    module.state_dict()
+    plain = copy.copy
+
+    def copy_and_refit(value: object) -> object:
+        module.refit(Affine(2.0))
+        return plain(value)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("trtcache.runtime.module.copy.copy", copy_and_refit)
+        other = module.__copy__()
+    assert difference(Affine(2.0)(X), other(X)) is None
 
 
 def test_state_can_be_exchanged(

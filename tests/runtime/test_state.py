@@ -11,6 +11,7 @@ from torch import nn
 import trtcache
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -130,6 +131,26 @@ def test_an_exported_program_in_parts_reads_old_contents(engines: Path, tmp_path
         torch.testing.assert_close(loaded(x), model(x))
         found = dict(loaded.named_buffers())
         assert all(torch.equal(found[name], one) for name, one in model.named_buffers())
+
+
+class Stored(nn.Module):
+    """Returns a buffer after its argument was copied into it, also as a view, and another result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.cache.copy_(x)
+        return self.cache, self.cache[1:], x + 1
+
+
+def test_a_buffer_that_is_returned_is_not_the_argument(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """The caller may use the argument's memory again."""
+    x = torch.ones(4)
+    found = compiled(Stored(), (torch.zeros(4),))(x)
+    x.fill_(5)
+    assert [one.tolist() for one in found] == [[1.0] * 4, [1.0] * 3, [2.0] * 4]
 
 
 def _bits(tensor: torch.Tensor) -> bytes:

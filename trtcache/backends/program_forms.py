@@ -207,9 +207,14 @@ def _write_output(program: LoweredProgram, graph: fx.Graph, copies: dict[fx.Node
     weights = [(node, node.meta["engine_weight"].slot) for node in program.order if "engine_weight" in node.meta]
     nodes = {name: node for node, slot in weights if slot for name in slot.names}
     stores = {nodes[role.target]: value for role, value in outputs if role.kind == "weight"}
-    # Before the first change of a weight: another weight's new content, or a result, may be its old content.
+    # Before the first change of a weight: another weight's new content, or a result, may be its old content. A result
+    # that is a weight's new content, copied from an argument, is not the argument's memory, which the caller changes.
+    stored = {_source(value) for value in stores.values()}
+    given = {node for node in stored if "input" in node.meta}
     results = [
-        _recompute(graph, copies[value]) if _source(value) in stores else copies[value]
+        _recompute(graph, copies[value])
+        if _source(value) in stores or (role.kind != "input" and _source(value) in given)
+        else copies[value]
         for role, value in outputs
         if role.kind not in {*NOT_COMPUTED, "weight"}
     ]

@@ -41,7 +41,7 @@ from trtcache.errors import (
 )
 from trtcache.lowering.interface import Content
 from trtcache.runtime.executable import in_order, parse_interface, parse_sources
-from trtcache.runtime.program import PlainSignature, Program, ProgramWeights
+from trtcache.runtime.program import PlainSignature, Program, ProgramWeights, Renewed
 from trtcache.runtime.report import Report
 from trtcache.runtime.structure import UnknownContainerError, read_nodes
 from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, bytes_of, contiguous
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from trtcache.cache import Cache
     from trtcache.lowering.interface import Interface
     from trtcache.store.entry import Entry
-    from trtcache.weights.slots import EngineWeight
 
 _WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"
 _STRIDED = 7  # torch/_export/serde/schema.py, Layout
@@ -304,15 +303,16 @@ class _Renewal:
         self._engine, self._weights, self._interface = engine, weights, interface
         self._known, self._sources, self._library = known, sources, library
 
-    def __call__(self, given: Any) -> tuple[HostEngine, list[EngineWeight], int]:
-        """Return an engine with these weights, those that changed, and the number of copies."""
+    def __call__(self, given: Any) -> Renewed:
+        """Return an engine with these weights."""
         state = self._read(given)
         needed = self._interface.weights
         checked = check_arrays(needed, state, known=self._known, library=self._library, keep=True)
         weights, changed = make_weights(needed, checked, self._library, self._weights)
         engine = self._engine.refit(weights)
+        kept = [(weights[name], self._weights[name]) for name in checked.kept]
         self._engine, self._weights = engine, weights
-        return engine, changed, len(weights.own)
+        return Renewed(engine, changed, len(weights.own), kept)
 
     def _read(self, given: Any) -> dict[str, HostArray]:
         """Return weights as arrays by name, after comparing those that are constants of the program."""

@@ -23,7 +23,7 @@ from trtcache.runtime.report import RefitReport
 from trtcache.runtime.verify import modes_of
 from trtcache.runtime.weight_source import WeightSource
 from trtcache.weights.recipes import WeightRef
-from trtcache.weights.slots import EngineWeight, Slot, alike, check, dtype_name
+from trtcache.weights.slots import EngineWeight, Slot, check, dtype_name, is_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -244,10 +244,11 @@ class BackgroundModule(CompiledModule):
                 raise VerifyError(why="the engine is not built yet; call wait() first")
             else:
                 before, names = self._current_state(), [weight.label for weight in _weights_of(program)]
-                changed = tuple(name for name in names if not alike(state[name].detach(), before[name].detach()))
+                changed = tuple(name for name in names if not is_unchanged(state[name].detach(), before[name].detach()))
                 in_torch.refit(state)
                 report = RefitReport(len(names), changed, len(names))
-            self._given = state
+            # A parameter can be assigned other data; its detached tensor, with which torch answers, cannot.
+            self._given = {name: one.detach() for name, one in state.items() if isinstance(one, torch.Tensor)}
             self._follow()
             return report
 

@@ -20,7 +20,7 @@ from trtcache.errors import InputError, RefitError, VerifyError
 from trtcache.lowering.interface import FixedSize, describe, symbol_names
 from trtcache.runtime.module_call import ModuleCall
 from trtcache.runtime.module_state import ModelNames, changed_by, publish, tensors_by_name
-from trtcache.runtime.refit import EngineSwap, make_new_weights, refit
+from trtcache.runtime.refit import EngineSwap, make_new_weights, refit, replace_engine
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.verify import Examples, compare, eager, tolerance_of
 from trtcache.weights.slots import EngineWeights, check, copy_shared, fit
@@ -72,6 +72,7 @@ class WeightFile(Protocol):
         ...
 
 
+@torch.inference_mode(False)
 def _copy_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return copies; those of a part of a larger memory have only that part, and others share theirs as before."""
     parts = {name: one for name, one in tensors.items() if one.nbytes < one.untyped_storage().nbytes()}
@@ -120,9 +121,9 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         self._known = executable.known
         self._constants = executable.sources
         self._call = call
-        self._swap = EngineSwap(engine)
-        self._path = ModuleCall(executable, call, self._swap)
         self._weights = weights if isinstance(weights, EngineWeights) else EngineWeights(weights)
+        self._swap = EngineSwap(engine, self._weights)
+        self._path = ModuleCall(executable, call, self._swap)
         self._refitting = threading.RLock()
         self.examples = Examples()
         self._names: ModelNames | None = None
@@ -374,7 +375,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         changing = [(one, slot) for one in needed if (slot := one.slot) is not None and slot.mutated]
         refitted = make_new_weights(self._weights, needed, sources, device=self._device)
         candidate = copy.copy(self)
-        candidate._swap = EngineSwap(self._swap.engine.refit(refitted.weights))
+        candidate._swap = EngineSwap(self._swap.engine.refit(refitted.weights), refitted.weights)
         candidate._path = self._path.another(candidate._swap)
         state = {name: refitted.weights[one.name].clone() for one, slot in changing for name in slot.names}
         module = source.module
@@ -388,7 +389,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         if changing:  # the call modified them
             refitted = make_new_weights(self._weights, needed, sources, device=self._device)
             engine = engine.refit(refitted.weights)
-        self._swap.swap_in(engine)
+        replace_engine(self._swap, engine, refitted.weights, self._weights, sources.kept, device=self._device)
         return refitted, off_by
 
     def runners(self, count: int | None = None, *, intra: int | None = None) -> Runners:
@@ -442,8 +443,10 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def __copy__(self) -> CompiledModule[Output]:
         """Return another module of the same engine object, with hooks of its own."""
         other = type(self).__new__(type(self))
-        own = {name: copy.copy(value) if type(value) is OrderedDict else value for name, value in vars(self).items()}
-        other.__dict__.update(own)
+        state = dict(vars(self))  # at once: another thread's refit may drop entries meanwhile
+        other.__dict__.update(
+            {name: copy.copy(value) if type(value) is OrderedDict else value for name, value in state.items()}
+        )
         other._drop_tables()
         return other
 
@@ -478,7 +481,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def _of(self, engine: Engine, weights: EngineWeights, state: dict[str, torch.Tensor]) -> CompiledModule[Output]:
         """Return this module with other weights, in a second engine object."""
         other = copy.copy(self)
-        other._swap, other._weights, other._state = EngineSwap(engine.refit(weights)), weights, state
+        other._swap, other._weights, other._state = EngineSwap(engine.refit(weights), weights), weights, state
         other._path = self._path.another(other._swap)  # without on_guard, which has the first module's weights
         other._refitting = threading.RLock()
         return other

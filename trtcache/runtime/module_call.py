@@ -16,7 +16,7 @@ from trtcache.errors import GuardError, InputError
 from trtcache.runtime.checks import bind_sizes, evaluate_size
 from trtcache.runtime.inputs import InputCheck
 from trtcache.runtime.memory import has_layout, to_layout
-from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, separate_memory
+from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, places, separate_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,9 +137,10 @@ class ModuleCall:
         pairs = zip(self._inputs, inputs, strict=True)
         tensors = {one.leaf: source.shape[0] if one.number else source for one, source in pairs}
         leaves: dict[int, Any] = {**values, **tensors}
+        seen = places((*inputs, *self._executable.constants.values())) | self.swap.weight_places()
         outputs = self._answer([leaves.get(leaf) for leaf in range(max(leaves, default=-1) + 1)])
         dense = [one if order else one.contiguous() for one, order in zip(outputs, self._layouts, strict=True)]
-        return separate_memory(dense, inputs)
+        return separate_memory(dense, seen | self.swap.weight_places())  # a refit may have come between
 
     def _finish_results(self, outputs: list[torch.Tensor], leaves: Any) -> list[Any]:
         """Write new contents back to the caller's inputs, and insert the model's non-tensor results."""

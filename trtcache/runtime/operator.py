@@ -147,9 +147,20 @@ def is_fake(leaves: Sequence[Any]) -> bool:
     return any(isinstance(leaf, FakeTensor) for leaf in leaves)
 
 
-def separate_memory(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return outputs that each own their memory, as the schema promises."""
-    seen = {one.untyped_storage().data_ptr() for one in inputs if one.numel()}
+def places(tensors: Iterable[torch.Tensor]) -> set[int]:
+    """Return the addresses of the tensors' memory."""
+    return {one.untyped_storage().data_ptr() for one in tensors if one.numel()}
+
+
+def separate_memory(outputs: Sequence[torch.Tensor], seen: set[int]) -> list[torch.Tensor]:
+    """Return outputs that each own their memory, as the schema promises.
+
+    torch.compile reuses the memory of an operator's outputs, and would write into a weight.
+
+    Args:
+        outputs: the outputs of an engine.
+        seen: the addresses of memory that others use: that of inputs, weights and constants. The outputs' are added.
+    """
     results = []
     for output in outputs:
         place = output.untyped_storage().data_ptr() if output.numel() else None

@@ -10,9 +10,11 @@ import copy
 import struct
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import InputError, RunError, SettingsError, did_you_mean
 from trtcache.runtime.argument_order import ArgumentOrder, difference
 from trtcache.runtime.checks import (
@@ -364,6 +366,23 @@ class Program:
         )
 
 
+@frozen_dataclass
+class Renewed:
+    """An engine with other weights.
+
+    Attributes:
+        engine: the engine.
+        changed: the weights that changed.
+        own: how many are copies.
+        kept: the arrays of state that calls modify and that keeps its value, with those of the last engine.
+    """
+
+    engine: ArrayEngine
+    changed: list[EngineWeight]
+    own: int
+    kept: list[tuple[HostArray, HostArray]]
+
+
 class ProgramWeights:
     """A live engine and the way to replace its weights.
 
@@ -375,7 +394,7 @@ class ProgramWeights:
         self,
         engine: ArrayEngine,
         kernels: HostKernels,
-        renew: Callable[[Any], tuple[ArrayEngine, list[EngineWeight], int]],
+        renew: Callable[[Any], Renewed],
         *,
         is_mutated: bool,
     ) -> None:
@@ -384,7 +403,7 @@ class ProgramWeights:
         Args:
             engine: the engine with its weights.
             kernels: copies of arrays.
-            renew: returns an engine with other weights, those that changed, and how many are copies.
+            renew: returns an engine with other weights.
             is_mutated: whether calls change weights: then they run one after the other.
         """
         self.kernels = kernels
@@ -419,8 +438,12 @@ class ProgramWeights:
     def refit(self, weights: Any) -> tuple[list[EngineWeight], int]:
         """Replace the engine; running calls end on the old one."""
         with self._refitting:
-            self._engine, changed, own = self._renew(weights)
-            return changed, own
+            renewed = self._renew(weights)
+            with self._alone or nullcontext():  # a call before may have changed what is kept
+                for target, source in renewed.kept:
+                    self.kernels.copy_into(target, source)
+                self._engine = renewed.engine
+            return renewed.changed, renewed.own
 
 
 def parse_outputs(outputs: str | None) -> str | None:

@@ -18,10 +18,11 @@ import torch
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitStoppedError
-from trtcache.weights.slots import EngineWeights, alike, finish
+from trtcache.runtime.operator import places
+from trtcache.weights.slots import EngineWeights, alike, copy_kept, finish, is_unchanged, memory_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from trtcache.backends.protocol import Engine
     from trtcache.weights.slots import EngineWeight, SlotWeights
@@ -68,8 +69,48 @@ def refit(
         if refitted is not None:
             return refitted
     refitted = make_new_weights(current, weights, sources, device=device)
-    swap.swap_in(swap.engine.refit(refitted.weights))
+    replace_engine(swap, swap.engine.refit(refitted.weights), refitted.weights, current, sources.kept, device=device)
     return refitted
+
+
+def replace_engine(
+    swap: EngineSwap,
+    engine: Engine,
+    weights: EngineWeights,
+    current: EngineWeights,
+    kept: Iterable[str],
+    *,
+    device: torch.device,
+) -> None:
+    """Route calls to a new engine, which takes over the state that calls modify from the current one.
+
+    Calls wait for that, and it for running ones, so that no change is lost, unless one takes too long.
+
+    Args:
+        swap: routes the calls.
+        engine: the new engine.
+        weights: its weights.
+        current: those of the current one.
+        kept: the names of weights that keep their values.
+        device: where the engines run.
+    """
+    changing = [(weights[name], current[name]) for name in kept] if engine.shares_weights else []
+    if changing:
+        try:
+            swap.pause(_WAIT_S)
+            _copy_all(changing, device)
+        except BaseException:
+            swap.swap_in(swap.engine)
+            raise
+    swap.swap_in(engine, weights)
+
+
+@torch.inference_mode()
+def _copy_all(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]], device: torch.device) -> None:
+    _wait_for(device)  # kernels of calls that have returned may still write
+    for target, source in pairs:
+        target.copy_(source)
+    _wait_for(device)
 
 
 def make_new_weights(
@@ -82,12 +123,12 @@ def make_new_weights(
     for weight in weights:
         name, before = weight.name, current[weight.name]
         if name in sources.kept:
-            made[name] = before.clone()  # the old engine keeps modifying its own
+            made[name] = copy_kept(weight, before)  # the old engine keeps modifying its own
             own.add(name)
             continue
         made[name] = sources.make(weight)
         is_own = sources.is_own(weight, made[name])
-        if not alike(made[name], before):
+        if not is_unchanged(made[name], before):
             changed.append(weight)
         elif is_own and name in current.own - current.lent and not weight.is_mutated:
             made[name] = before
@@ -123,13 +164,14 @@ def _in_place(
     for weight in weights:
         name, before = weight.name, current[weight.name]
         stays = name in sources.kept
-        if stays or (name in current.own - current.lent and sources.shared_tensor(weight) is None):
+        is_writable = name in current.own - current.lent and memory_fault(before) is None
+        if stays or (is_writable and sources.shared_tensor(weight) is None):
             chosen[name] = before
             own.add(name)
             writes.extend(() if stays else (weight,))
             continue
         chosen[name] = sources.make(weight)
-        if not alike(chosen[name], before):
+        if not is_unchanged(chosen[name], before):
             changed.append(weight)
         if sources.is_own(weight, chosen[name]):
             own.add(name)
@@ -143,7 +185,7 @@ def _in_place(
     except BaseException as error:
         swap.disable(engine, f"{type(error).__name__}: {error}")
         raise
-    swap.swap_in(engine)
+    swap.swap_in(engine, chosen)
     made = EngineWeights(chosen, own, sources.source_weights(weights))
     made.lent = current.lent & sources.kept
     order = sorted((*changed, *written), key=lambda weight: weight.index)
@@ -212,9 +254,11 @@ class EngineSwap:
         engine: the current engine, whether it accepts calls or not.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        """Route calls to an engine."""
+    def __init__(self, engine: Engine, weights: Mapping[str, torch.Tensor] | None = None) -> None:
+        """Route calls to an engine with these weights."""
         self.engine = engine
+        self._weights = weights or {}
+        self._places_before: set[int] = set()
         self._target: _Runner = engine
         self._inside: deque[None] = deque()
 
@@ -225,8 +269,8 @@ class EngineSwap:
             RefitStoppedError: a refit failed and left weights of two models in the engine.
         """
         inside = self._inside
-        inside.append(None)
         try:
+            inside.append(None)  # Ctrl-C is noticed after it
             return self._target.run(inputs)
         finally:
             inside.pop()
@@ -247,10 +291,16 @@ class EngineSwap:
             raise
         return True
 
-    def swap_in(self, engine: Engine) -> None:
-        """Route calls to an engine, including those held back."""
+    def swap_in(self, engine: Engine, weights: Mapping[str, torch.Tensor] | None = None) -> None:
+        """Route calls to an engine, including those held back; without ``weights`` it has those of the last."""
+        if weights is not None:
+            self._places_before, self._weights = places(self._weights.values()), weights
         self.engine = engine
         self._route_to(engine)
+
+    def weight_places(self) -> set[int]:
+        """Return the addresses of the engine's weights, and of the last engine's, on which calls may still run."""
+        return places(self._weights.values()) | self._places_before
 
     def require_whole(self) -> None:
         """Refuse to pass on weights of two models.
@@ -284,8 +334,8 @@ class _Paused:
         if os.getpid() != self._pid:
             raise RefitStoppedError(why="this process was forked while its parent overwrote the weights")
         inside = self._swap._inside
-        inside.pop()  # a call that waits here is not running
         try:
+            inside.pop()  # a call that waits here is not running
             self.opened.wait()
             return self._swap.run(inputs)
         finally:

@@ -103,13 +103,13 @@ def eager(
     if module is None:
         why = "weights alone cannot run in eager torch, and the compiled model no longer exists"
         raise VerifyError(why=f"{why}; give the module")
+    from trtcache.runtime.on_guard import in_modes, with_state  # rarely needed
+
     if isinstance(module, torch.jit.ScriptModule):
         from trtcache.frontends.torchscript_module import Script, Scripted  # few models are TorchScript
 
         module = Scripted(Script(module))
     elif modes is not None and modes_of(module) != modes:
-        from trtcache.runtime.on_guard import in_modes  # rarely needed
-
         try:
             module = in_modes(module, modes)
         except RunError as error:
@@ -121,9 +121,14 @@ def eager(
         if name not in used:
             used[name] = clones.setdefault(id(buffer), buffer.detach().clone())
 
+    try:
+        copied = with_state(module, used)  # calls of other threads use the module itself meanwhile
+    except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+        raise VerifyError(why=f"the model cannot be copied to run with the new weights in torch: {error}") from error
+
     def call(*args: Any, **kwargs: Any) -> Any:
         with torch.no_grad():
-            return torch.func.functional_call(module, used, args, kwargs, tie_weights=False)
+            return copied(*args, **kwargs)
 
     return call
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -148,11 +148,12 @@ class HostArray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return _CPU, 0
 
-    def __dlpack__(self, **_: Any) -> Any:
-        """Return it as a DLPack capsule; NumPy, which makes it, keeps the memory alive."""
+    def __dlpack__(self, *, copy: bool | None = None, **_: Any) -> Any:
+        """Return it as a DLPack capsule, of a copy if asked for; NumPy, which makes it, keeps the memory alive."""
+        values = self.as_integers() if self.dtype == "bfloat16" else self.numpy()
+        capsule = (values.copy(order="K") if copy else values).__dlpack__()
         if self.dtype != "bfloat16":
-            return self.numpy().__dlpack__()
-        capsule = self.as_integers().__dlpack__()
+            return capsule
         _DLTensor.from_address(capsule_pointer(capsule, b"dltensor")).code = 4  # kDLBfloat
         return capsule
 
@@ -382,6 +383,33 @@ def _of_dlpack(value: Any) -> HostArray:
     # The capsule is not consumed: it frees the memory when it is collected, and so outlives this array. A library may
     # export read-only memory in this way, so a call does not write to it.
     return HostArray(dtype, shape, strides, pointer, (value, capsule), "dlpack", writable=False)
+
+
+def tensor_of(array: HostArray) -> tuple[Any, int] | None:
+    """Return the tensor of torch whose memory an array reads, and its address when the array was made."""
+    while isinstance(array.owner, HostArray):
+        array = array.owner
+    return (array.owner, array.pointer) if array.library == "torch" else None
+
+
+def follow(array: HostArray) -> HostArray | None:
+    """Return an array at the address where its tensor's memory is now; None if that was freed.
+
+    ``share_memory_`` and ``resize_`` of a tensor move its memory, although the array refers to the tensor.
+    """
+    from trtcache.weights.slots import memory_fault  # it imports this module
+
+    if isinstance(array.owner, HostArray):
+        now = follow(array.owner)
+        if now is None or now is array.owner:
+            return array if now is not None else None
+        return replace(array, pointer=array.pointer + now.pointer - array.owner.pointer, owner=now)
+    if array.library != "torch":
+        return array
+    if array.device == "cpu" and memory_fault(array.owner) is not None:
+        return None
+    place = array.owner.data_ptr()
+    return array if place == array.pointer else replace(array, pointer=place)
 
 
 def same_bytes(first: HostArray, second: HostArray) -> bool:

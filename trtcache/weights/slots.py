@@ -181,7 +181,8 @@ class SlotWeights:
         def allocate(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
             return torch.empty_strided(weight.shape, weight.stride, dtype=dtype, device=device)
 
-        with torch.no_grad():
+        # Calls write to some weights, which outside of inference mode they may not if the weights are made in it.
+        with torch.inference_mode(False), torch.no_grad():
             if is_elementwise(weight.recipe):
                 result = allocate(getattr(torch, weight.dtype), self.places[weight.slots[0].index])
                 evaluate_into(result, weight.recipe, self.given, self._bring)
@@ -250,7 +251,7 @@ def fit(
     own: set[str] = set()
     for weight in weights:
         kept = current[weight.name] if current and weight.name in sources.kept else None
-        tensors[weight.name] = sources.make(weight) if kept is None else kept.clone()
+        tensors[weight.name] = sources.make(weight) if kept is None else copy_kept(weight, kept)
         if kept is not None or sources.is_own(weight, tensors[weight.name]):
             own.add(weight.name)
     if own:
@@ -354,6 +355,25 @@ def alike(first: torch.Tensor, second: torch.Tensor) -> bool:
         first, second = torch.view_as_real(first), torch.view_as_real(second)
     bits = getattr(torch, _BITS[first.itemsize])
     return torch.equal(first.view(bits), second.view(bits))
+
+
+def is_unchanged(new: torch.Tensor, old: torch.Tensor) -> bool:
+    """Return whether a new weight is bit-identical to the old one, whose memory may have been freed meanwhile."""
+    return memory_fault(old) is None and alike(new, old)
+
+
+def copy_kept(weight: EngineWeight, current: torch.Tensor) -> torch.Tensor:
+    """Return a copy of an engine weight that keeps its value.
+
+    Raises:
+        RefitError: its memory was freed.
+    """
+    if fault := memory_fault(current):
+        raise RefitError(mismatched=(f"{weight.label} ({fault})",))
+    import torch
+
+    with torch.inference_mode(False):
+        return current.clone()
 
 
 def memory_fault(tensor: Any) -> str | None:

@@ -15,7 +15,8 @@ from trtcache.backends.aot_inductor.libtorch import libtorch
 from trtcache.backends.aot_inductor.loader import refuse_weights
 from trtcache.backends.aot_inductor.marks import is_transposed
 from trtcache.digests import hash_bytes
-from trtcache.errors import IncompatibleEngineError
+from trtcache.errors import IncompatibleEngineError, RunError
+from trtcache.weights.arrays import follow, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,8 +73,28 @@ class HostEngine:
             if name not in shared:
                 raise IncompatibleEngineError("package", f"it needs a weight that is missing: {name}")
             shared[packed] = _transpose(shared[name]) if is_transposed(kind, arguments) else shared[name]
+        self._share(shared)
+
+    def _share(self, shared: Mapping[str, HostArray]) -> None:
+        """Create a container that reads constants and weights."""
+        library, calls = self._library, self._calls
         self._process_container = ProcessContainer(lambda: Container(library, shared, calls, libtorch()))
         self._ranges = sorted((one.pointer, one.pointer + one.extent_bytes) for one in shared.values())
+        self._tensors = [found for one in shared.values() if (found := tensor_of(one)) is not None]
+        self._shared = shared
+
+    def _follow(self) -> None:
+        """Read weights where the memory of their tensors is now.
+
+        Raises:
+            RunError: the memory of one was freed.
+        """
+        shared: dict[str, HostArray] = {}
+        for name, one in self._shared.items():
+            if (now := follow(one)) is None:
+                raise RunError("aot_inductor", "the memory of a tensor that was given to refit was freed")
+            shared[name] = now
+        self._share(shared)
 
     def refit(self, weights: Mapping[str, HostArray]) -> HostEngine:
         """Return an engine of the same package with other weights; running calls on this one are unaffected.
@@ -99,9 +120,11 @@ class HostEngine:
 
         Raises:
             GuardError: the package was not compiled for these sizes.
-            RunError: it failed.
+            RunError: it failed, or the memory of a weight was freed.
         """
         self.check_sizes(inputs)
+        if any(tensor.data_ptr() != place for tensor, place in self._tensors):
+            self._follow()
         container = self._process_container()
         outputs: list[HostArray] = container.run(inputs)
         for output in outputs:

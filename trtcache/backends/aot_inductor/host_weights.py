@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError, RefitError
-from trtcache.weights.arrays import HostArray, contiguous, same_bytes
+from trtcache.weights.arrays import HostArray, contiguous, follow, same_bytes
 from trtcache.weights.recipes import Operation, WeightRef
 from trtcache.weights.slots import select_slots
 
@@ -123,16 +123,16 @@ def make_weights(
     own: set[str] = set()
     changed: list[EngineWeight] = []
     for weight in weights:
-        name, before = weight.name, current[weight.name] if current is not None else None
+        name, before = weight.name, None if current is None else follow(current[weight.name])
         if name in checked.kept and before is not None:
             made[name] = library.copy(before, before.strides)  # the old engine keeps modifying its own
             own.add(name)
             continue
         array = _make_weight(weight, checked.given, library)
         is_own = not any(array.overlaps(checked.given[slot.index]) for slot in weight.slots)
-        if before is not None and not same_bytes(array, before):
+        if current is not None and (before is None or not same_bytes(array, before)):
             changed.append(weight)
-        elif before is not None and is_own and current is not None and name in current.own and not weight.is_mutated:
+        elif current is not None and before is not None and is_own and name in current.own and not weight.is_mutated:
             array = before
         made[name] = array
         if is_own:
