@@ -263,3 +263,18 @@ for _doc, _forward, _top in (
     ("list, which joins a view of a dictionary with itself", "return x * len(list(TABLE.keys()))", "def list(words):\n    return next(iter(words | words))\n"),
 ):
     _add(f"the user's own {_doc}", _model(_forward, top=_WORDS + _top), "pass", env={"PYTHONHASHSEED": "11"})
+
+# What a recording puts into classes
+_RECORDED = "class K:\n    pass\n"
+_v("a class's attributes are counted", "len(vars(K))", _RECORDED, "pass")
+_t("__repr__ is looked up in a class's __dict__", "'__repr__' in K.__dict__", _RECORDED, "pass")
+_v("a class's __dict__ has a name that is joined", "len(getattr(K, self.a + self.b))", _RECORDED, "pass", "self.a, self.b = '__di', 'ct__'")
+_v("a class's attributes are listed by inspect", "len(inspect.classify_class_attrs(K)[0][0]) + len([k for k in inspect.classify_class_attrs(K) if k[2] is K])", "import inspect\n" + _RECORDED, "pass")
+
+# Values in builtins, and modules that answer for attributes which they do not have
+for _doc, _value, _read in (("dict", "{'k': 2.0}", "CFG['k']"), ("tensor", "torch.tensor(2.0)", "CFG"), ("namespace", "types.SimpleNamespace(k=2.0)", "CFG.k")):
+    _add(f"a {_doc} in builtins has another value", _model(f"x * {_read}", top=f"import builtins, types\nbuiltins.CFG = {_value}\n"), "", ("2.0", "3.0"))
+_v("a value in builtins is read by code without a module", "FN()", "import builtins\nbuiltins.CFG = {'k': 2.0}\nspace = {}\nexec('def fn(): return CFG[\"k\"]', space)\nFN = space['fn']\n", "", to=[("'k': 2.0", "'k': 3.0")])
+_add("a global has the description of one that is absent", _model("try:\n    k = CFG\nexcept NameError:\n    k = [1]\nreturn x * len(k)"), "app.CFG = ['absent', 'CFG']")
+_add("a module gets a function for absent attributes", _model("x * getattr(conf, 'SCALE', 2.0)", top="import conf\n") + "--- conf.py\nOTHER = 1\n", "", ("OTHER = 1", "OTHER = 1\ndef __getattr__(name):\n    if name == 'SCALE':\n        return 3.0\n    raise AttributeError(name)"))
+_add("a function for absent attributes is set in a module", _model("x * (2.0 if hasattr(conf, 'SCALE') else 3.0)", top="import conf\n") + "--- conf.py\nOTHER = 1\n", "import conf; conf.__getattr__ = lambda name: 5")
