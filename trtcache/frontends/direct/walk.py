@@ -119,6 +119,7 @@ class Walk:
         texts: all strings that were visited.
         codes: code objects that were described, by identity.
         caches: ``functools.lru_cache`` wrappers that were visited, in order.
+        arguments: numbers of the arguments, by identity.
         module_paths: paths of the model's modules, by identity.
         owners: owners of versioned modules, by name.
         unpatched: versioned classes that other code has not changed.
@@ -145,6 +146,7 @@ class Walk:
         self._loaded = len(sys.modules)
         self._alive: list[object] = []  # the identity of a freed object could be reused
         self._weights: dict[int, str] = {}
+        self.arguments: dict[int, int] = {}
         self.module_paths: dict[int, str] = {}
         self._memories: dict[int, str] = {}
         self.is_tolerant = False
@@ -495,6 +497,8 @@ class Walk:
         whose: list[Json] = [self.memory(storage._cdata)]
         if storage.nbytes() != value.nbytes and value.device.type == "cpu":  # memory around a view can be read as well
             whose.append(Content.of(torch.empty(0, dtype=torch.uint8).set_(storage)).digest)
+        if (argument := self.arguments.get(id(value))) is not None:  # code that reads it here reads a constant
+            whose.append(["argument", argument])
         return ["tensor", *whose, *tensor_metadata(value), Content.of(value).digest, self.pairs(vars(value).items())]
 
     def number(self, value: object) -> int:
@@ -508,7 +512,7 @@ class Walk:
         """Describe an argument: a tensor without its values, with its identity among weights and other arguments."""
         if type(value) not in TENSORS or value.layout != torch.strided or value.device.type == "meta":
             return self.value(value)
-        number = self.number(value)
+        number = self.arguments[id(value)]
         own = {name: one for name, one in vars(value).items() if name != "_specialize_on" or any(one.values())}
         marks = self.pairs(own.items()) if own else None  # torch.export leaves an empty _specialize_on
         whose = self.memory(value.untyped_storage()._cdata)
