@@ -264,12 +264,18 @@ for _doc, _forward, _top in (
 ):
     _add(f"the user's own {_doc}", _model(_forward, top=_WORDS + _top), "pass", env={"PYTHONHASHSEED": "11"})
 
-# What a recording puts into classes
+# What a recording puts into classes, and arguments that are elsewhere, too
 _RECORDED = "class K:\n    pass\n"
 _v("a class's attributes are counted", "len(vars(K))", _RECORDED, "pass")
 _t("__repr__ is looked up in a class's __dict__", "'__repr__' in K.__dict__", _RECORDED, "pass")
 _v("a class's __dict__ has a name that is joined", "len(getattr(K, self.a + self.b))", _RECORDED, "pass", "self.a, self.b = '__di', 'ct__'")
 _v("a class's attributes are listed by inspect", "len(inspect.classify_class_attrs(K)[0][0]) + len([k for k in inspect.classify_class_attrs(K) if k[2] is K])", "import inspect\n" + _RECORDED, "pass")
+_OF_ARGUMENT = "import app\nmodel = app.Model().eval()\n"
+_add("the value of a global that is an argument", _model("x * T", top="T = torch.ones(3, 4)\n"), "", ("T = torch.ones(3, 4)", "T = torch.ones(3, 4) * 5"), make=_OF_ARGUMENT + "args = (app.T,)\n")
+_add("the value of an item that is an argument", _model("x * T['t']", top="T = {}\n"), "args[0].mul_(2)", make=_OF_ARGUMENT + "app.T['t'] = args[0]\n")
+_add("the value of a default that is an argument", _model("x * f()", top="T = torch.ones(3, 4)\ndef f(t=T):\n    return t\n"), "app.T.mul_(2)", make=_OF_ARGUMENT + "args = (app.T,)\n")
+_add("the value of a cached result that is an argument", _model("x * get()", top="import functools\nT = {}\n@functools.lru_cache\ndef get():\n    return T['t']\n"), "args[0].mul_(2)", make=_OF_ARGUMENT + "app.T['t'] = args[0]\napp.get()\n")
+_add("harmless: an argument is given twice, with other values", _model("x * y").replace("def forward(self, x)", "def forward(self, x, y)"), "args = (args[0] * 2,) * 2", make=_OF_ARGUMENT + "args = (args[0], args[0])\n", harmless=True)
 
 # Values in builtins, and modules that answer for attributes which they do not have
 for _doc, _value, _read in (("dict", "{'k': 2.0}", "CFG['k']"), ("tensor", "torch.tensor(2.0)", "CFG"), ("namespace", "types.SimpleNamespace(k=2.0)", "CFG.k")):

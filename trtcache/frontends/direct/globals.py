@@ -19,6 +19,7 @@ from trtcache.frontends.direct.patches import (
     TORCH_OPERATORS,
     cache_items,
     replaced_operators,
+    value_of_builtins,
 )
 from trtcache.frontends.direct.surroundings import CONFIGURATION
 
@@ -33,6 +34,9 @@ MODULE_ATTRIBUTES = frozenset({"__builtins__", "__file__", "__spec__", "__loader
 CHANGING_IN_SYS = frozenset({"modules", "path", "path_importer_cache", "meta_path", "stdout", "stderr", "stdin"})
 _REGISTRIES = frozenset({("transformers.utils.generic", "_registered_model_output_types")})
 """Sets of the classes that a library has registered as pytree nodes; the registrations themselves are described."""
+
+_ANSWERS = "__getattr__"
+"""The name of the function that a module asks for an attribute which it does not have."""
 
 _GIVES_ORDER = frozenset({"vars", "__dict__", "globals", "locals"})
 """Names that give access to the attributes of a module in order."""
@@ -97,7 +101,7 @@ class Globals:
         space = vars(sys.modules[module])
         value = space.get(name)
         if name not in space:  # torch.export replaces some builtins meanwhile; other replacements are in the key
-            value, known = ["absent", name], vars(builtins).get(name)
+            known = vars(builtins).get(name)
             if type(known) is BuiltinFunctionType and is_impure(known):
                 raise UnstableError(f"{name}, a function that depends on the process or the machine").below(
                     f"global {name}"
@@ -114,7 +118,10 @@ class Globals:
         unstable = dict(self.walk.unstable)
         try:
             with self.walk.tolerant(is_tolerant=is_tolerant):
-                self.written.setdefault(module, {})[name] = self.walk.value(value)
+                said = (
+                    self.walk.value(value) if name in space else ["absent", name, *value_of_builtins(name, self.walk)]
+                )
+                self.written.setdefault(module, {})[name] = said
         except UnstableError as error:
             raise error.below(f"global {name} of {module}") from None
         if is_tolerant and is_installed(module):
@@ -191,7 +198,8 @@ class Globals:
             done.update(pending)
             for label in pending:
                 for name in found[label]:
-                    self.read(label, name, is_tolerant=name not in self.names)
+                    is_named = name in self.names or (name == _ANSWERS and not is_installed(label))
+                    self.read(label, name, is_tolerant=not is_named)
 
     def _find_attributes(self, label: str, names: set[str], *, is_last: bool) -> list[str]:
         """Return the attributes of a module that have one of some names, and visit its submodules among them."""
@@ -209,7 +217,7 @@ class Globals:
                 self.walk.visited_modules.setdefault(f"{label}.{name}", space[name])  # the import system put it there
             else:
                 found.append(name)
-        return found
+        return found if is_versioned or _ANSWERS in found else [*found, _ANSWERS]
 
     @property
     def digest(self) -> str:

@@ -306,6 +306,15 @@ def _functions(value: Any) -> tuple[Any, ...]:
     return (value.__func__,) if type(value) in WRAPPERS else (value,)
 
 
+def value_of_builtins(name: str, walk: Walk) -> Iterator[Json]:
+    """Yield the description of a value that other code has set in ``builtins``, where a global is looked up last."""
+    if name in vars(builtins):
+        value = vars(builtins)[name]
+        kind = type(value)
+        if kind not in {types.BuiltinFunctionType, FunctionType} and not issubclass(kind, type):
+            yield kind.__qualname__ if kind.__module__ == "_sitebuiltins" else walk.value(value)
+
+
 REGISTERED_LATE = ("sqlite3.", "numpy.random.")
 """Modules that register their classes with Python's when they are imported, as torch's first export does."""
 

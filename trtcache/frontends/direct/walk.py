@@ -71,6 +71,7 @@ from trtcache.frontends.direct.patches import (
     refuse_unseen_state,
     unwrap,
     unwrap_fx,
+    value_of_builtins,
 )
 from trtcache.frontends.direct.writers import (
     LOOK_UP_TYPES,
@@ -439,6 +440,7 @@ class Walk:
         if home is None and not file_is_versioned(code.co_filename):
             names = dict.fromkeys(name for one in within(code) for name in one.co_names)
             written.append(self.pairs([(one, space[one]) for one in names if one in space and one != "__builtins__"]))
+            written += [[one, *value_of_builtins(one, self)] for one in names if one not in space]
         return written
 
     def _annotations(self, owner: Any, annotations: Any) -> Json:
