@@ -306,3 +306,15 @@ _v("a complex number is set on UserDict", "self.d.k.imag", "import collections\n
 _v("an object is set on F.relu", "F.relu.cfg.k", "class Cfg:\n    def __init__(self, k):\n        self.k = k\nF.relu.cfg = Cfg(2.0)\n", "", to=[("Cfg(2.0)", "Cfg(3.0)")])
 _v("a complex number is set on F.relu", "F.relu.cfg.imag", "F.relu.cfg = 2j\n", "", to=[("2j", "3j")])
 _v("a number with a name of torch's kind is set on F.relu", "F.relu._torch_k", "F.relu._torch_k = 2.0\n", "", to=[("2.0", "3.0")])
+
+# Keys of a cache that are equal and not of one type
+_KEYED = "import functools, math\nclass Text(str):\n    pass\nclass Key:\n    def __init__(self, n):\n        self.n = n\n    def __eq__(self, other):\n        return True\n    def __hash__(self):\n        return 1\n@functools.lru_cache\ndef scale(v, k=0):\n    "
+for _doc, _call, _body, _change in (
+    ("an integer is equal to a float", "scale(1.0, 2)", "return 10.0 if isinstance(v, int) else 20.0", "app.scale(1, 2)"),
+    ("True is equal to a float", "scale(1.0)", "return 10.0 if isinstance(v, int) else 20.0", "app.scale(True)"),
+    ("minus zero is equal to zero", "scale(0.0)", "return math.copysign(2.0, v)", "app.scale(-0.0)"),
+    ("a text of a class of one's own is equal to a text", "scale('a', 1)", "return 2.0 if type(v) is str else 3.0", "app.scale(app.Text('a'), 1)"),
+    ("an object compares itself", "scale(Key(1))", "return v.n * 2.0", "app.scale(app.Key(5))"),
+):
+    _v(f"a key in a cache: {_doc}", _call, _KEYED + _body + "\n", _change)
+_v("harmless: a cache gets another key", "scale(1.0, 2)", _KEYED + "return 10.0 if isinstance(v, int) else 20.0\n", "app.scale(2.0, 2); app.scale('a')", harmless=True)
