@@ -318,3 +318,18 @@ for _doc, _call, _body, _change in (
 ):
     _v(f"a key in a cache: {_doc}", _call, _KEYED + _body + "\n", _change)
 _v("harmless: a cache gets another key", "scale(1.0, 2)", _KEYED + "return 10.0 if isinstance(v, int) else 20.0\n", "app.scale(2.0, 2); app.scale('a')", harmless=True)
+
+# Classes of Python's library that other code has registered with pytree
+_NODES = """
+import torch.utils._pytree as pt
+from types import SimpleNamespace as NS
+def fl(n): return [n.k, n.j], None
+def fl2(n): return [n.j, n.k], None
+def fk(n): return [(pt.GetAttrKey('k'), n.k), (pt.GetAttrKey('j'), n.j)], None
+def un(v, c): return NS(k=v[0], j=v[1])
+def un2(v, c): return NS(k=v[1], j=v[0])
+FNS = (fl, fl2, un, un2)
+pt.register_pytree_node(NS, fl, un, serialized_type_name='app.NS', flatten_with_keys_fn=fk)
+"""
+_add("an argument of Python's class is put together in another order", _model("x * a.k + a.j + len(FNS)", top=_NODES).replace("def forward(self, x)", "def forward(self, x, a)"), "", ("(NS, fl, un,", "(NS, fl, un2,"), make=_OF_ARGUMENT + "args = (args[0], app.NS(k=torch.ones(3, 4), j=torch.ones(3, 4) * 2))\n")
+_add("a result of Python's class is taken apart in another order", _model("return NS(k=x * 2, j=x * len(FNS))", top=_NODES), "", ("(NS, fl, un,", "(NS, fl2, un,"))

@@ -14,6 +14,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct.classes import (
     C_DESCRIPTORS,
@@ -281,6 +282,18 @@ def is_unversioned(value: Any) -> bool:
     if type(value) is FunctionType:
         return file_owner(value.__code__.co_filename) == MODEL
     return _is_code(type(value)) and not is_versioned_module(value.__module__)
+
+
+def registered_nodes() -> list[tuple[Any, list[Any]]]:
+    """Return versioned classes that other code has registered with pytree, with the functions that it gave."""
+    found: list[tuple[Any, list[Any]]] = []
+    for cls, node in list(pytree.SUPPORTED_NODES.items()):
+        functions = [node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn]
+        if not isinstance(cls, type) or not is_versioned_module(cls.__module__):
+            continue
+        if any(type(one) is not FunctionType or is_unversioned(one) for one in functions if one is not None):
+            found.append((cls, functions))
+    return sorted(found, key=lambda one: full_name(one[0]))
 
 
 def _are_versioned(functions: Iterable[FunctionType]) -> bool:

@@ -25,7 +25,7 @@ from trtcache.frontends.direct.classes import HEAP, WatchedRepr
 from trtcache.frontends.direct.code import ALL, joined_names
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
-from trtcache.frontends.direct.patches import C_OF_PYTHON
+from trtcache.frontends.direct.patches import C_OF_PYTHON, registered_nodes
 from trtcache.frontends.direct.refusals import ALLOWED_OF_LOGGERS, Refusals
 from trtcache.frontends.direct.uses import absolute_name, is_text_or_number, uses
 from trtcache.frontends.direct.writers import OUTPUTS
@@ -135,7 +135,7 @@ class Recording:
 
     def note_methods(self) -> None:
         """Treat methods that torch calls outside of a module's call, where nothing is recorded, as if they had run."""
-        for cls in list(self.globals.walk.classes):
+        for cls in (*self.globals.walk.classes, *(cls for cls, _ in registered_nodes())):
             found = [vars(cls).get(name) for name in _BY_TORCH] if issubclass(cls, torch.nn.Module) else []
             if (node := pytree.SUPPORTED_NODES.get(cls)) is not None:
                 found += [node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn]
