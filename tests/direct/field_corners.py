@@ -327,3 +327,73 @@ for _doc, _forward, _top in (
     ("list, which joins a view of a dictionary with itself", "return x * len(list(TABLE.keys()))", "def list(words):\n    return next(iter(words | words))\n"),
 ):
     _add(f"the user's own {_doc}", _model(_forward, top=_WORDS + _top), "pass", env={"PYTHONHASHSEED": "11"})
+
+# What a recording puts into classes, and arguments that are elsewhere, too
+_RECORDED = "class K:\n    pass\n"
+_v("a class's attributes are counted", "len(vars(K))", _RECORDED, "pass")
+_t("__repr__ is looked up in a class's __dict__", "'__repr__' in K.__dict__", _RECORDED, "pass")
+_v("a class's __dict__ has a name that is joined", "len(getattr(K, self.a + self.b))", _RECORDED, "pass", "self.a, self.b = '__di', 'ct__'")
+_v("a class's attributes are listed by inspect", "len(inspect.classify_class_attrs(K)[0][0]) + len([k for k in inspect.classify_class_attrs(K) if k[2] is K])", "import inspect\n" + _RECORDED, "pass")
+_OF_ARGUMENT = "import app\nmodel = app.Model().eval()\n"
+_add("the value of a global that is an argument", _model("x * T", top="T = torch.ones(3, 4)\n"), "", ("T = torch.ones(3, 4)", "T = torch.ones(3, 4) * 5"), make=_OF_ARGUMENT + "args = (app.T,)\n")
+_add("the value of an item that is an argument", _model("x * T['t']", top="T = {}\n"), "args[0].mul_(2)", make=_OF_ARGUMENT + "app.T['t'] = args[0]\n")
+_add("the value of a default that is an argument", _model("x * f()", top="T = torch.ones(3, 4)\ndef f(t=T):\n    return t\n"), "app.T.mul_(2)", make=_OF_ARGUMENT + "args = (app.T,)\n")
+_add("the value of a cached result that is an argument", _model("x * get()", top="import functools\nT = {}\n@functools.lru_cache\ndef get():\n    return T['t']\n"), "args[0].mul_(2)", make=_OF_ARGUMENT + "app.T['t'] = args[0]\napp.get()\n")
+_add("harmless: an argument is given twice, with other values", _model("x * y").replace("def forward(self, x)", "def forward(self, x, y)"), "args = (args[0] * 2,) * 2", make=_OF_ARGUMENT + "args = (args[0], args[0])\n", harmless=True)
+
+# Values in builtins, and modules that answer for attributes which they do not have
+for _doc, _value, _read in (("dict", "{'k': 2.0}", "CFG['k']"), ("tensor", "torch.tensor(2.0)", "CFG"), ("namespace", "types.SimpleNamespace(k=2.0)", "CFG.k")):
+    _add(f"a {_doc} in builtins has another value", _model(f"x * {_read}", top=f"import builtins, types\nbuiltins.CFG = {_value}\n"), "", ("2.0", "3.0"))
+_v("a value in builtins is read by code without a module", "FN()", "import builtins\nbuiltins.CFG = {'k': 2.0}\nspace = {}\nexec('def fn(): return CFG[\"k\"]', space)\nFN = space['fn']\n", "", to=[("'k': 2.0", "'k': 3.0")])
+_add("a global has the description of one that is absent", _model("try:\n    k = CFG\nexcept NameError:\n    k = [1]\nreturn x * len(k)"), "app.CFG = ['absent', 'CFG']")
+_add("a module gets a function for absent attributes", _model("x * getattr(conf, 'SCALE', 2.0)", top="import conf\n") + "--- conf.py\nOTHER = 1\n", "", ("OTHER = 1", "OTHER = 1\ndef __getattr__(name):\n    if name == 'SCALE':\n        return 3.0\n    raise AttributeError(name)"))
+_add("a function for absent attributes is set in a module", _model("x * (2.0 if hasattr(conf, 'SCALE') else 3.0)", top="import conf\n") + "--- conf.py\nOTHER = 1\n", "import conf; conf.__getattr__ = lambda name: 5")
+
+# Attributes that are set on torch's and Python's classes and functions
+_OF_LINEAR = (
+    ("tensor", "torch.tensor(2.0)", "torch.tensor(3.0)", "self.lin.fac"),
+    ("complex number", "2j", "3j", "self.lin.fac.imag"),
+    ("namespace", "types.SimpleNamespace(k=2.0)", "types.SimpleNamespace(k=3.0)", "self.lin.fac.k"),
+    ("ordered dict", "collections.OrderedDict(k=2.0)", "collections.OrderedDict(k=3.0)", "self.lin.fac['k']"),
+    ("range", "range(2)", "range(3)", "len(self.lin.fac)"),
+    ("array", "np.ones(1) * 2", "np.ones(1) * 3", "self.lin.fac[0]"),
+    ("set", "{1, 2}", "{1, 2, 3}", "len(self.lin.fac)"),
+    ("fraction", "fractions.Fraction(2)", "fractions.Fraction(3)", "self.lin.fac"),
+    ("bytearray", "bytearray(b'\\x02')", "bytearray(b'\\x03')", "self.lin.fac[0]"),
+)
+for _doc, _before, _after, _read in _OF_LINEAR:
+    _v(f"a {_doc} is set on nn.Linear", _read, f"import types, collections, fractions\nimport numpy as np\nnn.Linear.fac = {_before}\n", "", to=[(f"fac = {_before}", f"fac = {_after}")])
+_add("a dtype is set on nn.Linear", _model("x.to(self.lin.fac)", top="nn.Linear.fac = torch.float16\n"), "", ("torch.float16", "torch.float64"))
+_v("a number between underscores is set on nn.Linear", "self.lin.__gain__", "nn.Linear.__gain__ = 2.0\n", "", to=[("= 2.0", "= 3.0")])
+_v("a complex number is set on nn.Module", "self.lin.k.imag", "nn.Module.k = 2j\n", "", to=[("2j", "3j")])
+_v("a complex number is set on UserDict", "self.d.k.imag", "import collections\ncollections.UserDict.k = 2j\n", "", "self.d = collections.UserDict()", to=[("2j", "3j")])
+_v("an object is set on F.relu", "F.relu.cfg.k", "class Cfg:\n    def __init__(self, k):\n        self.k = k\nF.relu.cfg = Cfg(2.0)\n", "", to=[("Cfg(2.0)", "Cfg(3.0)")])
+_v("a complex number is set on F.relu", "F.relu.cfg.imag", "F.relu.cfg = 2j\n", "", to=[("2j", "3j")])
+_v("a number with a name of torch's kind is set on F.relu", "F.relu._torch_k", "F.relu._torch_k = 2.0\n", "", to=[("2.0", "3.0")])
+
+# Keys of a cache that are equal and not of one type
+_KEYED = "import functools, math\nclass Text(str):\n    pass\nclass Key:\n    def __init__(self, n):\n        self.n = n\n    def __eq__(self, other):\n        return True\n    def __hash__(self):\n        return 1\n@functools.lru_cache\ndef scale(v, k=0):\n    "
+for _doc, _call, _body, _change in (
+    ("an integer is equal to a float", "scale(1.0, 2)", "return 10.0 if isinstance(v, int) else 20.0", "app.scale(1, 2)"),
+    ("True is equal to a float", "scale(1.0)", "return 10.0 if isinstance(v, int) else 20.0", "app.scale(True)"),
+    ("minus zero is equal to zero", "scale(0.0)", "return math.copysign(2.0, v)", "app.scale(-0.0)"),
+    ("a text of a class of one's own is equal to a text", "scale('a', 1)", "return 2.0 if type(v) is str else 3.0", "app.scale(app.Text('a'), 1)"),
+    ("an object compares itself", "scale(Key(1))", "return v.n * 2.0", "app.scale(app.Key(5))"),
+):
+    _v(f"a key in a cache: {_doc}", _call, _KEYED + _body + "\n", _change)
+_v("harmless: a cache gets another key", "scale(1.0, 2)", _KEYED + "return 10.0 if isinstance(v, int) else 20.0\n", "app.scale(2.0, 2); app.scale('a')", harmless=True)
+
+# Classes of Python's library that other code has registered with pytree
+_NODES = """
+import torch.utils._pytree as pt
+from types import SimpleNamespace as NS
+def fl(n): return [n.k, n.j], None
+def fl2(n): return [n.j, n.k], None
+def fk(n): return [(pt.GetAttrKey('k'), n.k), (pt.GetAttrKey('j'), n.j)], None
+def un(v, c): return NS(k=v[0], j=v[1])
+def un2(v, c): return NS(k=v[1], j=v[0])
+FNS = (fl, fl2, un, un2)
+pt.register_pytree_node(NS, fl, un, serialized_type_name='app.NS', flatten_with_keys_fn=fk)
+"""
+_add("an argument of Python's class is put together in another order", _model("x * a.k + a.j + len(FNS)", top=_NODES).replace("def forward(self, x)", "def forward(self, x, a)"), "", ("(NS, fl, un,", "(NS, fl, un2,"), make=_OF_ARGUMENT + "args = (args[0], app.NS(k=torch.ones(3, 4), j=torch.ones(3, 4) * 2))\n")
+_add("a result of Python's class is taken apart in another order", _model("return NS(k=x * 2, j=x * len(FNS))", top=_NODES), "", ("(NS, fl, un,", "(NS, fl2, un,"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import decimal
+import fractions
 import json
 import marshal
 import sys
@@ -11,7 +13,7 @@ from types import BuiltinFunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from trtcache.digests import hash_bytes
-from trtcache.frontends.direct.classes import PLAIN
+from trtcache.frontends.direct.classes import HEAP, PLAIN
 from trtcache.frontends.direct.code import ALL, STATE_OF_LOGGERS, identifiers
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure, is_installed, is_user_module, is_versioned_module
@@ -19,6 +21,7 @@ from trtcache.frontends.direct.patches import (
     TORCH_OPERATORS,
     cache_items,
     replaced_operators,
+    value_of_builtins,
 )
 from trtcache.frontends.direct.surroundings import CONFIGURATION
 
@@ -33,6 +36,12 @@ MODULE_ATTRIBUTES = frozenset({"__builtins__", "__file__", "__spec__", "__loader
 CHANGING_IN_SYS = frozenset({"modules", "path", "path_importer_cache", "meta_path", "stdout", "stderr", "stdin"})
 _REGISTRIES = frozenset({("transformers.utils.generic", "_registered_model_output_types")})
 """Sets of the classes that a library has registered as pytree nodes; the registrations themselves are described."""
+
+_ANSWERS = "__getattr__"
+"""The name of the function that a module asks for an attribute which it does not have."""
+
+_NUMBERS = frozenset({int, bool, float, complex, decimal.Decimal, fractions.Fraction})
+"""Numbers of these classes have equal hashes if they are equal."""
 
 _GIVES_ORDER = frozenset({"vars", "__dict__", "globals", "locals"})
 """Names that give access to the attributes of a module in order."""
@@ -97,7 +106,7 @@ class Globals:
         space = vars(sys.modules[module])
         value = space.get(name)
         if name not in space:  # torch.export replaces some builtins meanwhile; other replacements are in the key
-            value, known = ["absent", name], vars(builtins).get(name)
+            known = vars(builtins).get(name)
             if type(known) is BuiltinFunctionType and is_impure(known):
                 raise UnstableError(f"{name}, a function that depends on the process or the machine").below(
                     f"global {name}"
@@ -114,7 +123,10 @@ class Globals:
         unstable = dict(self.walk.unstable)
         try:
             with self.walk.tolerant(is_tolerant=is_tolerant):
-                self.written.setdefault(module, {})[name] = self.walk.value(value)
+                said = (
+                    self.walk.value(value) if name in space else ["absent", name, *value_of_builtins(name, self.walk)]
+                )
+                self.written.setdefault(module, {})[name] = said
         except UnstableError as error:
             raise error.below(f"global {name} of {module}") from None
         if is_tolerant and is_installed(module):
@@ -191,7 +203,8 @@ class Globals:
             done.update(pending)
             for label in pending:
                 for name in found[label]:
-                    self.read(label, name, is_tolerant=name not in self.names)
+                    is_named = name in self.names or (name == _ANSWERS and not is_installed(label))
+                    self.read(label, name, is_tolerant=not is_named)
 
     def _find_attributes(self, label: str, names: set[str], *, is_last: bool) -> list[str]:
         """Return the attributes of a module that have one of some names, and visit its submodules among them."""
@@ -209,7 +222,7 @@ class Globals:
                 self.walk.visited_modules.setdefault(f"{label}.{name}", space[name])  # the import system put it there
             else:
                 found.append(name)
-        return found
+        return found if is_versioned or _ANSWERS in found else [*found, _ANSWERS]
 
     @property
     def digest(self) -> str:
@@ -239,6 +252,28 @@ class Globals:
         with self.walk.isolate():
             return digest_of(self.walk.value(value))
 
+    def _digest_of_equal(self, key: Any) -> str:
+        """Return a digest that keys have in common if they are equal; empty if a class of one's own compares them."""
+        try:
+            return digest_of(self._equal_form(key))
+        except UnstableError:
+            return ""
+
+    def _equal_form(self, key: Any) -> Json:
+        kind = type(key)
+        compares = kind.__eq__
+        if kind in _NUMBERS or any(issubclass(kind, one) and compares is one.__eq__ for one in (int, float, complex)):
+            return "nan" if key != key else ["number", hash(key)]  # NaN alone is not equal to itself
+        if isinstance(key, str) and compares is str.__eq__:
+            return ["str", str.__str__(key)]
+        if isinstance(key, tuple) and compares is tuple.__eq__:
+            return [*map(self._equal_form, tuple.__iter__(key))]
+        if isinstance(key, frozenset) and compares is frozenset.__eq__:
+            return sorted(digest_of(self._equal_form(one)) for one in frozenset.__iter__(key))
+        if kind.__flags__ & HEAP and compares is not object.__eq__:
+            raise UnstableError("a key with a comparison of its own")
+        return ["other", self._digest_isolated(key)]
+
     def caches(self, ran: Container[int] = ()) -> list[list[Any]]:
         """Describe the contents of the ``lru_cache`` functions that were described.
 
@@ -257,7 +292,7 @@ class Globals:
                     described = self._digest_isolated(key), self._digest_isolated(result)
                 except UnstableError as error:
                     raise error.below(f"cache of {cached.__qualname__}") from None
-                found[described[0]] = [described[1], id(key) in before]
+                found[f"{described[0]}:{self._digest_of_equal(key)}"] = [described[1], id(key) in before]
             written.append([found, self._has_all(cached, ran)])
         return written
 

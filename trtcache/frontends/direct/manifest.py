@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 12
+FORMAT = 13
 MAX_MANIFESTS = 8
 
 _PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
@@ -81,9 +81,9 @@ class Manifest:
             class that they are looked up in (the empty name for the module), and the digest of their values.
         read_by_model: for each module of torch and Python that the model's code reads, the digest of the values of
             ``names`` there.
-        caches: for each ``lru_cache`` function, ``[{key: [result, was_there]}, is_complete]``: digests of its keys and
-            results, whether they were there before the export, and whether the cache still has every key that the
-            export looked up; only if it has not, other keys are a difference.
+        caches: for each ``lru_cache`` function, ``[{key: [result, was_there]}, is_complete]``: digests of its keys,
+            with those of what is equal to them, and results, whether they were there before the export, and whether
+            the cache still has every key that the export looked up; only if it has not, other keys are a difference.
         environment: environment variables that the model read.
         hidden: imported modules whose names in their packages are those of a function or a class, with its name.
         outputs: the loggers that it calls, and the digest of the code that handles what it prints, warns and logs;
@@ -406,11 +406,18 @@ def _check_caches(manifest: Manifest, now: list[list[Any]]) -> None:
     if len(now) != len(manifest.caches):
         raise DifferenceError("functions with a cache")
     for (was, has_all), (found, _) in zip(manifest.caches, now, strict=True):
-        if not has_all and found.keys() - was.keys():
+        new = found.keys() - was.keys()
+        if new and (not has_all or _finds_other(new, was)):
             raise DifferenceError("what is in a cache of a function")
         for key, (result, is_needed) in was.items():
             if found.get(key, [None if is_needed else result])[0] != result:
                 raise DifferenceError("what is in a cache of a function")
+
+
+def _finds_other(new: Iterable[str], was: Iterable[str]) -> bool:
+    """Return whether one of some new keys could be found in place of a recorded one, as 1 is in place of 1.0."""
+    forms, recorded = ({key.rpartition(":")[2] for key in keys} for keys in (new, was))
+    return bool(recorded) and ("" in forms or "" in recorded or bool(forms & recorded))
 
 
 def _import_module(name: str, walk: Walk) -> None:

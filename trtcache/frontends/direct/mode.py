@@ -67,6 +67,8 @@ def describe(model: torch.nn.Module, examples: Examples) -> tuple[Walk, dict[str
     if isinstance(dynamic_shapes, ShapesCollection):  # it has the sizes of arguments by their numbers in this process
         dynamic_shapes = dynamic_shapes.dynamic_shapes(model, tuple(args), dict(kwargs or {}))  # type: ignore[no-untyped-call]
     walk = Walk(model)
+    for leaf in pytree.tree_leaves((args, dict(kwargs or {}))):
+        walk.arguments.setdefault(id(leaf), len(walk.arguments))
     parts: dict[str, Json] = {"model": walk.model(model), "inputs": _inputs(walk, tuple(args), kwargs or {})}
     parts["dynamic_shapes"] = _dynamic(walk, dynamic_shapes)
     parts["surroundings"] = surroundings(walk)

@@ -14,6 +14,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct.classes import (
     C_DESCRIPTORS,
@@ -98,9 +99,8 @@ def function_changes(function: FunctionType, walk: Walk) -> list[Json]:
     if function.__closure__ is not None:
         written += _cells(function, walk)
     if space:
-        own = {name: one for name, one in space.items() if name[:2] != "__" and type(one) in _SETTABLE}
-        if own := {name: one for name, one in own.items() if not name.startswith("_torch")}:
-            written.append(walk.pairs(own.items()))
+        if own := [pair for pair in space.items() if pair[0] not in _OF_FUNCTIONS]:
+            written.append([[name, walk.value_or_type(one)] for name, one in own])
         if type(inner := space.get("__wrapped__")) is FunctionType:
             written += function_changes(inner, walk)
     return written
@@ -128,7 +128,28 @@ def _default(value: Any) -> Json:
 
 
 _SHOWN = frozenset({bool, int, float, str, type(None), torch.dtype, torch.device})
-_SETTABLE = PLAIN | {float, list, dict, tuple, set, torch.Tensor, FunctionType}
+_OF_FUNCTIONS = frozenset(
+    (
+        *(
+            "__wrapped__",
+            "__signature__",
+            "__isabstractmethod__",
+            "__deprecated__",
+            "__no_type_check__",
+            "__override__",
+        ),
+        *("__name__", "__module__", "__qualname__", "__doc__", "__annotations__", "__type_params__", "__final__"),
+        *("__doctest_skip__", "__mro_entries__", "__dataclass_transform__", "__original_fn", "_is_coroutine"),
+        *("__torch_dynamo_original__", "__torch_dynamo_polyfill__", "__torch_dynamo_can_constant_fold_through__"),
+        *("__script_if_tracing_wrapper", "_torch_decompositions_out_wrapper", "_torchscript_modifier"),
+        *("_torchdynamo_disable", "_torchdynamo_disable_msg", "_torchdynamo_disable_recursive"),
+        *("_torchdynamo_orig_callable", "_torchdynamo_wrapper_id", "_torchdynamo_orig_backend", "_torchdynamo_inline"),
+        *("_arg_descriptors", "_op", "_dir", "_overload_names", "cache_clear", "cache_info", "cache_parameters"),
+        *("registry", "register", "dispatch", "_clear_cache", "guard_check_spec", "_sympy_deprecated_func"),
+        *("cache", "memo_prec", "memo_val", "patchings", "cumulative_cache_info", "cache_length", "fetch_item"),
+    )
+)
+"""Attributes that torch, sympy and Python's library set on their functions."""
 
 
 class Owners(dict[str, str]):
@@ -187,7 +208,7 @@ def describe_changes(  # noqa: C901  # one case for each kind
         elif kind in PLAIN or kind is float or kind is re.Pattern:
             if name == "__doc__" and owner:
                 written.append([name, text_digest(value)])
-            elif name[:1] != "_" or ((owner or is_read) and name[:2] != "__"):
+            elif name[:1] != "_" or (owner and name not in _OF_CLASSES) or (is_read and name[:2] != "__"):
                 written.append([name, walk.value(value)])
         elif issubclass(kind, type):
             if owners[value.__module__] == MODEL:
@@ -205,7 +226,7 @@ def describe_changes(  # noqa: C901  # one case for each kind
                     else:
                         walk.unpatched.add(value)
         elif kind in {tuple, list, dict}:
-            if owner and (name[:2] != "__" or all(type(one) in PLAIN for one in value)) and name not in DERIVED:
+            if owner and (name[:2] != "__" or all(type(one) in _OF_ITEMS for one in value)) and name not in DERIVED:
                 written.append([name, walk.value(value)])
             elif is_read:  # others are added to a table while torch and Python run
                 written += [[name, walk.value(one)] for one in _own_among(value.values() if kind is dict else value)]
@@ -216,6 +237,11 @@ def describe_changes(  # noqa: C901  # one case for each kind
                 written.append([name, walk.value(value)])
             elif value.__name__.rpartition(".")[2] != name:
                 written.append([name, value.__name__])
+        elif owner and kind in UNORDERED_KINDS:
+            if name not in UNORDERED_SETS:
+                written.append([name, walk.value_or_type(value)])
+        elif owner and kind is not types.GetSetDescriptorType and name not in _OF_CLASSES:
+            written.append([name, walk.value_or_type(value)])
         elif kind in _PARTIALS or owners[kind.__module__] == MODEL:
             written.append([name, walk.value(value)])
         elif name[:1] != "_" or is_read:
@@ -263,6 +289,18 @@ def is_unversioned(value: Any) -> bool:
     return _is_code(type(value)) and not is_versioned_module(value.__module__)
 
 
+def registered_nodes() -> list[tuple[Any, list[Any]]]:
+    """Return versioned classes that other code has registered with pytree, with the functions that it gave."""
+    found: list[tuple[Any, list[Any]]] = []
+    for cls, node in list(pytree.SUPPORTED_NODES.items()):
+        functions = [node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn]
+        if not isinstance(cls, type) or not is_versioned_module(cls.__module__):
+            continue
+        if any(type(one) is not FunctionType or is_unversioned(one) for one in functions if one is not None):
+            found.append((cls, functions))
+    return sorted(found, key=lambda one: full_name(one[0]))
+
+
 def _are_versioned(functions: Iterable[FunctionType]) -> bool:
     """Return whether all functions are versioned; many are of a few files."""
     return all(file_owner(file) != MODEL for file in set(map(_FILE_OF, functions)))
@@ -291,6 +329,9 @@ def _own_among(values: Collection[Any]) -> list[Any]:
     return [one for one in values if type(one) in kinds and is_unversioned(one)] if kinds else []
 
 
+UNORDERED_KINDS = frozenset({set, frozenset})
+_OF_CLASSES = DERIVED | {"__module__", "__qualname__", "__static_attributes__", "__parameters__", "_abc_impl"}
+_OF_ITEMS = PLAIN | {float, complex, torch.Tensor}
 _FILE_OF = operator.attrgetter("__code__.co_filename")
 C_OF_PYTHON = frozenset({None, "builtins"})
 """Modules that functions in C of Python's types and builtins say they are of."""
@@ -309,6 +350,15 @@ def _functions(value: Any) -> tuple[Any, ...]:
     if type(value) is functools._lru_cache_wrapper:
         return (value.__wrapped__,)
     return (value.__func__,) if type(value) in WRAPPERS else (value,)
+
+
+def value_of_builtins(name: str, walk: Walk) -> Iterator[Json]:
+    """Yield the description of a value that other code has set in ``builtins``, where a global is looked up last."""
+    if name in vars(builtins):
+        value = vars(builtins)[name]
+        kind = type(value)
+        if kind not in {types.BuiltinFunctionType, FunctionType} and not issubclass(kind, type):
+            yield kind.__qualname__ if kind.__module__ == "_sitebuiltins" else walk.value(value)
 
 
 REGISTERED_LATE = ("sqlite3.", "numpy.random.")

@@ -22,10 +22,10 @@ from torch.utils import _pytree as pytree
 from trtcache.frontends.direct import ownership
 from trtcache.frontends.direct.addresses import find_created, shows_address
 from trtcache.frontends.direct.classes import HEAP, WatchedRepr
-from trtcache.frontends.direct.code import ALL
+from trtcache.frontends.direct.code import ALL, joined_names
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
-from trtcache.frontends.direct.patches import C_OF_PYTHON
+from trtcache.frontends.direct.patches import C_OF_PYTHON, registered_nodes
 from trtcache.frontends.direct.refusals import ALLOWED_OF_LOGGERS, Refusals
 from trtcache.frontends.direct.uses import absolute_name, is_text_or_number, uses
 from trtcache.frontends.direct.writers import OUTPUTS
@@ -51,6 +51,10 @@ _REFUSED_ARGUMENTS = {
     "deepcopy": ("memo", "it passes a memo to deepcopy, which has addresses"),
 }
 """Functions of Python's library with an argument that is refused, and why."""
+
+_OF_CLASSES = frozenset(("vars", "__dict__", "dir", "getattr_static", "classify_class_attrs", "getmembers"))
+_OF_CLASSES |= {"getmembers_static", "__dir__"}
+"""Names that give access to the attributes of a class."""
 
 _OUTPUTS = frozenset(one.__name__ for one in OUTPUTS)
 
@@ -101,6 +105,7 @@ class Recording:
         self._described: set[type] = set()
         self._watched: list[type] = []
         self._is_watching = False
+        self._lists_classes = False
         self._repr = WatchedRepr(self._note_text)
 
     @property
@@ -130,7 +135,7 @@ class Recording:
 
     def note_methods(self) -> None:
         """Treat methods that torch calls outside of a module's call, where nothing is recorded, as if they had run."""
-        for cls in list(self.globals.walk.classes):
+        for cls in (*self.globals.walk.classes, *(cls for cls, _ in registered_nodes())):
             found = [vars(cls).get(name) for name in _BY_TORCH] if issubclass(cls, torch.nn.Module) else []
             if (node := pytree.SUPPORTED_NODES.get(cls)) is not None:
                 found += [node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn]
@@ -165,6 +170,7 @@ class Recording:
         with torch._C.DisableTorchFunction():
             self.globals.note(None if home is None else home.__name__, names, {*use.names, *use.texts, *more})
         self._watch_classes()
+        self._stop_watching(code, use.names | use.texts, is_composing=bool(more))
         for chain in use.chains:
             if (created := find_created(chain, space)) is not None:
                 self._watch(created)
@@ -178,9 +184,31 @@ class Recording:
             yield
         finally:
             self._is_watching = False  # code can be noted afterwards, where nothing would be put back
-            for cls in self._watched:
-                if type(vars(cls).get("__repr__")) is WatchedRepr:
-                    type.__delattr__(cls, "__repr__")
+            self._put_back()
+
+    def _put_back(self) -> None:
+        for cls in self._watched:
+            if type(vars(cls).get("__repr__")) is WatchedRepr:
+                type.__delattr__(cls, "__repr__")
+
+    def _is_composed(self) -> bool:
+        """Return whether known texts can be joined to a name that gives access to a class."""
+        texts = self.globals.walk.texts | self.globals.names
+        return any(joined_names(_OF_CLASSES, texts))
+
+    def _stop_watching(self, code: CodeType, names: frozenset[str], *, is_composing: bool) -> None:
+        """Watch no class any more if code that is about to run could see what a recording has set on classes."""
+        if ownership.file_is_installed(code.co_filename):
+            names -= {"__dict__"}  # transformers reads that of each configuration
+        if not (names & _OF_CLASSES or (is_composing and self._is_composed())):
+            return
+        self._lists_classes = True
+        if self._watched:
+            self._put_back()
+            self._refuse_watched(code.co_qualname)
+
+    def _refuse_watched(self, name: str) -> None:
+        self.set_why_not(f"{name} can read what is in a class, where a recording notices its objects' texts")
 
     def _watch_classes(self) -> None:
         """Watch the classes that were described since the last time."""
@@ -192,6 +220,9 @@ class Recording:
 
     def _watch(self, cls: type) -> None:
         if self._is_watching and cls is not object and type(vars(cls).get("__repr__")) is not WatchedRepr:
+            if self._lists_classes:
+                self._refuse_watched("code of the model")
+                return
             self._watched.append(cls)
             type.__setattr__(cls, "__repr__", self._repr)
 

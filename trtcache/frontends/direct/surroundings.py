@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trtcache.digests import Digest, hash_bytes
-from trtcache.frontends.direct.classes import FUNCTION_TYPES, PLAIN
+from trtcache.frontends.direct.classes import FUNCTION_TYPES, PLAIN, full_name
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import (
     file_is_versioned,
@@ -31,7 +31,7 @@ from trtcache.frontends.direct.ownership import (
     is_versioned_module,
     lookup,
 )
-from trtcache.frontends.direct.patches import describe_changes, patched_methods
+from trtcache.frontends.direct.patches import describe_changes, patched_methods, registered_nodes
 from trtcache.keys.key import process_state
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     }
     state["torch.Tensor"] = walk.value(torch.Tensor)
     state["classes of an export"] = list(_patched_classes(walk))
+    state["pytree"] = [[full_name(cls), *map(walk.value, functions)] for cls, functions in registered_nodes()]
     kernels = [name for name in list(torch.library._impls) if not name.endswith("/Meta")]
     kernels = sorted(name for name in kernels if name.startswith("aten/"))
     state["kernels"] = hash_bytes("\n".join(kernels).encode()).hex()[:32]

@@ -9,6 +9,7 @@ table of :mod:`trtcache.frontends.direct.writers` has no description.
 
 from __future__ import annotations
 
+import array
 import collections
 import gc
 import sys
@@ -73,6 +74,7 @@ from trtcache.frontends.direct.patches import (
     refuse_unseen_state,
     unwrap,
     unwrap_fx,
+    value_of_builtins,
 )
 from trtcache.frontends.direct.writers import (
     LOOK_UP_TYPES,
@@ -106,6 +108,10 @@ _WITH_VALUES = {
     )
 }
 """torch's own methods that torch.export calls with the weights, whose values a description leaves out."""
+_WITH_STATE = frozenset({"logging", "weakref", "_weakrefset", "threading", "itertools", "_thread"})
+"""Modules of objects that a library keeps in its classes, and changes while it runs."""
+
+_BUFFERS = frozenset({bytearray, memoryview, array.array})
 _ADDRESS_ATTRIBUTES = frozenset(
     {"_torchdynamo_wrapper_id"}
 )  # torch._dynamo notes the id of a wrapper: another in each process
@@ -121,6 +127,7 @@ class Walk:
         texts: all strings that were visited.
         codes: code objects that were described, by identity.
         caches: ``functools.lru_cache`` wrappers that were visited, in order.
+        arguments: numbers of the arguments, by identity.
         module_paths: paths of the model's modules, by identity.
         owners: owners of versioned modules, by name.
         unpatched: versioned classes that other code has not changed.
@@ -147,6 +154,7 @@ class Walk:
         self._loaded = len(sys.modules)
         self._alive: list[object] = []  # the identity of a freed object could be reused
         self._weights: dict[int, str] = {}
+        self.arguments: dict[int, int] = {}
         self.module_paths: dict[int, str] = {}
         self._memories: dict[int, str] = {}
         self.is_tolerant = False
@@ -259,6 +267,24 @@ class Walk:
             return ["opaque", kind.__module__, kind.__qualname__]
         except RecursionError:
             raise UnstableError("nested too deeply") from None
+
+    def value_or_type(self, value: Any) -> Json:
+        """Describe an object, or only its type if that is torch's or Python's and has no description.
+
+        Raises:
+            UnstableError: it is a buffer of other code, or a tensor, and has no description.
+        """
+        before, kind = self._mark(), type(value)
+        if kind.__module__ in _WITH_STATE:
+            return [kind.__module__, kind.__qualname__]
+        try:
+            with self.tolerant(is_tolerant=False):
+                return self.value(value)
+        except UnstableError:
+            if kind in _BUFFERS or kind in TENSORS:
+                raise
+            self._undo(before)
+            return [kind.__module__, kind.__qualname__]
 
     def _mark(self) -> tuple[int, ...]:
         return len(self._alive), len(self.codes), len(self.visited_modules), len(self.classes), len(self.caches)
@@ -442,6 +468,7 @@ class Walk:
         if home is None:
             names = dict.fromkeys(name for one in within(code) for name in one.co_names)
             written.append(self.pairs([(one, space[one]) for one in names if one in space and one != "__builtins__"]))
+            written += [[one, *value_of_builtins(one, self)] for one in names if one not in space]
         return written
 
     def _annotations(self, owner: Any, annotations: Any) -> Json:
@@ -502,6 +529,8 @@ class Walk:
         whose: list[Json] = [self.memory(storage._cdata)]
         if storage.nbytes() != value.nbytes and value.device.type == "cpu":  # memory around a view can be read as well
             whose.append(Content.of(torch.empty(0, dtype=torch.uint8).set_(storage)).digest)
+        if (argument := self.arguments.get(id(value))) is not None:  # code that reads it here reads a constant
+            whose.append(["argument", argument])
         return ["tensor", *whose, *tensor_metadata(value), Content.of(value).digest, self.pairs(vars(value).items())]
 
     def number(self, value: object) -> int:
@@ -515,7 +544,7 @@ class Walk:
         """Describe an argument: a tensor without its values, with its identity among weights and other arguments."""
         if type(value) not in TENSORS or value.layout != torch.strided or value.device.type == "meta":
             return self.value(value)
-        number = self.number(value)
+        number = self.arguments[id(value)]
         own = {name: one for name, one in vars(value).items() if name != "_specialize_on" or any(one.values())}
         marks = self.pairs(own.items()) if own else None  # torch.export leaves an empty _specialize_on
         whose = self.memory(value.untyped_storage()._cdata)
