@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import os
+import signal
 import threading
 import time
 from collections import deque
@@ -18,6 +19,7 @@ import trtcache
 from tests.comparing import difference
 from tests.models import Affine, KeyValue
 from trtcache.bundle.save import Run
+from trtcache.config.threads import fork_safe_lock
 from trtcache.errors import RefitError, RefitStoppedError, VerifyError, WeightsFileError
 from trtcache.runtime import verify as verification
 from trtcache.runtime.refit import EngineSwap
@@ -356,6 +358,35 @@ def test_ctrl_c_at_the_start_of_a_call_leaves_no_running_call() -> None:
     with pytest.raises(KeyboardInterrupt):
         swap.run([X])
     assert swap.pause(0.0)
+
+
+def test_a_fork_while_another_thread_refits_finds_open_locks(
+    compile_with: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """The child does not have that thread; locks of the thread that forked stay locked."""
+    module = compile_with(Affine(), X)
+    held, ending = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with module._refitting:
+            held.set()
+            ending.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(60)
+    own = fork_safe_lock()
+    with own:
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            module.state_dict()
+            own.release()
+            own.acquire()
+            os._exit(0)
+    ending.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_fork_while_weights_are_written_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

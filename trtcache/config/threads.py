@@ -10,8 +10,10 @@ import os
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import fields
-from threading import Lock, Thread
+from functools import cache
+from threading import Lock, RLock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import dataclass_from
@@ -181,3 +183,23 @@ def origin(number: int, environ: Mapping[str, str], *, cores: int, mkl: bool) ->
 def _of_cores(cores: int) -> set[int]:
     """Return the possible default thread counts for a number of hardware threads: one each, or one for two."""
     return {cores, max(1, cores // 2)}
+
+
+def fork_safe_lock() -> Any:
+    """Return a reentrant lock that a forked process does not find locked by a thread that it does not have."""
+    lock = RLock()
+    _locks().add(lock)
+    return lock
+
+
+@cache
+def _locks() -> WeakSet[Any]:
+    locks: WeakSet[Any] = WeakSet()
+
+    def open_all() -> None:
+        for lock in locks:
+            if not lock._is_owned():  # the thread that forked keeps its own; threading.Condition asks so, too
+                lock._at_fork_reinit()
+
+    os.register_at_fork(after_in_child=open_all)
+    return locks

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.config.threads import fork_safe_lock
 from trtcache.errors import NotReadyError, VerifyError
 from trtcache.lowering.interface import Content
 from trtcache.runtime.module import CompiledModule
@@ -60,7 +61,7 @@ class BackgroundModule(CompiledModule):
             meanwhile: runs the calls until then, in place of the model: a compiled module with parts in torch.
         """
         torch.nn.Module.__init__(self)
-        self._pending_lock = self._refitting = threading.RLock()
+        self._pending_lock = self._refitting = fork_safe_lock()
         self.training = False
         self.report = report
         if model.modes is None:

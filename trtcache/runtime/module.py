@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import threading
 import time
 import warnings
 from collections import OrderedDict
@@ -15,7 +14,7 @@ import torch
 from torch.nn.modules import module as nn_module
 
 from trtcache.config import threads as thread_counts
-from trtcache.config.threads import Threads
+from trtcache.config.threads import Threads, fork_safe_lock
 from trtcache.errors import InputError, RefitError, VerifyError
 from trtcache.lowering.interface import FixedSize, describe, symbol_names
 from trtcache.runtime.module_call import ModuleCall
@@ -124,7 +123,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         self._weights = weights if isinstance(weights, EngineWeights) else EngineWeights(weights)
         self._swap = EngineSwap(engine, self._weights)
         self._path = ModuleCall(executable, call, self._swap)
-        self._refitting = threading.RLock()
+        self._refitting = fork_safe_lock()
         self.examples = Examples()
         self._names: ModelNames | None = None
         self._state = tensors_by_name(self._interface, self._weights)
@@ -483,7 +482,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         other = copy.copy(self)
         other._swap, other._weights, other._state = EngineSwap(engine.refit(weights), weights), weights, state
         other._path = self._path.another(other._swap)  # without on_guard, which has the first module's weights
-        other._refitting = threading.RLock()
+        other._refitting = fork_safe_lock()
         return other
 
     # What torch.nn.Module offers. Its parameters, buffers and submodules are created on first use: a hit does without.

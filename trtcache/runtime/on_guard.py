@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import logging
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from trtcache.config.threads import fork_safe_lock
 from trtcache.errors import ExportError, GuardError, InputError, RefitError, RunError
 from trtcache.runtime.verify import modes_of
 
@@ -182,8 +182,8 @@ class OnGuard:
         self._report, self._compile_for = report, compile_for
         self._in_torch = TorchCalls(model, modes)
         self._state: Mapping[str, torch.Tensor] | None = None
-        self._lock = threading.RLock()
-        self._compiling = threading.RLock()  # a build takes minutes, and calls with a program do not wait for it
+        self._lock = fork_safe_lock()
+        self._compiling = fork_safe_lock()  # a build takes minutes, and calls with a program do not wait for it
 
     @contextmanager
     def refit(self, state: Mapping[str, torch.Tensor]) -> Iterator[None]:

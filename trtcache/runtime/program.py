@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import copy
 import struct
-import threading
 import time
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from trtcache.config.frozen import frozen_dataclass
+from trtcache.config.threads import fork_safe_lock
 from trtcache.errors import InputError, RunError, SettingsError, did_you_mean
 from trtcache.runtime.argument_order import ArgumentOrder, difference
 from trtcache.runtime.checks import (
@@ -408,8 +408,8 @@ class ProgramWeights:
         """
         self.kernels = kernels
         self._engine, self._renew = engine, renew
-        self._refitting = threading.Lock()
-        self._alone = threading.Lock() if is_mutated else None
+        self._refitting = fork_safe_lock()
+        self._alone = fork_safe_lock() if is_mutated else None
 
     def __copy__(self) -> ProgramWeights:
         """Return the same engine, which a refit replaces in one of both only."""
