@@ -397,3 +397,7 @@ pt.register_pytree_node(NS, fl, un, serialized_type_name='app.NS', flatten_with_
 """
 _add("an argument of Python's class is put together in another order", _model("x * a.k + a.j + len(FNS)", top=_NODES).replace("def forward(self, x)", "def forward(self, x, a)"), "", ("(NS, fl, un,", "(NS, fl, un2,"), make=_OF_ARGUMENT + "args = (args[0], app.NS(k=torch.ones(3, 4), j=torch.ones(3, 4) * 2))\n")
 _add("a result of Python's class is taken apart in another order", _model("return NS(k=x * 2, j=x * len(FNS))", top=_NODES), "", ("(NS, fl, un,", "(NS, fl2, un,"))
+
+# Kernels in Python for torch's operators
+_KERNELS = "lib = torch.library.Library('aten', 'IMPL')\ndef k(a): return a * 2\ndef k2(a): return a * 3\nKS = (k, k2)\nlib.impl('silu', k, 'KEY')\n"
+_add("a kernel in Python for AutogradCPU is another", _model("F.silu(x) * len(KS)", top=_KERNELS.replace("KEY", "AutogradCPU")), "", ("('silu', k,", "('silu', k2,"))

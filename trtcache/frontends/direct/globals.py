@@ -261,7 +261,7 @@ class Globals:
 
     def _equal_form(self, key: Any) -> Json:
         kind = type(key)
-        compares = kind.__eq__
+        compares: Any = kind.__eq__
         if kind in _NUMBERS or any(issubclass(kind, one) and compares is one.__eq__ for one in (int, float, complex)):
             return "nan" if key != key else ["number", hash(key)]  # NaN alone is not equal to itself
         if isinstance(key, str) and compares is str.__eq__:

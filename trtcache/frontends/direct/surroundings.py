@@ -104,8 +104,21 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     state["pytree"] = [[full_name(cls), *map(walk.value, functions)] for cls, functions in registered_nodes()]
     kernels = [name for name in list(torch.library._impls) if not name.endswith("/Meta")]
     kernels = sorted(name for name in kernels if name.startswith("aten/"))
+    _refuse_own_kernels(kernels)
     state["kernels"] = hash_bytes("\n".join(kernels).encode()).hex()[:32]
     return state
+
+
+def _refuse_own_kernels(names: Iterable[str]) -> None:
+    """Refuse kernels in Python that other code has registered for torch's operators; torch gives only their places.
+
+    Raises:
+        UnstableError: there is one.
+    """
+    for name in names:
+        for path in re.findall(r"registered at (.+):\d+ ::", torch._C._dispatch_dump(f"aten::{name.split('/')[1]}")):
+            if path.endswith((".py", ">")) and not file_is_versioned(path):
+                raise UnstableError(f"a kernel of one's own ({name})").below("the process")
 
 
 def _settle_attention_order() -> None:
