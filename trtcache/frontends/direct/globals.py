@@ -269,7 +269,7 @@ class Globals:
         if isinstance(key, tuple) and compares is tuple.__eq__:
             return [*map(self._equal_form, tuple.__iter__(key))]
         if isinstance(key, frozenset) and compares is frozenset.__eq__:
-            return sorted(digest_of(self._equal_form(one)) for one in frozenset.__iter__(key))
+            return [*sorted(digest_of(self._equal_form(one)) for one in frozenset.__iter__(key))]
         if kind.__flags__ & HEAP and compares is not object.__eq__:
             raise UnstableError("a key with a comparison of its own")
         return ["other", self._digest_isolated(key)]
