@@ -349,28 +349,6 @@ _add("a global has the description of one that is absent", _model("try:\n    k =
 _add("a module gets a function for absent attributes", _model("x * getattr(conf, 'SCALE', 2.0)", top="import conf\n") + "--- conf.py\nOTHER = 1\n", "", ("OTHER = 1", "OTHER = 1\ndef __getattr__(name):\n    if name == 'SCALE':\n        return 3.0\n    raise AttributeError(name)"))
 _add("a function for absent attributes is set in a module", _model("x * (2.0 if hasattr(conf, 'SCALE') else 3.0)", top="import conf\n") + "--- conf.py\nOTHER = 1\n", "import conf; conf.__getattr__ = lambda name: 5")
 
-# Attributes that are set on torch's and Python's classes and functions
-_OF_LINEAR = (
-    ("tensor", "torch.tensor(2.0)", "torch.tensor(3.0)", "self.lin.fac"),
-    ("complex number", "2j", "3j", "self.lin.fac.imag"),
-    ("namespace", "types.SimpleNamespace(k=2.0)", "types.SimpleNamespace(k=3.0)", "self.lin.fac.k"),
-    ("ordered dict", "collections.OrderedDict(k=2.0)", "collections.OrderedDict(k=3.0)", "self.lin.fac['k']"),
-    ("range", "range(2)", "range(3)", "len(self.lin.fac)"),
-    ("array", "np.ones(1) * 2", "np.ones(1) * 3", "self.lin.fac[0]"),
-    ("set", "{1, 2}", "{1, 2, 3}", "len(self.lin.fac)"),
-    ("fraction", "fractions.Fraction(2)", "fractions.Fraction(3)", "self.lin.fac"),
-    ("bytearray", "bytearray(b'\\x02')", "bytearray(b'\\x03')", "self.lin.fac[0]"),
-)
-for _doc, _before, _after, _read in _OF_LINEAR:
-    _v(f"a {_doc} is set on nn.Linear", _read, f"import types, collections, fractions\nimport numpy as np\nnn.Linear.fac = {_before}\n", "", to=[(f"fac = {_before}", f"fac = {_after}")])
-_add("a dtype is set on nn.Linear", _model("x.to(self.lin.fac)", top="nn.Linear.fac = torch.float16\n"), "", ("torch.float16", "torch.float64"))
-_v("a number between underscores is set on nn.Linear", "self.lin.__gain__", "nn.Linear.__gain__ = 2.0\n", "", to=[("= 2.0", "= 3.0")])
-_v("a complex number is set on nn.Module", "self.lin.k.imag", "nn.Module.k = 2j\n", "", to=[("2j", "3j")])
-_v("a complex number is set on UserDict", "self.d.k.imag", "import collections\ncollections.UserDict.k = 2j\n", "", "self.d = collections.UserDict()", to=[("2j", "3j")])
-_v("an object is set on F.relu", "F.relu.cfg.k", "class Cfg:\n    def __init__(self, k):\n        self.k = k\nF.relu.cfg = Cfg(2.0)\n", "", to=[("Cfg(2.0)", "Cfg(3.0)")])
-_v("a complex number is set on F.relu", "F.relu.cfg.imag", "F.relu.cfg = 2j\n", "", to=[("2j", "3j")])
-_v("a number with a name of torch's kind is set on F.relu", "F.relu._torch_k", "F.relu._torch_k = 2.0\n", "", to=[("2.0", "3.0")])
-
 # Keys of a cache that are equal and not of one type
 _KEYED = "import functools, math\nclass Text(str):\n    pass\nclass Key:\n    def __init__(self, n):\n        self.n = n\n    def __eq__(self, other):\n        return True\n    def __hash__(self):\n        return 1\n@functools.lru_cache\ndef scale(v, k=0):\n    "
 for _doc, _call, _body, _change in (

@@ -99,8 +99,9 @@ def function_changes(function: FunctionType, walk: Walk) -> list[Json]:
     if function.__closure__ is not None:
         written += _cells(function, walk)
     if space:
-        if own := [pair for pair in space.items() if pair[0] not in _OF_FUNCTIONS]:
-            written.append([[name, walk.value_or_type(one)] for name, one in own])
+        own = {name: one for name, one in space.items() if name[:2] != "__" and type(one) in _SETTABLE}
+        if own := {name: one for name, one in own.items() if not name.startswith("_torch")}:
+            written.append(walk.pairs(own.items()))
         if type(inner := space.get("__wrapped__")) is FunctionType:
             written += function_changes(inner, walk)
     return written
@@ -128,28 +129,7 @@ def _default(value: Any) -> Json:
 
 
 _SHOWN = frozenset({bool, int, float, str, type(None), torch.dtype, torch.device})
-_OF_FUNCTIONS = frozenset(
-    (
-        *(
-            "__wrapped__",
-            "__signature__",
-            "__isabstractmethod__",
-            "__deprecated__",
-            "__no_type_check__",
-            "__override__",
-        ),
-        *("__name__", "__module__", "__qualname__", "__doc__", "__annotations__", "__type_params__", "__final__"),
-        *("__doctest_skip__", "__mro_entries__", "__dataclass_transform__", "__original_fn", "_is_coroutine"),
-        *("__torch_dynamo_original__", "__torch_dynamo_polyfill__", "__torch_dynamo_can_constant_fold_through__"),
-        *("__script_if_tracing_wrapper", "_torch_decompositions_out_wrapper", "_torchscript_modifier"),
-        *("_torchdynamo_disable", "_torchdynamo_disable_msg", "_torchdynamo_disable_recursive"),
-        *("_torchdynamo_orig_callable", "_torchdynamo_wrapper_id", "_torchdynamo_orig_backend", "_torchdynamo_inline"),
-        *("_arg_descriptors", "_op", "_dir", "_overload_names", "cache_clear", "cache_info", "cache_parameters"),
-        *("registry", "register", "dispatch", "_clear_cache", "guard_check_spec", "_sympy_deprecated_func"),
-        *("cache", "memo_prec", "memo_val", "patchings", "cumulative_cache_info", "cache_length", "fetch_item"),
-    )
-)
-"""Attributes that torch, sympy and Python's library set on their functions."""
+_SETTABLE = PLAIN | {float, list, dict, tuple, set, torch.Tensor, FunctionType}
 
 
 class Owners(dict[str, str]):
@@ -208,7 +188,7 @@ def describe_changes(  # noqa: C901  # one case for each kind
         elif kind in PLAIN or kind is float or kind is re.Pattern:
             if name == "__doc__" and owner:
                 written.append([name, text_digest(value)])
-            elif name[:1] != "_" or (owner and name not in _OF_CLASSES) or (is_read and name[:2] != "__"):
+            elif name[:1] != "_" or ((owner or is_read) and name[:2] != "__"):
                 written.append([name, walk.value(value)])
         elif issubclass(kind, type):
             if owners[value.__module__] == MODEL:
@@ -226,7 +206,7 @@ def describe_changes(  # noqa: C901  # one case for each kind
                     else:
                         walk.unpatched.add(value)
         elif kind in {tuple, list, dict}:
-            if owner and (name[:2] != "__" or all(type(one) in _OF_ITEMS for one in value)) and name not in DERIVED:
+            if owner and (name[:2] != "__" or all(type(one) in PLAIN for one in value)) and name not in DERIVED:
                 written.append([name, walk.value(value)])
             elif is_read:  # others are added to a table while torch and Python run
                 written += [[name, walk.value(one)] for one in _own_among(value.values() if kind is dict else value)]
@@ -237,11 +217,6 @@ def describe_changes(  # noqa: C901  # one case for each kind
                 written.append([name, walk.value(value)])
             elif value.__name__.rpartition(".")[2] != name:
                 written.append([name, value.__name__])
-        elif owner and kind in UNORDERED_KINDS:
-            if name not in UNORDERED_SETS:
-                written.append([name, walk.value_or_type(value)])
-        elif owner and kind is not types.GetSetDescriptorType and name not in _OF_CLASSES:
-            written.append([name, walk.value_or_type(value)])
         elif kind in _PARTIALS or owners[kind.__module__] == MODEL:
             written.append([name, walk.value(value)])
         elif name[:1] != "_" or is_read:
@@ -329,9 +304,6 @@ def _own_among(values: Collection[Any]) -> list[Any]:
     return [one for one in values if type(one) in kinds and is_unversioned(one)] if kinds else []
 
 
-UNORDERED_KINDS = frozenset({set, frozenset})
-_OF_CLASSES = DERIVED | {"__module__", "__qualname__", "__static_attributes__", "__parameters__", "_abc_impl"}
-_OF_ITEMS = PLAIN | {float, complex, torch.Tensor}
 _FILE_OF = operator.attrgetter("__code__.co_filename")
 C_OF_PYTHON = frozenset({None, "builtins"})
 """Modules that functions in C of Python's types and builtins say they are of."""

@@ -9,7 +9,6 @@ table of :mod:`trtcache.frontends.direct.writers` has no description.
 
 from __future__ import annotations
 
-import array
 import collections
 import gc
 import sys
@@ -108,10 +107,6 @@ _WITH_VALUES = {
     )
 }
 """torch's own methods that torch.export calls with the weights, whose values a description leaves out."""
-_WITH_STATE = frozenset({"logging", "weakref", "_weakrefset", "threading", "itertools", "_thread"})
-"""Modules of objects that a library keeps in its classes, and changes while it runs."""
-
-_BUFFERS = frozenset({bytearray, memoryview, array.array})
 _ADDRESS_ATTRIBUTES = frozenset(
     {"_torchdynamo_wrapper_id"}
 )  # torch._dynamo notes the id of a wrapper: another in each process
@@ -267,24 +262,6 @@ class Walk:
             return ["opaque", kind.__module__, kind.__qualname__]
         except RecursionError:
             raise UnstableError("nested too deeply") from None
-
-    def value_or_type(self, value: Any) -> Json:
-        """Describe an object, or only its type if that is torch's or Python's and has no description.
-
-        Raises:
-            UnstableError: it is a buffer of other code, or a tensor, and has no description.
-        """
-        before, kind = self._mark(), type(value)
-        if kind.__module__ in _WITH_STATE:
-            return [kind.__module__, kind.__qualname__]
-        try:
-            with self.tolerant(is_tolerant=False):
-                return self.value(value)
-        except UnstableError:
-            if kind in _BUFFERS or kind in TENSORS:
-                raise
-            self._undo(before)
-            return [kind.__module__, kind.__qualname__]
 
     def _mark(self) -> tuple[int, ...]:
         return len(self._alive), len(self.codes), len(self.visited_modules), len(self.classes), len(self.caches)
