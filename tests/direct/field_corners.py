@@ -280,7 +280,6 @@ _add("the text of super().__repr__ has an address", _model("x * self.o.number()"
 _add("a text is formatted in a comprehension in range(len())", _model("return x * sum(int(t[-9:-1], 16) % 977 for i in range(len([f'{o}' for o in (*self.all,)])) for t in [f'{self.all[i]}'])", "self.all = [Shown(), Shown()]", "class Shown:\n    pass\n"), "keep = [app.Shown() for _ in range(99)]; model.all = [app.Shown(), app.Shown()]")
 _SHOWS = "def fn():\n    pass\nimport string\nclass Other:\n    def __round__(self):\n        return fn\n    def __getattr__(self, name):\n        if name not in {'shape', 'ndim'}:\n            raise AttributeError(name)\n        return (fn,) if name == 'shape' else fn\n"
 for _doc, _value in (
-    ("round of a class of one's own", "f'{round(self.o)}'"),
     ("an item of shape by __getattr__", "f'{self.o.shape[0]}'"),
     ("ndim by __getattr__", "f'{self.o.ndim}'"),
     ("Formatter.vformat", "string.Formatter().vformat('{0}', (fn,), {})"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -121,13 +122,14 @@ def eager(
         if name not in used:
             used[name] = clones.setdefault(id(buffer), buffer.detach().clone())
 
-    try:
+    copied = None  # a model that cannot be copied, such as TorchScript, runs itself
+    with suppress(RuntimeError, TypeError, ValueError, NotImplementedError):
         copied = with_state(module, used)  # calls of other threads use the module itself meanwhile
-    except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
-        raise VerifyError(why=f"the model cannot be copied to run with the new weights in torch: {error}") from error
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with torch.no_grad():
+            if copied is None:
+                return torch.func.functional_call(module, used, args, kwargs, tie_weights=False)
             return copied(*args, **kwargs)
 
     return call
