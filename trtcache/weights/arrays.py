@@ -149,7 +149,7 @@ class HostArray:
         return _CPU, 0
 
     def __dlpack__(self, *, copy: bool | None = None, **_: Any) -> Any:
-        """Return it as a DLPack capsule, of a copy if asked for; NumPy, which makes it, keeps the memory alive."""
+        """Return it as a DLPack capsule, with ``copy`` of a copy; NumPy, which makes it, keeps the memory alive."""
         values = self.as_integers() if self.dtype == "bfloat16" else self.numpy()
         capsule = (values.copy(order="K") if copy else values).__dlpack__()
         if self.dtype != "bfloat16":

@@ -473,7 +473,7 @@ def find_writer(kind: type, instance: Writer) -> Writer:
     return writer
 
 
-def _dispatched(walk: Walk, value: Any) -> Json:
+def _dispatcher(walk: Walk, value: Any) -> Json:
     refuse_unseen(value)
     own = [pair for pair in plain_vars(value).items() if pair[0] not in _COPIED]
     return ["dispatched", walk.value(value._implementation), walk.pairs(own)]
@@ -488,7 +488,7 @@ def _numpy_writer(kind: type) -> Writer | None:
     if kind.__name__ == "ufunc":
         return _ufunc
     if kind.__name__ == "_ArrayFunctionDispatcher":  # numpy.prod and most functions of NumPy
-        return _dispatched
+        return _dispatcher
     if "generic" in names:
         return _numpy_scalar
     return None  # such as numpy.memmap and numpy.matrix
