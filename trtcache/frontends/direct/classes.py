@@ -249,9 +249,18 @@ def plain_vars(value: object) -> dict[str, Any]:
         UnstableError: it is of a class derived from ``dict``, which can answer a look-up with other values than it has.
     """
     space: dict[str, Any] = vars(value)
-    if type(space) is not dict:
-        raise UnstableError(f"a {type(value).__qualname__} whose __dict__ is a {type(space).__qualname__}")
+    refuse_other_dict(type(value), space)
     return space
+
+
+def refuse_other_dict(cls: type, space: object) -> None:
+    """Refuse a dictionary of attributes that can answer a look-up with other values than it has.
+
+    Raises:
+        UnstableError: it is of a class derived from ``dict``.
+    """
+    if type(space) is not dict:
+        raise UnstableError(f"a {cls.__qualname__} whose __dict__ is a {type(space).__qualname__}")
 
 
 def instance_dict(value: object) -> dict[str, Any]:

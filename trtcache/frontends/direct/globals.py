@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import decimal
-import fractions
 import json
 import marshal
 import sys
@@ -40,8 +39,8 @@ _REGISTRIES = frozenset({("transformers.utils.generic", "_registered_model_outpu
 _ANSWERS = "__getattr__"
 """The name of the function that a module asks for an attribute which it does not have."""
 
-_NUMBERS = frozenset({int, bool, float, complex, decimal.Decimal, fractions.Fraction})
-"""Numbers of these classes have equal hashes if they are equal."""
+_NUMBERS = frozenset({int, bool, float, complex, decimal.Decimal})
+"""Numbers of these classes, and ``Fraction``, have equal hashes if they are equal."""
 
 _GIVES_ORDER = frozenset({"vars", "__dict__", "globals", "locals"})
 """Names that give access to the attributes of a module in order."""
@@ -262,7 +261,9 @@ class Globals:
     def _equal_form(self, key: Any) -> Json:
         kind = type(key)
         compares: Any = kind.__eq__
-        if kind in _NUMBERS or any(issubclass(kind, one) and compares is one.__eq__ for one in (int, float, complex)):
+        fraction = getattr(sys.modules.get("fractions"), "Fraction", None)  # a hit does not import it
+        is_derived = any(issubclass(kind, one) and compares is one.__eq__ for one in (int, float, complex))
+        if kind in _NUMBERS or kind is fraction or is_derived:
             return "nan" if key != key else ["number", hash(key)]  # NaN alone is not equal to itself
         if isinstance(key, str) and compares is str.__eq__:
             return ["str", str.__str__(key)]

@@ -174,12 +174,10 @@ def describe_changes(  # noqa: C901  # one case for each kind
             continue
         if kind is FunctionType or kind in WRAPPERS or kind is functools._lru_cache_wrapper:
             parts = (value,) if kind is FunctionType else filter(None, _functions(value))
-            parts_said: list[Json] = [
-                [name, said] for part in parts if (said := _function(part, walk, name, owner)) is not None
-            ]
-            if parts_said and kind is property:
-                parts_said.append([name, [part is not None for part in _functions(value)]])
-            written += parts_said
+            said = [one for part in parts if (one := _function(part, walk, name, owner)) is not None]
+            if said and kind is property:
+                said.append([part is not None for part in _functions(value)])
+            written += [[name, one] for one in said]
         elif kind in C_DESCRIPTORS:
             if getattr(value, "__module__", None) not in C_OF_PYTHON and owners[str(_home(value))] == MODEL:
                 written.append([name, walk.value(value)])

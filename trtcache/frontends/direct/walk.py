@@ -49,6 +49,7 @@ from trtcache.frontends.direct.classes import (
     method_of,
     plain_vars,
     read_slot,
+    refuse_other_dict,
     registered_classes,
     text_digest,
 )
@@ -475,8 +476,7 @@ class Walk:
             held += contents
             written.append(said)
         space: dict[str, Any] = {} if read_dict is None else read_dict(value)
-        if type(space) is not dict:
-            raise UnstableError(f"a {cls.__qualname__} whose __dict__ is a {type(space).__qualname__}")
+        refuse_other_dict(cls, space)
         held.append(space)
         state = list(space.items())
         for descriptor in slots:
@@ -697,8 +697,7 @@ def _refuse_other_containers(module: torch.nn.Module, space: Any) -> None:
         UnstableError: one is neither a ``dict`` nor an ``OrderedDict``, or not the module's attribute of its name, or
             two paths of modules could be the same.
     """
-    if type(space) is not dict:
-        raise UnstableError(f"a {type(module).__qualname__} whose __dict__ is a {type(space).__qualname__}")
+    refuse_other_dict(type(module), space)
     for name in ("_modules", "_parameters", "_buffers", *_HOOKS):
         value = space.get(name)
         is_plain = type(value) in {dict, collections.OrderedDict} or (name in _HOOKS and type(value) in {set, NoneType})
