@@ -18,6 +18,7 @@ from tests.comparing import mixed_results
 from trtcache.backends.aot_inductor import container, packing
 from trtcache.backends.aot_inductor.build import generates_products
 from trtcache.backends.aot_inductor.container import ProcessContainer
+from trtcache.backends.aot_inductor.loader import Aliases
 from trtcache.backends.aot_inductor.packing import use_packed_weights
 from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.errors import SettingsError
@@ -181,6 +182,17 @@ def test_weights_of_inference_mode_are_not_packed(root: Path) -> None:
         assert_answers(module, model)
         model.grouped.weight.mul_(2)
         assert_answers(module, model)
+
+
+@pytest.mark.parametrize("is_inference", [False, True])
+def test_an_alias_in_another_layout_is_emptied_in_every_mode(is_inference: bool) -> None:
+    """Garbage of a packed engine is also collected while inference mode is on, and the other way around."""
+    with torch.inference_mode(is_inference):
+        aliases = [Aliases({"w": torch.ones(2, 2).to_mkldnn()}) for _ in range(2)]
+    for one, in_inference_mode in zip(aliases, (not is_inference, is_inference), strict=True):
+        with torch.inference_mode(in_inference_mode):
+            one.empty()
+        assert one.tensors["w"].numel() == 0
 
 
 @pytest.mark.slow

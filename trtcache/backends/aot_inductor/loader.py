@@ -352,15 +352,19 @@ class Aliases:
         # Garbage may be collected anywhere, also inside a mode that intercepts operators.
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
             for tensor in self.tensors.values():
-                tensor.data = _empty_tensor(tensor.layout)
+                tensor.data = _empty_tensor(tensor.layout, tensor.is_inference())
 
 
 @cache
-def _empty_tensor(layout: torch.layout) -> torch.Tensor:
-    """Return one tensor for all emptied aliases: memory that is kept for each would split that of freed weights."""
+def _empty_tensor(layout: torch.layout, is_inference: bool) -> torch.Tensor:
+    """Return one tensor for all emptied aliases: memory that is kept for each would split that of freed weights.
+
+    An alias in oneDNN's layout takes no tensor of the other kind, whichever mode garbage is collected in.
+    """
     import torch
 
-    return torch.empty(0, layout=layout)
+    with torch.inference_mode(is_inference):
+        return torch.empty(0, layout=layout)
 
 
 class _Loaded:
