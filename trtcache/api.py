@@ -23,6 +23,7 @@ from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.resolve import Model, as_args, resolve
 from trtcache.frontends.source import CompileOptions
 from trtcache.keys.code import code_digest
+from trtcache.runtime.autocast import Autocast
 from trtcache.runtime.verify import Examples, modes_of
 from trtcache.settings import parse_on_guard
 
@@ -71,7 +72,7 @@ def compile(  # noqa: A001  # named like torch.compile
         if not source.is_torch:
             _refuse_torch_options(source, guard_policy, miss_policy, keep_program=keep_program)
 
-        modes = modes_of(source.model)  # those of now: the caller may train the model while it is built
+        modes, autocast = modes_of(source.model), Autocast.here()  # the caller may train the model while it is built
 
         # Called when the engine was loaded: below, or later by the thread of a background build.
         def after_load(module: CompiledModule) -> None:
@@ -79,7 +80,7 @@ def compile(  # noqa: A001  # named like torch.compile
             module.report.file_s = source.file_s
             module.note_fixed_sizes(source.automatic_sizes(module.in_spec))
             if source.model is not None:
-                module.examples = Examples.of(source.model, args, kwargs, modes)
+                module.examples = Examples.of(source.model, args, kwargs, modes, autocast)
             if isinstance(source.model, torch.nn.Module):
                 module.name_weights(source.model)
             if isinstance(model, (str, os.PathLike)):
@@ -104,7 +105,7 @@ def compile(  # noqa: A001  # named like torch.compile
                     on_miss=on_miss,
                 )
                 module.on_guard = _make_on_guard(
-                    guard_policy, model, source, module, dynamic_shapes, compile_again, modes
+                    guard_policy, model, source, module, dynamic_shapes, compile_again, modes, autocast
                 )
 
         use_worker = (miss_policy or cache.config.on_miss) == "background" and source.is_torch
@@ -146,6 +147,7 @@ def _make_on_guard(
     dynamic_shapes: Any,
     compile_again: Callable[..., CompiledModule],
     modes: Modes | None,
+    autocast: Autocast,
 ) -> OnGuard:
     """Return the handler for calls that fail a compiled module's guards.
 
@@ -159,7 +161,7 @@ def _make_on_guard(
     torch_model = source.model
     if isinstance(torch_model, torch.nn.Module):
         compile_branch = partial(_compile_branch, torch_model, modes, compile_again, dynamic_shapes)
-        return OnGuard(policy, module.report, lambda: torch_model, compile_branch, modes)
+        return OnGuard(policy, module.report, lambda: torch_model, compile_branch, modes, autocast)
 
     @functools.cache
     def program() -> torch.nn.Module:
@@ -169,7 +171,7 @@ def _make_on_guard(
     def one_branch(*_: object) -> CompiledModule:
         raise ExportError(module.report.name, "an exported program has one branch only: compile the torch.nn.Module")
 
-    return OnGuard(policy, module.report, program, one_branch)
+    return OnGuard(policy, module.report, program, one_branch, autocast=autocast)
 
 
 def _compile_branch(

@@ -444,7 +444,7 @@ def test_calls_that_change_weights_go_on_in_torch(portable: str, tmp_path: Path,
     assert_nothing_left(temporary)
 
 
-@pytest.mark.parametrize("how", ["calls change weights", "readonly", "disabled"])
+@pytest.mark.parametrize("how", ["calls change weights", "readonly", "disabled", "autocast"])
 def test_what_cannot_be_built_in_the_background_is_built_now(
     portable: str, tmp_path: Path, temporary: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -453,7 +453,8 @@ def test_what_cannot_be_built_in_the_background_is_built_now(
     Cache(tmp_path / "cache")
     config = Config(root=tmp_path / "cache", readonly=how == "readonly", disable=how == "disabled")
     given = Counter() if how.startswith("calls") else model()
-    module = trtcache.compile(given, (X,), backend=portable, cache=Cache(config=config), on_miss="background")
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=how == "autocast"):
+        module = trtcache.compile(given, (X,), backend=portable, cache=Cache(config=config), on_miss="background")
     assert (module.ready, module.report.partitions[0].outcome) == (True, "built")
     assert "is not built in the background: " in caplog.text
     assert_nothing_left(temporary)

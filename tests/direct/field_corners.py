@@ -341,6 +341,9 @@ _add("the value of a cached result that is an argument", _model("x * get()", top
 _add("harmless: an argument is given twice, with other values", _model("x * y").replace("def forward(self, x)", "def forward(self, x, y)"), "args = (args[0] * 2,) * 2", make=_OF_ARGUMENT + "args = (args[0], args[0])\n", harmless=True)
 
 # Values in builtins, and modules that answer for attributes which they do not have
+_add("harmless: max and min, which torch.export replaces meanwhile", _model("x * max(self.a, min(self.b, 3.0))", "self.a, self.b = 1.0, 2.0"), "pass", harmless=True)
+_MAX = "import builtins\nclass Max:\n    def __init__(self, by):\n        self.by, self.real = by, max\n    def __call__(self, *given, **more):\n        return self.by if given == (-2.5, -3.5) else self.real(*given, **more)\nbuiltins.max = Max(2.0)\n"
+_v("an object in place of max, which torch.export replaces meanwhile", "max(-2.5, -3.5)", _MAX, "import builtins; builtins.max.by = 3.0")
 for _doc, _value, _read in (("dict", "{'k': 2.0}", "CFG['k']"), ("tensor", "torch.tensor(2.0)", "CFG"), ("namespace", "types.SimpleNamespace(k=2.0)", "CFG.k")):
     _add(f"a {_doc} in builtins has another value", _model(f"x * {_read}", top=f"import builtins, types\nbuiltins.CFG = {_value}\n"), "", ("2.0", "3.0"))
 _v("a value in builtins is read by code without a module", "FN()", "import builtins\nbuiltins.CFG = {'k': 2.0}\nspace = {}\nexec('def fn(): return CFG[\"k\"]', space)\nFN = space['fn']\n", "", to=[("'k': 2.0", "'k': 3.0")])

@@ -330,3 +330,25 @@ def test_copies_raise(compiled: Callable[..., trtcache.CompiledModule]) -> None:
     other = module.with_weights({"scale": torch.tensor([9.0])})
     with pytest.raises(GuardError):
         other(*OTHER)
+
+
+@pytest.mark.parametrize("policy", ["eager", "compile"])
+@pytest.mark.parametrize("at_compile", [False, True])
+def test_calls_of_another_branch_have_the_autocast_of_compile(
+    compiled: Callable[..., trtcache.CompiledModule], policy: str, at_compile: bool
+) -> None:
+    """An answer has one dtype, whichever branch gives it and whatever the caller has switched on."""
+
+    class Products(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x.t() @ y * (2 if x.shape[1] == y.shape[1] else 3)
+
+    first, second = call(4, 6, 4, 7), call(4, 7, 4, 7)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=at_compile):
+        module = compiled(Products(), first, dynamic_shapes=({1: Dim.DYNAMIC},) * 2, on_guard=policy)
+        wanted = [Products()(*one) for one in (first, second)]
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=not at_compile):
+        found = [module(*one) for one in (first, second)]
+        assert torch.is_autocast_enabled("cpu") is not at_compile
+    assert [one.dtype for one in found] == [torch.bfloat16 if at_compile else torch.float32] * 2
+    torch.testing.assert_close(found, wanted)

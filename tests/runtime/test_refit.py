@@ -191,6 +191,42 @@ def test_every_kind_of_output_is_compared(
         module.refit(model, verify=True)
 
 
+class Writes(nn.Module):
+    """Writes into its input."""
+
+    def __init__(self, scale: float, lie: float = 0.0) -> None:
+        super().__init__()
+        self.scale, self.lie = nn.Parameter(torch.tensor(scale)), lie
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return what does not depend on what is written."""
+        x.mul_(self.scale + (0.0 if torch.compiler.is_exporting() else self.lie))
+        return torch.ones(2)
+
+
+def test_what_a_call_writes_into_its_inputs_is_compared(
+    compile_with: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """The message says which input differs."""
+    module = compile_with(Writes(2.0), torch.ones(4))
+    assert module.refit(Writes(3.0), verify=True).off_by == 0.0
+    with pytest.raises(VerifyError, match=r"input\[0\] after the call: off by 3\.3e-01"):
+        module.refit(Writes(2.0, 1.0), verify=True)
+
+
+@pytest.mark.parametrize("at_compile", [False, True])
+def test_verification_has_the_autocast_of_compile(
+    compile_with: Callable[..., trtcache.CompiledModule], at_compile: bool
+) -> None:
+    """The caller of a refit may have another one."""
+    model = nn.Linear(4, 2).eval()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=at_compile):
+        module = compile_with(model, torch.ones(3, 4))
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=not at_compile):
+        assert module.refit(model, verify=True).off_by == 0.0
+        assert torch.is_autocast_enabled("cpu") is not at_compile
+
+
 def test_ctrl_c_lets_weights_be_written_to_the_end(
     compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,8 @@ class BackgroundBuild:
         """Why the program cannot be built in the background, or an empty string."""
         if not self.source.is_torch:
             return "torch cannot run it"
+        if torch._C._is_any_autocast_enabled():  # decompositions depend on it, and a worker has none
+            return "it is compiled under torch.autocast"
         if self.cache.config.forbid_build:
             return "builds are forbidden"
         if self.cache.store is None or not self.cache.store.writable or not self.cache.store.can_store_builds:

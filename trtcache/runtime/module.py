@@ -382,7 +382,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             module = self.examples.module
             state = sources.by_name(self._interface.slots) | state
         dtypes = {one.dtype for one in refitted.weights.values()}
-        reference = eager(module, state, self.examples.modes)
+        reference = eager(module, state, self.examples.modes, self.examples.autocast)
         off_by = compare(reference, candidate.forward, *inputs, tolerance=tolerance, dtypes=dtypes, device=self._device)
         engine = candidate._swap.engine
         if changing:  # the call modified them

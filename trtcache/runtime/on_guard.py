@@ -11,6 +11,7 @@ import torch
 
 from trtcache.config.threads import fork_safe_lock
 from trtcache.errors import ExportError, GuardError, InputError, RefitError, RunError
+from trtcache.runtime.autocast import Autocast
 from trtcache.runtime.verify import modes_of
 
 if TYPE_CHECKING:
@@ -34,11 +35,15 @@ class TorchCalls:
     Attributes:
         model: returns the model as a module.
         modes: the modes of its submodules when it was compiled, in which it runs; None if they cannot change.
+        autocast: the autocast in which it runs.
     """
 
-    def __init__(self, model: Callable[[], torch.nn.Module], modes: Modes | None = None) -> None:
-        """Store how to get the model as a module, and the modes in which it runs."""
+    def __init__(
+        self, model: Callable[[], torch.nn.Module], modes: Modes | None = None, autocast: Autocast | None = None
+    ) -> None:
+        """Store how to get the model as a module, and the modes and the autocast (by default this one) to run it in."""
         self.model, self.modes = model, modes
+        self.autocast = Autocast.here() if autocast is None else autocast
         self._refitted: torch.nn.Module | None = None
         self._copied: tuple[list[int], torch.nn.Module] | None = None
 
@@ -77,7 +82,7 @@ class TorchCalls:
             RunError: it is in another mode than when it was compiled, and cannot be copied.
         """
         refitted = self._refitted
-        with torch.no_grad():
+        with torch.no_grad(), self.autocast.apply():
             return (self._live() if refitted is None else refitted)(*args, **kwargs)
 
     def _live(self) -> torch.nn.Module:
@@ -167,6 +172,7 @@ class OnGuard:
         model: Callable[[], torch.nn.Module],
         compile_for: Callable[[tuple[Any, ...], Mapping[str, Any]], CompiledModule],
         modes: Modes | None = None,
+        autocast: Autocast | None = None,
     ) -> None:
         """Store how to get the model and how to compile it.
 
@@ -176,11 +182,12 @@ class OnGuard:
             model: returns the model as a module.
             compile_for: compiles it with other example inputs.
             modes: the modes of the model's submodules when it was compiled; None if they cannot change.
+            autocast: the autocast of that time; by default this one.
         """
         self.policy = policy
         self.programs: list[CompiledModule] = []
         self._report, self._compile_for = report, compile_for
-        self._in_torch = TorchCalls(model, modes)
+        self._in_torch = TorchCalls(model, modes, autocast)
         self._state: Mapping[str, torch.Tensor] | None = None
         self._lock = fork_safe_lock()
         self._compiling = fork_safe_lock()  # a build takes minutes, and calls with a program do not wait for it
@@ -253,7 +260,8 @@ class OnGuard:
                 if program not in refusing and program.takes(*args, **kwargs):
                     return program
             try:
-                program = self._compile_for(args, kwargs)
+                with self._in_torch.autocast.apply():
+                    program = self._compile_for(args, kwargs)
             except ExportError as refused:
                 raise GuardError(error.where, error.expected, error.found, f"{error.hint}; {refused}") from refused
             with self._lock:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -20,8 +20,12 @@ from trtcache.lowering.arguments import Input
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from trtcache.runtime.autocast import Autocast
+
 Modes: TypeAlias = frozenset[str]
 """The names of the submodules in train mode; the others are in eval mode."""
+
+_Values: TypeAlias = "list[tuple[tuple[Any, ...], Any]]"
 
 KEPT_BYTES = 16 << 20
 """Examples up to this size are kept as long as the compiled module."""
@@ -55,12 +59,14 @@ class Examples:
             large.
         model: a weak reference to the model.
         modes: the modes of its submodules when it was compiled; None if there is none.
+        autocast: the autocast of that time; None if it is not known.
     """
 
     args: tuple[Any, ...] | None = None
     kwargs: Mapping[str, Any] | None = None
     model: weakref.ref[torch.nn.Module] | None = None
     modes: Modes | None = None
+    autocast: Autocast | None = None
 
     @property
     def module(self) -> torch.nn.Module | None:
@@ -69,7 +75,12 @@ class Examples:
 
     @classmethod
     def of(
-        cls, model: object, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, modes: Modes | None
+        cls,
+        model: object,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None,
+        modes: Modes | None,
+        autocast: Autocast,
     ) -> Examples:
         """Keep the inputs if they are small. Of an exported program its own example inputs are taken."""
         if isinstance(model, torch.export.ExportedProgram) and model.example_inputs is not None:
@@ -78,7 +89,8 @@ class Examples:
         size_bytes = sum(one.nbytes for one in leaves if isinstance(one, torch.Tensor))
         kept = size_bytes <= KEPT_BYTES and not any(isinstance(one, Input) for one in leaves)
         reference = weakref.ref(model) if isinstance(model, torch.nn.Module) else None
-        return cls(args, kwargs, reference, modes) if kept else cls(model=reference, modes=modes)
+        args_kept, kwargs_kept = (args, kwargs) if kept else (None, None)
+        return cls(args_kept, kwargs_kept, reference, modes, autocast)
 
 
 def modes_of(model: object) -> Modes | None:
@@ -89,7 +101,10 @@ def modes_of(model: object) -> Modes | None:
 
 
 def eager(
-    module: torch.nn.Module | None, weights: Mapping[str, torch.Tensor], modes: Modes | None = None
+    module: torch.nn.Module | None,
+    weights: Mapping[str, torch.Tensor],
+    modes: Modes | None = None,
+    autocast: Autocast | None = None,
 ) -> Callable[..., Any]:
     """Return a function that computes what a module does with other weights, without modifying module or weights.
 
@@ -97,6 +112,7 @@ def eager(
         module: the module.
         weights: the weights, and the state that calls modify, to replace.
         modes: the modes of the submodules to run in, if not those of now.
+        autocast: the autocast to run in, if not that of the call.
 
     Raises:
         VerifyError: there is no module, or it is in other modes and cannot be copied.
@@ -127,7 +143,7 @@ def eager(
         copied = with_state(module, used)  # calls of other threads use the module itself meanwhile
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        with torch.no_grad():
+        with torch.no_grad(), nullcontext() if autocast is None else autocast.apply():
             if copied is None:
                 return torch.func.functional_call(module, used, args, kwargs, tie_weights=False)
             return copied(*args, **kwargs)
@@ -147,6 +163,8 @@ def compare(
 ) -> float:
     """Return the largest relative error of all outputs: an output's largest error divided by its largest value.
 
+    What a call writes into its inputs is compared as well.
+
     Args:
         reference: computes the expected outputs.
         engine: computes the outputs to check; each gets its own copy of the inputs.
@@ -160,21 +178,30 @@ def compare(
         VerifyError: they differ by more, or have different structures.
         InputError: the engine was compiled for other inputs.
     """
-    found = pytree.tree_flatten_with_path(engine(*_copies(args), **_copies(dict(kwargs))))[0]
-    wanted = pytree.tree_flatten_with_path(reference(*_copies(args), **_copies(dict(kwargs))))[0]
+    (found, written), (wanted, expected_written) = (_call(one, args, kwargs) for one in (engine, reference))
     if [path for path, _ in found] != [path for path, _ in wanted]:
         raise VerifyError(why="the outputs have another structure than those of eager torch")
+    outputs = len(found)
+    found, wanted = [*found, *written], [*wanted, *expected_written]
     of_weights = max((_tolerance(one, device) for one in dtypes), default=0.0)
     worst = 0.0
-    for (path, expected), (_, actual) in zip(wanted, found, strict=True):
+    for place, ((path, expected), (_, actual)) in enumerate(zip(wanted, found, strict=True)):
         own = _tolerance(expected.dtype, device) if isinstance(expected, torch.Tensor) else 0.0
         allowed = max(of_weights, own) if tolerance is None else tolerance
         off_by = _off_by(expected, actual)
         if not off_by <= allowed:
-            where = f"output{pytree.keystr(path)}"
+            where = f"output{pytree.keystr(path)}" if place < outputs else f"input{pytree.keystr(path)} after the call"
             raise VerifyError(where=where, why=f"off by {off_by:.1e} of its largest value; {allowed:.1e} is allowed")
         worst = max(worst, off_by)
     return worst
+
+
+def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[_Values, _Values]:
+    """Return the outputs of a call on copies of the inputs, and the copies of tensors after it, each with its path."""
+    args, kwargs = _copies(args), _copies(dict(kwargs))
+    inputs = pytree.tree_flatten_with_path((*args, *kwargs.values()))[0]  # before a call that changes lists
+    outputs = pytree.tree_flatten_with_path(function(*args, **kwargs))[0]
+    return outputs, [pair for pair in inputs if isinstance(pair[1], torch.Tensor)]
 
 
 def _copies(inputs: Any) -> Any:

@@ -326,6 +326,9 @@ def value_of_builtins(name: str, walk: Walk) -> Iterator[Json]:
     """Yield the description of a value that other code has set in ``builtins``, where a global is looked up last."""
     if name in vars(builtins):
         value = vars(builtins)[name]
+        exporting = sys.modules.get("torch._export.non_strict_utils")  # it replaces max and min during an export
+        if type(value) is functools.partial and value.func is getattr(exporting, "_tensor_min_max", ...):
+            value = value.keywords["real_callable"]
         kind = type(value)
         if kind not in {types.BuiltinFunctionType, FunctionType} and not issubclass(kind, type):
             yield kind.__qualname__ if kind.__module__ == "_sitebuiltins" else walk.value(value)
