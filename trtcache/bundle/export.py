@@ -99,7 +99,7 @@ def contents_of_module(module: CompiledModule, path: str) -> ProgramContents:
 
 @frozen_dataclass
 class ExportReport:
-    """The result of an export. Printing it gives a line or two.
+    """The result of an export. Printing it gives two lines.
 
     Attributes:
         name: the program's name.
@@ -268,6 +268,9 @@ def build_for_target(contents: ProgramContents, target: str, cache: Cache, path:
         if first is None:
             raise SettingsError(f"target {target!r}", "the program has no engine")
         made = provenance_of(first, contents.division, entries)
+        check_frozen(
+            made, contents.executable.interface, contents.weights
+        )  # a partition has the weights of ``compile``
     return replace(made, parameters=origin.parameters, settings=origin.settings)
 
 

@@ -37,17 +37,17 @@ _TF32_TOLERANCE = 1e-2  # on a GPU, where 12 convolutions were off by 1.3e-3
 
 
 def tolerance_of(verify: object) -> float | None:
-    """Return the allowed relative error; None for ``True``, with which the dtypes decide, and for ``False``.
+    """Return the allowed relative error; None for ``True`` (the default of each dtype) and for ``False``.
 
     Raises:
-        SettingsError: it is neither a flag nor a finite float of at least 0; 1 would allow every output to be 0.
+        SettingsError: it is neither a flag nor a number from 0 to less than 1, which would allow every output to be 0.
     """
     if isinstance(verify, bool):
         return None
-    if (isinstance(verify, float) and 0 <= verify < math.inf) or (isinstance(verify, int) and verify == 0):
+    if isinstance(verify, (int, float)) and 0 <= verify < 1:
         return float(verify)
     expected = "expected True, False or how much an output may be off by, relative to its largest value"
-    raise SettingsError("verify", f"{expected} (such as 1e-3), got {verify!r}")
+    raise SettingsError("verify", f"{expected} (such as 1e-3; less than 1), got {verify!r}")
 
 
 @frozen_dataclass
@@ -131,7 +131,8 @@ def eager(
             module = in_modes(module, modes)
         except RunError as error:
             raise VerifyError(why=error.why) from error
-    names = {name for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers())}
+    parameters, buffers = (one(remove_duplicate=False) for one in (module.named_parameters, module.named_buffers))
+    names = {name for name, _ in (*parameters, *buffers)}
     used = {name: one.detach() for name, one in weights.items() if name in names}
     clones: dict[int, torch.Tensor] = {}  # BatchNorm in train mode writes to its buffers
     for name, buffer in module.named_buffers(remove_duplicate=False):

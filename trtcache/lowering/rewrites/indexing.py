@@ -129,7 +129,10 @@ class Tuples(Pass):
 
 
 def _split_item_to_slice(source: fx.Node, item: int) -> _Call | None:
-    """Return the slice that is an item of a split; its parts have one size, or a list of sizes."""
+    """Return the slice that is an item of a split; None if sizes are symbolic, or there is no item.
+
+    ``split`` has one size, and ``split_with_sizes`` a list.
+    """
     tensor, sizes, dim = arguments(source)
     has_list, value = isinstance(sizes, (list, tuple)), tensor_of(tensor)
     total = None if value is None else value.shape[dim]
@@ -137,6 +140,7 @@ def _split_item_to_slice(source: fx.Node, item: int) -> _Call | None:
         return None
     if not is_static(sizes if has_list else [sizes]):
         return None
+    item = range(len(source.meta["val"]))[item]  # a negative one counts from the end
     start, size = (sum(sizes[:item]), sizes[item]) if has_list else (item * sizes, sizes)
     return aten.slice.Tensor, (tensor, dim % value.dim(), start, min(start + size, total))
 
