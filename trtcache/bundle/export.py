@@ -270,7 +270,7 @@ def build_for_target(contents: ProgramContents, target: str, cache: Cache, path:
         made = provenance_of(first, contents.division, entries)
         check_frozen(
             made, contents.executable.interface, contents.weights
-        )  # a partition has the weights of ``compile``
+        )  # partitions have those of ``compile``
     return replace(made, parameters=origin.parameters, settings=origin.settings)
 
 
