@@ -268,9 +268,7 @@ def build_for_target(contents: ProgramContents, target: str, cache: Cache, path:
         if first is None:
             raise SettingsError(f"target {target!r}", "the program has no engine")
         made = provenance_of(first, contents.division, entries)
-        check_frozen(
-            made, contents.executable.interface, contents.weights
-        )  # partitions have those of ``compile``
+        check_frozen(made, contents.executable.interface, contents.weights)  # partitions have those of ``compile``
     return replace(made, parameters=origin.parameters, settings=origin.settings)
 
 

@@ -51,8 +51,9 @@ class LoweredProgram:
         arguments: the arguments of each node of ``order``, defaults filled in.
         interface: inputs, results, slots and constants.
         constants: the constants' tensors by the engine's names.
-        state: every weight of the model by name; an engine shares their memory.
-        sources: contents of the model's own constants (non-persistent buffers, tensors that are plain attributes).
+        state: every weight of the model by name; engines share memory with them.
+        constant_contents: contents of the model's own constants by name: non-persistent buffers, and tensors that are
+            plain attributes.
         in_spec, out_spec: how torch flattens the call's arguments and the model's output.
         symbols: the symbolic sizes, numbered.
         constraints: their ranges, by torch's names.
@@ -70,7 +71,7 @@ class LoweredProgram:
     interface: Interface
     constants: Mapping[str, torch.Tensor]
     state: Mapping[str, torch.Tensor]
-    sources: Mapping[str, Content]
+    constant_contents: Mapping[str, Content]
     in_spec: TreeSpec
     out_spec: TreeSpec
     symbols: Symbols
@@ -197,7 +198,7 @@ def assemble_program(
         ),
         constants=constants,
         state=state,
-        sources=marked.constants,
+        constant_contents=marked.constants,
         in_spec=in_spec,
         out_spec=out_spec,
         symbols=symbols,

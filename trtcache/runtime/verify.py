@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -18,9 +18,7 @@ from trtcache.errors import RunError, SettingsError, VerifyError
 from trtcache.lowering.arguments import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from trtcache.runtime.autocast import Autocast
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Modes: TypeAlias = frozenset[str]
 """The names of the submodules in train mode; the others are in eval mode."""
@@ -34,6 +32,40 @@ _TOLERANCES = {torch.float64: 1e-6, torch.float16: 2e-2, torch.bfloat16: 5e-2}
 _OTHERS_TOLERANCE = 1e-3  # float32: sums in another order
 _FP8_TOLERANCE = 0.3
 _TF32_TOLERANCE = 1e-2  # on a GPU, where 12 convolutions were off by 1.3e-3
+
+
+@frozen_dataclass
+class AutocastState:
+    """A thread's state of ``torch.autocast``, in which a model was compiled.
+
+    Calls of the model, and further compiles, take place in it: an engine has the casts of that time, whatever the
+    caller has switched on.
+
+    Attributes:
+        dtypes: the device types for which it is on, with their dtypes.
+        cached: whether it caches casts.
+    """
+
+    dtypes: tuple[tuple[str, torch.dtype], ...]
+    cached: bool
+
+    @classmethod
+    def here(cls) -> AutocastState:
+        """Return this thread's state."""
+        device_types = torch._C._autocast_supported_devices() if torch._C._is_any_autocast_enabled() else []
+        dtypes = [(one, torch.get_autocast_dtype(one)) for one in device_types if torch.is_autocast_enabled(one)]
+        return cls(tuple(dtypes), torch.is_autocast_cache_enabled())
+
+    @contextmanager
+    def apply(self) -> Iterator[None]:
+        """Set this state for the block."""
+        if not self.dtypes and not torch._C._is_any_autocast_enabled():
+            yield
+            return
+        with torch._C._DisableAutocast(), ExitStack() as stack:
+            for device_type, dtype in self.dtypes:
+                stack.enter_context(torch.autocast(device_type, dtype=dtype, cache_enabled=self.cached))
+            yield
 
 
 def tolerance_of(verify: object) -> float | None:
@@ -66,7 +98,7 @@ class Examples:
     kwargs: Mapping[str, Any] | None = None
     model: weakref.ref[torch.nn.Module] | None = None
     modes: Modes | None = None
-    autocast: Autocast | None = None
+    autocast: AutocastState | None = None
 
     @property
     def module(self) -> torch.nn.Module | None:
@@ -80,7 +112,7 @@ class Examples:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any] | None,
         modes: Modes | None,
-        autocast: Autocast,
+        autocast: AutocastState,
     ) -> Examples:
         """Keep the inputs if they are small. Of an exported program its own example inputs are taken."""
         if isinstance(model, torch.export.ExportedProgram) and model.example_inputs is not None:
@@ -104,7 +136,7 @@ def eager(
     module: torch.nn.Module | None,
     weights: Mapping[str, torch.Tensor],
     modes: Modes | None = None,
-    autocast: Autocast | None = None,
+    autocast: AutocastState | None = None,
 ) -> Callable[..., Any]:
     """Return a function that computes what a module does with other weights, without modifying module or weights.
 

@@ -110,7 +110,7 @@ def _program(
         ),
         constants={one.meta["constant"][0]: tensors[one] for one in constants},
         state=state,
-        sources={},
+        constant_contents={},
         in_spec=nothing,
         out_spec=nothing,
         symbols=Symbols(),
