@@ -87,8 +87,7 @@ class Examples:
     """The arguments of ``compile``, if they were kept.
 
     Attributes:
-        args, kwargs: example inputs, the caller's own tensors; ``args`` is None if there are none or they are too
-            large.
+        args, kwargs: example inputs, the caller's own tensors; ``args`` is None if they are too large, or only shapes.
         model: a weak reference to the model.
         modes: the modes of its submodules when it was compiled; None if there is none.
         autocast: the autocast of that time; None if it is not known.
@@ -114,7 +113,7 @@ class Examples:
         modes: Modes | None,
         autocast: AutocastState,
     ) -> Examples:
-        """Keep the inputs if they are small. Of an exported program its own example inputs are taken."""
+        """Keep the inputs if they are small. An exported program's own example inputs are kept in their place."""
         if isinstance(model, torch.export.ExportedProgram) and model.example_inputs is not None:
             args, kwargs = model.example_inputs
         leaves = pytree.tree_leaves((args, kwargs))
@@ -138,13 +137,13 @@ def eager(
     modes: Modes | None = None,
     autocast: AutocastState | None = None,
 ) -> Callable[..., Any]:
-    """Return a function that computes what a module does with other weights, without modifying module or weights.
+    """Return a function that calls a module with other weights; module and weights are not changed.
 
     Args:
         module: the module.
-        weights: the weights, and the state that calls modify, to replace.
-        modes: the modes of the submodules to run in, if not those of now.
-        autocast: the autocast to run in, if not that of the call.
+        weights: values in place of its weights, and of buffers that calls change.
+        modes: the modes of the submodules to run in; by default the current ones.
+        autocast: the autocast to run in; by default that of the call.
 
     Raises:
         VerifyError: there is no module, or it is in other modes and cannot be copied.
@@ -171,7 +170,7 @@ def eager(
         if name not in used:
             used[name] = clones.setdefault(id(buffer), buffer.detach().clone())
 
-    copied = None  # a model that cannot be copied, such as TorchScript, runs itself
+    copied = None  # a model that cannot be copied, such as TorchScript, is called with ``functional_call``
     with suppress(RuntimeError, TypeError, ValueError, NotImplementedError):
         copied = with_state(module, used)  # calls of other threads use the module itself meanwhile
 

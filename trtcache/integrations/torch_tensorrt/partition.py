@@ -86,7 +86,7 @@ def _program(
     name: str,
 ) -> LoweredProgram:
     order, arguments = canonical_order(graph)
-    slots, weights = number_weights(order, state, mutated=(), saved=frozenset(state))
+    slots, weights = number_weights(order, state, mutated=(), state_dict_names=frozenset(state))
     roles = graph.output_node().meta["roles"]
     constants = [one for one in order if "constant" in one.meta]
     values = [node.meta.get("val") for node in graph.nodes]
