@@ -23,8 +23,7 @@ from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.resolve import Model, as_args, resolve
 from trtcache.frontends.source import CompileOptions
 from trtcache.keys.code import code_digest
-from trtcache.runtime.autocast import Autocast
-from trtcache.runtime.verify import Examples, modes_of
+from trtcache.runtime.verify import AutocastState, Examples, modes_of
 from trtcache.settings import parse_on_guard
 
 if TYPE_CHECKING:
@@ -72,7 +71,10 @@ def compile(  # noqa: A001  # named like torch.compile
         if not source.is_torch:
             _refuse_torch_options(source, guard_policy, miss_policy, keep_program=keep_program)
 
-        modes, autocast = modes_of(source.model), Autocast.here()  # the caller may train the model while it is built
+        modes, autocast = (
+            modes_of(source.model),
+            AutocastState.here(),
+        )  # the caller may train the model while it is built
 
         # Called when the engine was loaded: below, or later by the thread of a background build.
         def after_load(module: CompiledModule) -> None:
@@ -147,7 +149,7 @@ def _make_on_guard(
     dynamic_shapes: Any,
     compile_again: Callable[..., CompiledModule],
     modes: Modes | None,
-    autocast: Autocast,
+    autocast: AutocastState,
 ) -> OnGuard:
     """Return the handler for calls that fail a compiled module's guards.
 

@@ -250,9 +250,10 @@ class Cache:
         return None
 
     def peek(self, key: CacheKey, *, counted: bool = True) -> Entry | None:
-        """Return the entry of ``key`` as ``get`` does, without counting a miss, which a later ``fetch`` counts.
+        """Look an entry up as ``get`` does, in the stores and then the remotes, but do not count a miss.
 
-        Without ``counted``, hits are not counted either: for entries that only lead to others.
+        A later ``fetch`` counts it. Without ``counted``, hits are not counted either: for entries that only lead to
+        others.
         """
         if not self._searches:
             return None
@@ -348,7 +349,7 @@ class Cache:
         """Like ``get_or_build``, for a key that the caller has made.
 
         Looks the key up in the stores, takes its build lock, looks it up again, and in the remotes; then builds and
-        stores.
+        stores. ``build`` is called at most once, in this thread.
 
         Raises:
             Exception: as ``get_or_build``.
@@ -377,14 +378,15 @@ class Cache:
             return run(reason=reason)
         began_s = time.monotonic()
         with self._hold_lock(store, key, name=name, busy=self.busy) as locked:
-            found: Entry | Miss | Claim = self._look_up(key)  # another process may have built it during the wait
-            if locked and isinstance(found, Miss):
-                found = self._claim(store, key, name or "", waited_s=time.monotonic() - began_s) or found
+            found: Entry | Miss | Claim | None = self._look_up(key)  # another process may have built it during the wait
+            if isinstance(found, Miss):
+                # Of several hosts that share a remote, one claims the build. Waiting for another's ends with its entry.
+                found = self._claim(store, key, name or "", waited_s=time.monotonic() - began_s) if locked else None
             if isinstance(found, Entry):
                 entry = found
             else:
-                with nullcontext() if isinstance(found, Miss) else found as claim:
-                    entry = self._build(store, key, run, reason, locked=locked, claim=claim)
+                with found or nullcontext():
+                    entry = self._build(store, key, run, reason, locked=locked, claim=found)
         if entry.outcome == "built" and entry.path is not None:
             self._after_put(store, key.digest)
         return entry

@@ -16,7 +16,7 @@ from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.utils import cpp_extension
 
 from tests.direct.stored import install_stored
-from trtcache.lowering.operators import identify_again, identify_operators, operator_names
+from trtcache.lowering.operators import identify_operators, operator_names, operators_are_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +93,7 @@ def test_an_operator_has_the_version_and_the_files_of_its_distribution(installed
         assert identity["distributions"] == {"trtcache_first": "1.0"}
     assert list(identities["trtcache_first::scale"]["files"]) == ["trtcache_first/kernels.py"]
     assert "trtcache_first: *.py" in identities["trtcache_first::double"]["files"]
-    assert identify_again(identities)
+    assert operators_are_unchanged(identities)
     assert identify_operators([ops.scale.default], {"trtcache_first"}) == {}
     assert identify_operators([ops.scale.default], {"trtcache_first::scale"}) == {}
 
@@ -111,7 +111,7 @@ def test_what_is_traced_into_an_engine_counts_with_all_files(installed: Callable
     assert traced != opaque
     other.write_text("# called by what replaces it\n")
     assert identify_operators([ops.scale.default]) not in ({}, opaque, traced)
-    assert not identify_again(traced)
+    assert not operators_are_unchanged(traced)
 
 
 def test_an_editable_install_has_no_version(installed: Callable[..., Any]) -> None:
@@ -160,7 +160,7 @@ def test_a_file_that_changed_after_its_import_has_no_version(installed: Callable
     before = identify_operators([ops.scale.default])
     kernels.write_text(kernels.read_text() + "# a comment\n")
     assert identify_operators([ops.scale.default]) not in ({}, before)
-    assert not identify_again(before)
+    assert not operators_are_unchanged(before)
     kernels.write_text(kernels.read_text().replace("x * factor", "x / factor"))
     assert identify_operators([ops.scale.default]) == {}
 
@@ -187,7 +187,7 @@ def test_operators_of_a_test_have_no_version() -> None:
         return x.clone()
 
     assert identify_operators([torch.ops.trtcache_gone.scale.default, torch.ops.aten.add.Tensor, len]) == {}
-    assert not identify_again({"trtcache_nowhere::scale.out": None})
+    assert not operators_are_unchanged({"trtcache_nowhere::scale.out": None})
 
 
 SOURCE = """

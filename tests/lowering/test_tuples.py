@@ -28,6 +28,18 @@ def test_an_item_of_a_split_is_a_slice(function: object, left: list[str]) -> Non
     assert operators(keeps_its_promise(Tuples(), Calls(function), X)) == left
 
 
+def test_an_item_of_a_split_that_is_counted_from_the_end_is_a_slice() -> None:
+    """A pass of somebody else may write it so."""
+    graph = marked(Calls(lambda _, x: x.split(2, 1)[0] * 2), X)
+    (item,) = graph.graph_module.graph.find_nodes(op="call_function", target=operator.getitem)
+    expected = graph.graph_module(X)[0] if isinstance(graph.graph_module(X), tuple) else graph.graph_module(X)
+    item.update_arg(1, -len(item.args[0].meta["val"]))
+    assert Tuples()(graph.graph_module).modified
+    graph.graph_module.recompile()
+    found = graph.graph_module(X)
+    torch.testing.assert_close(found[0] if isinstance(found, tuple) else found, expected)
+
+
 def test_an_item_of_an_unbind_is_a_select() -> None:
     """Nothing else of the tensor is taken."""
     graph = keeps_its_promise(Tuples(), Calls(lambda _, x: x.unbind(1)[2] * 2), X)

@@ -34,7 +34,7 @@ def test_an_entry_and_the_models_names_give_what_lowering_gave(interpreter: str,
         entry,
         names=[slot.names for slot in lowered.interface.slots],
         known=lowered.known,
-        sources=lowered.sources,
+        constant_contents=lowered.constant_contents,
         device=lowered.device,
     )
     assert stored.interface == lowered.interface

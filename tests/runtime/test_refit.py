@@ -20,7 +20,7 @@ from tests.comparing import difference
 from tests.models import Affine, KeyValue
 from trtcache.bundle.save import Run
 from trtcache.config.threads import fork_safe_lock
-from trtcache.errors import RefitError, RefitStoppedError, VerifyError, WeightsFileError
+from trtcache.errors import RefitError, RefitStoppedError, SettingsError, VerifyError, WeightsFileError
 from trtcache.runtime import verify as verification
 from trtcache.runtime.refit import EngineSwap
 from trtcache.testing.interpreter import Interpretation
@@ -225,6 +225,38 @@ def test_verification_has_the_autocast_of_compile(
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=not at_compile):
         assert module.refit(model, verify=True).off_by == 0.0
         assert torch.is_autocast_enabled("cpu") is not at_compile
+
+
+@pytest.mark.parametrize("verify", [1, 1.0, 5.0, -1e-3, float("nan"), float("inf"), "1e-3", None])
+def test_a_tolerance_that_would_allow_everything_is_refused(
+    compile_with: Callable[..., trtcache.CompiledModule], verify: Any
+) -> None:
+    """1 would allow every output to be 0."""
+    with pytest.raises(SettingsError, match="less than 1"):
+        compile_with(Affine(), X).refit(Affine(2.0), verify=verify)
+
+
+class TiedBuffers(nn.Module):
+    """Two modules have one buffer."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.a, self.b = nn.Module(), nn.Module()
+        for part in (self.a, self.b):
+            part.register_buffer("scale", torch.tensor(scale) if part is self.a else self.a.scale)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.a.scale * self.b.scale
+
+
+def test_a_buffer_with_two_names_is_verified_with_its_new_value(
+    compile_with: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """Eager torch has the new value under both names."""
+    model = TiedBuffers(1.0)
+    module = compile_with(model, X)
+    assert module.refit(TiedBuffers(2.0).state_dict(), verify=True).off_by == 0.0
+    assert difference(X * 4, module(X)) is None
 
 
 def test_ctrl_c_lets_weights_be_written_to_the_end(

@@ -52,7 +52,7 @@ class ProgramContents:
 
     Attributes:
         name: the program's name.
-        executable: its interface, constants, and the model's names.
+        executable: its interface, constants, and the model's names of weights.
         call: the structure of arguments and outputs.
         division: its partitions, the same for all targets.
         weights: the value of each slot, by number.
@@ -89,7 +89,7 @@ def contents_of_module(module: CompiledModule, path: str) -> ProgramContents:
         remedy = "give a model compiled by trtcache.compile (for an ONNX file: trtcache build model.onnx -o model.plan)"
         raise ProgramFileError(path, f"{what}; {remedy}")
     if missing := set(origin.division.engines or ({0} if origin.division.is_one_engine else ())) - set(origin.entries):
-        why = f"parts {sorted(missing)} of it run in torch in this process, while another builds their engines"
+        why = f"parts {sorted(missing)} of it run in torch in this process, while another process builds their engines"
         raise ProgramFileError(path, f"{why}; compile it again when they are built")
     executable, call = module.stored_form()
     values = slot_values(executable.interface, module.current_weights())
@@ -99,7 +99,7 @@ def contents_of_module(module: CompiledModule, path: str) -> ProgramContents:
 
 @frozen_dataclass
 class ExportReport:
-    """The result of an export. Printing it gives a line or two.
+    """The result of an export. Printing it gives two lines.
 
     Attributes:
         name: the program's name.
@@ -122,10 +122,10 @@ class ExportReport:
     export_s: float
 
     def __str__(self) -> str:
-        whose = f"signed by {self.signer}" if self.signer else "not signed: load it with trust='local-file'"
+        signature = f"signed by {self.signer}" if self.signer else "not signed: load it with trust='local-file'"
         files = ", ".join(map(str, self.files))
-        counted = "1 engine" if self.engines == 1 else f"{self.engines} engines"
-        return f"{self.name}: {counted} for {'; '.join(self.targets)}\n  {files} ({whose})"
+        engines = "1 engine" if self.engines == 1 else f"{self.engines} engines"
+        return f"{self.name}: {engines} for {'; '.join(self.targets)}\n  {files} ({signature})"
 
 
 def export(
@@ -138,8 +138,8 @@ def export(
 ) -> ExportReport:
     """Write a compiled module to a file with its engines, weights and call signature.
 
-    After ``import trtcache``, ``torch.export.load`` opens it as a program with an operator for each engine; ``load``
-    runs it. The file is signed if a signing key is set (``TRTCACHE_SIGNING_KEY``).
+    After ``import trtcache``, ``torch.export.load`` opens it as a program with an operator for each engine, and
+    ``trtcache.load`` returns it ready to run. The file is signed if a signing key is set (``TRTCACHE_SIGNING_KEY``).
 
     Args:
         compiled: the result of ``compile``; its current weights are written.
@@ -155,7 +155,8 @@ def export(
 
     Raises:
         ProgramFileError: the module has no stored engines, or something in it cannot be written.
-        RefitError: model weights that an engine weight is computed from have changed: refit with the model.
+        RefitError: an engine weight is computed from model weights that have changed: refit the module with the model
+            first.
         SettingsError: ``engines`` or a target is unknown, or the signing key cannot be read.
         BuildError: an engine for another target could not be built.
         OSError: the file cannot be written.
@@ -163,7 +164,7 @@ def export(
     start, path = time.perf_counter(), Path(path)
     check_placement(engines)
     require_file(path)
-    key = _signing_key()  # before builds that take minutes
+    signing_key = _signing_key()  # before builds that take minutes
     contents = contents_of_module(compiled, str(path))
     targets = (target,) if isinstance(target, str) else tuple(target or ())
     if targets:
@@ -171,7 +172,7 @@ def export(
         contents = replace(
             contents, origins=tuple(build_for_target(contents, one, store, path) for one in dict.fromkeys(targets))
         )
-    return _write(contents, path, engines, key, start)
+    return _write(contents, path, engines, signing_key, start)
 
 
 def export_program(
@@ -199,7 +200,7 @@ def export_program(
     start = time.perf_counter()
     check_placement(engines)
     require_file(path)
-    key = _signing_key()  # before builds that take minutes
+    signing_key = _signing_key()  # before builds that take minutes
     source = ExportedSource(program, name or type(program).__name__)
     contents: ProgramContents | None = None
     for target in dict.fromkeys(targets or (None,)):
@@ -217,7 +218,7 @@ def export_program(
         else:
             contents = replace(contents, origins=(*contents.origins, origin))
     assert contents is not None  # noqa: S101  # there is at least one target
-    return _write(contents, path, engines, key, start)
+    return _write(contents, path, engines, signing_key, start)
 
 
 def _signing_key() -> SecretKey | None:
@@ -225,8 +226,10 @@ def _signing_key() -> SecretKey | None:
     return SecretKey.read(signing) if signing is not None else None
 
 
-def _write(contents: ProgramContents, path: Path, engines: str, key: SecretKey | None, start: float) -> ExportReport:
-    files = save(contents, path, engines=engines, key=key)
+def _write(
+    contents: ProgramContents, path: Path, engines: str, signing_key: SecretKey | None, start: float
+) -> ExportReport:
+    files = save(contents, path, engines=engines, key=signing_key)
     return ExportReport(
         name=contents.name,
         backend=contents.backend,
@@ -234,7 +237,7 @@ def _write(contents: ProgramContents, path: Path, engines: str, key: SecretKey |
         engines=len(contents.origins[0].entries),
         files=tuple(files),
         size_bytes=sum(one.stat().st_size for one in files),
-        signer=key.name if key else "",
+        signer=signing_key.name if signing_key else "",
         export_s=time.perf_counter() - start,
     )
 
@@ -268,6 +271,7 @@ def build_for_target(contents: ProgramContents, target: str, cache: Cache, path:
         if first is None:
             raise SettingsError(f"target {target!r}", "the program has no engine")
         made = provenance_of(first, contents.division, entries)
+        check_frozen(made, contents.executable.interface, contents.weights)  # partitions have those of ``compile``
     return replace(made, parameters=origin.parameters, settings=origin.settings)
 
 

@@ -221,7 +221,7 @@ def store_alias(source: Pt2Source, module: CompiledModule, options: CompileOptio
             "known": sorted(executable.known),
             "sources": {
                 name: {"digest": one.digest, "dtype": one.dtype, "shape": list(one.shape)}
-                for name, one in executable.sources.items()
+                for name, one in executable.constant_contents.items()
             },
             "arguments": write_structure(call.in_spec),
             "output": write_structure(call.out_spec),

@@ -83,7 +83,7 @@ class TracedProgram:
         for name in sorted({wire.name for wire in wires if isinstance(wire, ConstantWire)}):
             # A constant has the model's own name if it has one, and that is free.
             digest = self._interface.constants[list(executable.constants).index(name)]
-            own = [one for one, content in executable.sources.items() if content.digest == digest]
+            own = [one for one, content in executable.constant_contents.items() if content.digest == digest]
             chosen = own[0] if own and not _is_taken(self.module, own[0]) else f"constant_{name}"
             register_tensor(self.module, chosen, executable.constants[name], persistent=False)
             self.constants[name] = chosen

@@ -195,7 +195,7 @@ def _program_document(contents: ProgramContents) -> dict[str, object]:
         "slots": [list(slot.names) for slot in executable.interface.slots],
         "parameters": sorted(contents.parameters & {n for slot in executable.interface.slots for n in slot.names}),
         "known": sorted(executable.known),
-        "sources": {name: asdict(content) for name, content in executable.sources.items()},
+        "sources": {name: asdict(content) for name, content in executable.constant_contents.items()},
         # torch's names of constants that stay in torch, by the program's names
         "constants": {} if contents.division.is_one_engine else dict(TracedProgram(contents, {}).constants),
         "arguments": write_structure(call.in_spec),

@@ -1,7 +1,7 @@
 """The fast path: from a source's fingerprint through a key alias to a stored engine, without export or lowering.
 
-If there is no alias, the entry was evicted, or only torch can read the file, the slow path is taken, which stores an
-alias for the next time. The reason is logged if the source has no fingerprint or a stored alias is unusable.
+The slow path is taken if there is no alias, if the engine's entry was evicted, or if only torch can read the file. It
+stores an alias for the next time. The reason is logged if the source has no fingerprint or a stored alias is unusable.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
 from trtcache.keys.key import EXAMPLE_SIZES, KIND, MEMBER, KeyAlias, alias_key
-from trtcache.lowering.operators import identify_again
+from trtcache.lowering.operators import operators_are_unchanged
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.provenance import Provenance, load_members, parameters_of
@@ -67,6 +67,10 @@ class AliasLookup:
     ) -> None:
         """Make the key of the alias of a source with this fingerprint.
 
+        The key has the fingerprint, settings, target and backend with its versions, torch's version and global state,
+        the installed passes, and the digest of trtcache's own code. Values of weights are in it only where they may be
+        embedded in the engine.
+
         Raises:
             BackendUnavailableError: the backend is unknown or cannot run here.
             SettingsError: the target is unknown, or the backend does not take the settings.
@@ -97,7 +101,7 @@ class AliasLookup:
             BackendUnavailableError: the backend is unknown or cannot run here.
             SettingsError: the target is unknown, or the backend does not take the settings.
         """
-        if not cache.layers.stores or options.settings.divides:
+        if not cache.layers.stores or options.settings.divides:  # partitions have keys, and the program has none
             return None
         start = time.perf_counter()
         try:
@@ -127,7 +131,7 @@ class AliasLookup:
         alias = self._read_alias()
         if alias is None or self._alias_entry is None:
             return None
-        self._source.expect_digest(alias.content_digest, alias.file_stat)
+        self._source.expect_content(alias.content_digest, alias.file_stat)
         alias_s = self._key_s + time.perf_counter() - start
         entry = self._cache.peek(alias.key)
         if entry is None:
@@ -150,7 +154,7 @@ class AliasLookup:
         except (ValueError, KeyError) as error:
             self._reject(entry, f"it cannot be used: {error}")
             return None
-        if alias.operators and not identify_again(alias.operators):
+        if alias.operators and not operators_are_unchanged(alias.operators):
             log.info("the key alias of %s was made with other versions of its custom operators", self._source.label)
             return None
         self._alias_entry = entry
@@ -192,10 +196,10 @@ class AliasLookup:
         alias, source = found.alias, self._source
         entry = found.entry if source.is_torch else load_members(found.entry)
         executable = Executable.from_entry(
-            entry, names=alias.names, known=alias.known, sources=alias.sources, device=alias.device
+            entry, names=alias.names, known=alias.known, constant_contents=alias.constant_contents, device=alias.device
         )
         # Entries of older versions lack the small sizes; the alias has them since it was stored.
-        interface = source.move_interface(replace(executable.interface, small_sizes=alias.small_sizes))
+        interface = source.interface_on_device(replace(executable.interface, small_sizes=alias.small_sizes))
         executable = replace(executable, interface=interface)
         state = source.weights([name for names in alias.names for name in names])
         weights = source.engine_weights(interface, alias, state)

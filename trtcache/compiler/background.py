@@ -28,7 +28,7 @@ import torch
 from trtcache.cache import Cache
 from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.compiler.background_worker import PROGRAM, REQUEST, layouts_of, remove
-from trtcache.compiler.compile import find_or_export, finish_direct_mode, try_fast_path
+from trtcache.compiler.compile import find_or_export, store_manifest_if_exported, try_fast_path
 from trtcache.compiler.kept_program import KeptOptions
 from trtcache.config.contention import ContentionPolicy
 from trtcache.config.frozen import frozen_dataclass
@@ -348,7 +348,7 @@ def compile_or_run_in_torch(
     if use_worker:
         log.info("%s is not built in the background: %s", source.name, why_not)
     module = compilation.finish()
-    finish_direct_mode(source, compilation, module)
+    store_manifest_if_exported(source, compilation, module)
     after_load(module)
     busy = [part.key.digest for part in module.report.partitions if part.reason == "busy" and part.key is not None]
     if not busy or build.why_not:
@@ -378,7 +378,7 @@ def _build_for(
     def load(how: str) -> None:
         found = try_fast_path(build.source, build.options, build.reading_cache())
         loaded = found.finish()
-        finish_direct_mode(source, found, loaded)
+        store_manifest_if_exported(source, found, loaded)
         if any(slot.mutated for slot in loaded.interface.slots):  # which changes_weights has not found
             raise WorkerError(f"{_CHANGES_WEIGHTS}; use on_miss='build'")
         loaded.report.background = how

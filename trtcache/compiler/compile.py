@@ -1,4 +1,4 @@
-"""Compilation of a source, from its fingerprint to a module with loaded engines. Read ``compile_source`` first.
+"""``compile_source``: from a source's fingerprint to a module with loaded engines. Read it first.
 
 ``trtcache.compile`` (in ``__init__.py``) calls ``api.compile``, which checks the arguments, makes a source of the model
 (``frontends.resolve``), and calls ``compile_source``. With ``on_miss="background"`` or ``on_busy="eager"``,
@@ -19,12 +19,11 @@ What to read, in this order, after ``compile_source`` and the functions that it 
   goes through ``Cache.fetch`` (``cache.py``) and ``Request.build`` to the backend's ``build``, and loads the result.
   A program that is compiled in partitions has no key of its own, so no alias either: it is exported and lowered each
   time, and its engines are hits.
-- An ONNX file: ``OnnxSource`` in ``frontends/onnx/source.py``. The steps are the same, but for two: its ``request``
-  parses the file instead of lowering a program, and ``OnnxRequest.build`` hands the parsed file to the backend.
+- An ONNX file: ``OnnxSource`` in ``frontends/onnx/source.py``, whose docstring says what is different.
 - A new kind of source: derive a class from ``Source`` in ``frontends/source.py``, and add a case to
   ``frontends/resolve.py``; nothing in this file depends on the kind.
-- A new kind of store: ``store/contract.py``. Buckets are not stores but remotes (``trtcache.remote``), which ``Cache``
-  asks after its stores.
+- A new kind of store, which is a lower layer and only read: ``store/contract.py``. Buckets are not stores but remotes
+  (``trtcache.remote``), which ``Cache`` asks after its stores.
 
 What only a miss needs is imported on a miss: a hit must not take longer to import than to load its engine.
 """
@@ -74,7 +73,7 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
 
     # 4. If a module was exported and direct mode is on, store a manifest, through which the next process finds the
     #    program's alias without an export.
-    finish_direct_mode(source, compilation, module)
+    store_manifest_if_exported(source, compilation, module)
     return module
 
 
@@ -101,7 +100,7 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
     return compilation if exported is source else try_fast_path(exported, options, cache)
 
 
-def finish_direct_mode(source: Source, compilation: Compilation, module: CompiledModule) -> None:
+def store_manifest_if_exported(source: Source, compilation: Compilation, module: CompiledModule) -> None:
     """Store a manifest of direct mode and report the outcome, if a module was exported."""
     was_exported = compilation.source is not source  # find_or_export goes on with the exported program
     if was_exported:

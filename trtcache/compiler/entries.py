@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Loaded: TypeAlias = "tuple[Engine, PartitionedProgram, dict[int, Entry]]"
+LoadedEngine: TypeAlias = "tuple[Engine, PartitionedProgram, dict[int, Entry]]"
 """An engine, its final partitions, and the entries of those that are engines."""
 
 Worker: TypeAlias = "Callable[[Request, Path], Artifact | None]"
@@ -70,8 +70,8 @@ def build_and_load(request: Request, source: Source, cache: Cache) -> CompiledMo
     """
     report, weights, program = report_request(request), request.engine_weights(), request.program
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-        load = _load_whole if request.division.is_one_engine else _load_partitions
-        engine, division, entries = load(request, cache, Path(folder), weights, report)
+        load_program = _load_whole if request.division.is_one_engine else _load_partitions
+        engine, division, entries = load_program(request, cache, Path(folder), weights, report)
         origin = provenance_of(request, division, entries) if request.is_torch else None
     call = CallSignature(program.in_spec, program.out_spec, source.forward, request.input_names)
     module = CompiledModule(Executable.of(program), engine, weights if request.is_torch else {}, call)
@@ -99,7 +99,7 @@ def provenance_of(request: Request, division: PartitionedProgram, entries: Mappi
 
 def _load_whole(
     request: Request, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report
-) -> Loaded:
+) -> LoadedEngine:
     """Load the engine of a program that is a single partition."""
     try:
         engine, partition_report, entry = _load_engine(request, cache, folder, weights)
@@ -120,7 +120,7 @@ def _load_whole(
 
 def _load_partitions(
     request: Request, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report
-) -> Loaded:
+) -> LoadedEngine:
     """Load the engines of a program's partitions. One that cannot be built stays in torch, if the settings allow it."""
     division, program = request.division, request.program
     engines: dict[int, Engine] = {}
@@ -198,7 +198,7 @@ def _load_engine(
     if isinstance(built, (BuildError, BusyError)):
         raise built
 
-    def load(entry: Entry) -> Engine:
+    def load_entry(entry: Entry) -> Engine:
         constants, device = request.program.constants, request.program.device
         with use_tuning_store(cache):
             return load_engine(
@@ -220,7 +220,7 @@ def _load_engine(
     entry = load_members(entry)  # the module and its engine share the same bytes
     start = time.perf_counter()
     try:
-        engine = load(entry)
+        engine = load_entry(entry)
     except IncompatibleEngineError as error:
         if entry.outcome == "built":
             raise
@@ -230,7 +230,7 @@ def _load_engine(
         entry, details = get_or_build_entry(request, cache, folder)
         entry = load_members(entry)
         start = time.perf_counter()
-        engine = load(entry)
+        engine = load_entry(entry)
     load_s, count = time.perf_counter() - start, len(request.program.interface.weights)
     return engine, PartitionReport.of(entry, key=request.key, weights=count, details=details, load_s=load_s), entry
 

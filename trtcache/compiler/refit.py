@@ -183,9 +183,9 @@ def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tup
     refused: RefitError | None = None
     for alias in aliases:
         executable = Executable.from_entry(
-            entry, names=alias.names, known=alias.known, sources=alias.sources, device=alias.device
+            entry, names=alias.names, known=alias.known, constant_contents=alias.constant_contents, device=alias.device
         )
-        given = WeightSource.of(weights, known=alias.known, constants=alias.sources)
+        given = WeightSource.of(weights, known=alias.known, constants=alias.constant_contents)
         needed = executable.interface.weights
         try:
             check(needed, given.state, known=alias.known, device=alias.device, keep=True, anywhere=True)

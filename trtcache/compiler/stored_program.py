@@ -144,7 +144,7 @@ class _GraphBuilder:
             in_spec=outside.in_spec,
             out_spec=outside.out_spec,
             constraints=self._constraints,
-            saved={f"s{index}" for index, one in enumerate(slots) if not one["transient"]},
+            state_dict_names={f"s{index}" for index, one in enumerate(slots) if not one["transient"]},
             pipeline=pipeline,
         )
         interface = replace(

@@ -147,7 +147,7 @@ class Pt2Source(Source):
         """The digest of all its bytes, which may have to be waited for."""
         return self._hashing.result()
 
-    def expect_digest(self, expected: Digest | None, file_stat: StatFingerprint | None) -> None:
+    def expect_content(self, expected: Digest | None, file_stat: StatFingerprint | None) -> None:
         """Start to hash the file, unless it has the stat fingerprint that it had with the digest ``expected``."""
         self._known = expected is not None and file_stat == self._state
         if not self._known:

@@ -45,7 +45,8 @@ class Request(ABC):
 
     Attributes:
         program: the lowered program, or an object with its attributes ``name``, ``interface``, ``device``,
-            ``constants``, ``state``, ``sources``, ``in_spec``, ``out_spec``, ``seconds`` and ``example_sizes``.
+            ``constants``, ``state``, ``constant_contents``, ``in_spec``, ``out_spec``, ``seconds`` and
+            ``example_sizes``.
         backend: the backend that builds it.
         settings: the settings of the build.
         target: the target of the engine.
@@ -252,7 +253,7 @@ def lower_program(
     return lowered
 
 
-def request_lowered_program(
+def partition_and_request(
     program: LoweredProgram, backend: Backend, settings: Settings, target: str | None
 ) -> TorchRequest:
     """Partition a lowered program, and make the key if it is a single engine.
@@ -293,7 +294,19 @@ def request_lowered_program(
 def make_request(
     program: LoweredProgram, backend: Backend, settings: Settings, target: Target, *, started: float | None = None
 ) -> TorchRequest:
-    """Make the request for a program that is one engine; ``started`` is when work on its key began."""
+    """Make the request for a program that is one engine, with its key.
+
+    The key has the digest of the canonical graph, the inputs, the structure of arguments and output, layouts, sizes and
+    guards, the passes, the settings, the target, the versions of the backend and of custom operators, and the values of
+    weights that the engine will have in it.
+
+    Args:
+        program: the lowered program.
+        backend: the backend that builds it.
+        settings: the settings of the build.
+        target: the target of the engine.
+        started: when work on the key began, as ``time.perf_counter`` counts; by default now.
+    """
     from trtcache.keys.graph_digest import graph_records
     from trtcache.lowering.operators import identify_operators, operator_names
 

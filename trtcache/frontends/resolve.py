@@ -1,4 +1,4 @@
-"""Sources of models, programs and files. ``resolve`` alone decides which kind of source a model is."""
+"""``resolve``: the source of a model, a program or a file. Commands take a path for one by its suffix."""
 
 from __future__ import annotations
 

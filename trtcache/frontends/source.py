@@ -66,14 +66,15 @@ class CompileOptions:
 class Source(ABC):
     """A model in any form that can be compiled, as ``trtcache.frontends.resolve`` returns it.
 
-    To add a kind of source, derive a class, set ``kind`` and ``name``, implement the abstract methods, and add it to
-    ``resolve``. If it is not a program of torch, it also needs a ``Request`` of its own. Methods and
-    properties are used in this order. On a hit:
+    To add a kind of source, derive a class, set ``kind`` and ``name``, implement ``device``, ``fingerprint``,
+    ``weights`` and ``program``, and add it to ``resolve``. If it is not a program of torch, set ``is_torch``, override
+    ``request`` and return a ``Request`` of its own. A build in the background uses ``path`` or ``program``, and
+    ``compile`` reads ``automatic_sizes`` afterwards. Methods and properties are used in this order. On a hit:
 
     1. to find the alias: ``require_weights``, ``fingerprint``, ``find_backend``, ``device``, ``option_parts``,
        ``content_digest``, ``toolchain``;
-    2. with the alias: ``specs_of``, ``expect_digest``;
-    3. with the entry: ``move_interface``, ``weights``, ``engine_weights``, ``input_names``, ``weight_file``,
+    2. with the alias: ``specs_of``, ``expect_content``;
+    3. with the entry: ``interface_on_device``, ``weights``, ``engine_weights``, ``input_names``, ``weight_file``,
        ``check_content``, ``report_direct``.
 
     On a miss:
@@ -208,11 +209,11 @@ class Source(ABC):
         del key
         return self.specs
 
-    def move_interface(self, interface: Interface) -> Interface:
+    def interface_on_device(self, interface: Interface) -> Interface:
         """Return a stored interface with its inputs and outputs moved to the devices of this machine."""
         return interface
 
-    def expect_digest(self, expected: Digest | None, file_stat: StatFingerprint | None) -> None:
+    def expect_content(self, expected: Digest | None, file_stat: StatFingerprint | None) -> None:
         """Prepare ``check_content``: the source had this digest when its file had this stat fingerprint."""
 
     @abstractmethod
@@ -305,13 +306,13 @@ class Source(ABC):
             BackendUnavailableError: the backend cannot run here.
             SettingsError: the target is unknown, or the program has no module that the settings name.
         """
-        from trtcache.frontends.request import request_lowered_program  # a hit lowers nothing
+        from trtcache.frontends.request import partition_and_request  # a hit lowers nothing
 
         source = self.export(options)
         with paused_collector():
             program = source.lower(options)
             backend = source.find_backend(options)
-            return request_lowered_program(program, backend, options.settings, options.target)
+            return partition_and_request(program, backend, options.settings, options.target)
 
     def release(self) -> None:
         """Free the memory that only lowering and the build needed, and check that a file was not written to.

@@ -66,10 +66,11 @@ class KeyAlias:
         device: the device that the program runs on.
         names: the program's names for the weight of each slot.
         known: all names that the program has for weights and constants.
-        sources: the contents of the program's own constants, by name.
+        constant_contents: the contents of the program's own constants, by name.
         in_spec, out_spec: the pytree specs of the call's arguments and of the program's output.
         content_digest: the digest of the whole file, with its weights: a file with another digest has its weights
-            checked. None for a program in memory, for which ``in_spec`` and ``out_spec`` are not stored either.
+            checked. None for a program in memory and for an ONNX file, which know ``in_spec`` and ``out_spec``: these
+            are not stored either.
         file_stat: the stat fingerprint of the file with this digest, if it is reliable.
         small_sizes: which sizes of 0 and 1 the program handles (``Interface.small_sizes``).
         operators: what identified the program's custom operators before it was lowered (``identify_operators``).
@@ -80,7 +81,7 @@ class KeyAlias:
     device: torch.device
     names: tuple[tuple[str, ...], ...]
     known: frozenset[str]
-    sources: Mapping[str, Content]
+    constant_contents: Mapping[str, Content]
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
     content_digest: Digest | None
@@ -113,7 +114,7 @@ class KeyAlias:
             device=program.device,
             names=tuple(slot.names for slot in program.interface.slots),
             known=frozenset(program.state),
-            sources=program.sources,
+            constant_contents=program.constant_contents,
             in_spec=program.in_spec,
             out_spec=program.out_spec,
             content_digest=content_digest,
@@ -145,7 +146,7 @@ class KeyAlias:
                 device=torch.device(written["device"]),
                 names=tuple(tuple(names) for names in written["names"]),
                 known=frozenset(written["known"]),
-                sources={
+                constant_contents={
                     name: Content(content["digest"], content["dtype"], tuple(content["shape"]))
                     for name, content in written["sources"].items()
                 },
@@ -187,7 +188,7 @@ class KeyAlias:
             "device": str(self.device),
             "names": self.names,
             "known": sorted(self.known),
-            "sources": {name: asdict(content) for name, content in self.sources.items()},
+            "sources": {name: asdict(content) for name, content in self.constant_contents.items()},
             "small_sizes": self.small_sizes.document() if self.small_sizes else None,
         }
         if self.example_sizes:
@@ -205,7 +206,7 @@ def alias_key(
     device_type: str,
     torch_executed_modules: Collection[str],
 ) -> CacheKey:
-    """Return the key of an alias in this process, with torch's state here: ``make_alias_key``."""
+    """Return the key of an alias: ``make_alias_key`` with the version of torch, its state, and the installed passes."""
     return make_alias_key(
         fingerprint,
         option_parts,

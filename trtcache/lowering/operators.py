@@ -96,7 +96,7 @@ def identify_operators(targets: Iterable[object], declared: Collection[str] = ()
     return {name: found[name] for name in sorted(found) if name.partition(".")[0] not in unknown}
 
 
-def identify_again(identities: Mapping[str, Json]) -> bool:
+def operators_are_unchanged(identities: Mapping[str, Json]) -> bool:
     """Return whether operators have the same identities in this process as when they were recorded."""
     import torch
 

@@ -51,8 +51,9 @@ class LoweredProgram:
         arguments: the arguments of each node of ``order``, defaults filled in.
         interface: inputs, results, slots and constants.
         constants: the constants' tensors by the engine's names.
-        state: every weight of the model by name; an engine shares their memory.
-        sources: contents of the model's own constants (non-persistent buffers, tensors that are plain attributes).
+        state: every weight of the model by name; engines share memory with them.
+        constant_contents: contents of the model's own constants by name: non-persistent buffers, and tensors that are
+            plain attributes.
         in_spec, out_spec: how torch flattens the call's arguments and the model's output.
         symbols: the symbolic sizes, numbered.
         constraints: their ranges, by torch's names.
@@ -70,7 +71,7 @@ class LoweredProgram:
     interface: Interface
     constants: Mapping[str, torch.Tensor]
     state: Mapping[str, torch.Tensor]
-    sources: Mapping[str, Content]
+    constant_contents: Mapping[str, Content]
     in_spec: TreeSpec
     out_spec: TreeSpec
     symbols: Symbols
@@ -118,7 +119,7 @@ def finish(
         in_spec=exported.call_spec.in_spec,
         out_spec=exported.call_spec.out_spec,
         constraints=exported.range_constraints,
-        saved=exported.state_dict,
+        state_dict_names=exported.state_dict,
         pipeline=pipeline,
         runs=runs,
     )
@@ -130,7 +131,10 @@ def finish(
 
 
 def without_small_sizes(program: LoweredProgram) -> LoweredProgram:
-    """Return a program that rejects sizes of 0 and 1 where torch's range starts at 2, as a profile does."""
+    """Return the program with sizes of 0 and 1 refused where torch assumes at least 2.
+
+    An optimization profile of TensorRT refuses them as well.
+    """
     interface = program.interface
     if interface.small_sizes is None:
         return program
@@ -145,11 +149,11 @@ def assemble_program(
     in_spec: TreeSpec,
     out_spec: TreeSpec,
     constraints: Mapping[Any, Any],
-    saved: Collection[str],
+    state_dict_names: Collection[str],
     pipeline: tuple[str, ...],
     runs: tuple[PassRun, ...] = (),
 ) -> LoweredProgram:
-    """Return the program of a lowered graph; ``saved`` are names of weights in the model's state_dict."""
+    """Return the program of a lowered graph; ``state_dict_names`` are those of weights in the model's state_dict."""
     graph_module, state = marked.graph_module, marked.state
     order, arguments = canonical_order(graph_module.graph)
     output = graph_module.graph.output_node()
@@ -159,25 +163,25 @@ def assemble_program(
     for node in graph_module.graph.find_nodes(op="placeholder"):
         if "input" in node.meta:
             value = node.meta["val"]
-            sizes = tuple(map(symbols.write, value.shape)), tuple(map(symbols.write, value.stride()))
+            shape, stride = tuple(map(symbols.write, value.shape)), tuple(map(symbols.write, value.stride()))
             is_number = node.meta.get("number", False)
             inputs.append(
-                TensorInput(node.meta["input"], dtype_name(value.dtype), *sizes, value.device.type, is_number)
+                TensorInput(node.meta["input"], dtype_name(value.dtype), shape, stride, value.device.type, is_number)
             )
-    numbered, results = symbols.copy(), []
+    # Symbols that only occur in results, or only in outputs, get their own numbers.
+    result_symbols, results = symbols.copy(), []
     for role in (role for role in roles if role.kind != "weight"):
         target = role.target if isinstance(role.target, int) else None
-        number = write_number(role.value, numbered) if role.kind == "size" else role.value
-        results.append(Result(role.kind, target, number, role.layout))
-    # Symbols that only occur in outputs get their own numbers.
-    numbered, nodes = symbols.copy(), zip(roles, output.args[0], strict=True)  # type: ignore[arg-type]  # a tuple
+        result_value = write_number(role.value, result_symbols) if role.kind == "size" else role.value
+        results.append(Result(role.kind, target, result_value, role.layout))
+    output_symbols, nodes = symbols.copy(), zip(roles, output.args[0], strict=True)  # type: ignore[arg-type]  # a tuple
     computed = [node.meta["val"] for role, node in nodes if role.kind not in {*NOT_COMPUTED, "weight"}]
     outputs = tuple(
-        TensorOutput(dtype_name(value.dtype), tuple(map(numbered.write, value.shape)), value.device.type)
+        TensorOutput(dtype_name(value.dtype), tuple(map(output_symbols.write, value.shape)), value.device.type)
         for value in computed
     )
     mutated = {str(role.target) for role in roles if role.kind == "weight"}
-    slots, weights = number_weights(order, state, mutated=mutated, saved=saved)
+    slots, weights = number_weights(order, state, mutated=mutated, state_dict_names=state_dict_names)
     constants, digests = _constants(graph_module, order)
     return LoweredProgram(
         name=name,
@@ -197,7 +201,7 @@ def assemble_program(
         ),
         constants=constants,
         state=state,
-        sources=marked.constants,
+        constant_contents=marked.constants,
         in_spec=in_spec,
         out_spec=out_spec,
         symbols=symbols,
@@ -217,6 +221,7 @@ def _example_sizes(graph_module: fx.GraphModule, symbols: Symbols) -> dict[int, 
 
 
 def _constants(graph_module: fx.GraphModule, order: list[fx.Node]) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    """Return the constants' tensors and digests; set each constant's ``meta["constant"]`` to its name and digest."""
     tensors: dict[str, torch.Tensor] = {}
     names: dict[tuple[Content, str], str] = {}
     for node in order:
@@ -241,15 +246,16 @@ def number_weights(
     state: Mapping[str, torch.Tensor],
     *,
     mutated: Collection[str],
-    saved: Collection[str],
+    state_dict_names: Collection[str],
 ) -> tuple[tuple[Slot, ...], tuple[EngineWeight, ...]]:
     """Return a program's slots and engine weights; set each weight node's ``meta["engine_weight"]``.
 
-    ``mutated`` has the names of weights that a call modifies, ``saved`` those in the model's state_dict.
+    ``mutated`` has the names of weights that a call modifies, ``state_dict_names`` those in the model's
+    state_dict.
     """
     found = [(node, recipe) for node in order if (recipe := recipe_of(node))]
     groups = group_tied(state)
-    whole = {groups[str(recipe.weight)] for _, recipe in found if isinstance(recipe, WeightRef)}
+    used_unchanged = {groups[str(recipe.weight)] for _, recipe in found if isinstance(recipe, WeightRef)}
     used = dict.fromkeys(groups[str(name)] for _, recipe in found for name in sources(recipe))
     slots: dict[str | int, Slot] = {}
     for index, names in enumerate(used):
@@ -259,11 +265,11 @@ def number_weights(
             index=index,
             dtype=dtype_name(tensor.dtype),
             shape=shape,
-            stride=layout(shape, tensor.stride()) if names in whole else contiguous(shape),
+            stride=layout(shape, tensor.stride()) if names in used_unchanged else contiguous(shape),
             device=tensor.device.type,
             names=names,
             mutated=any(name in mutated for name in names),
-            transient=not any(name in saved for name in names),
+            transient=not any(name in state_dict_names for name in names),
         )
         slots |= dict.fromkeys(names, slot)
     weights = []
@@ -300,7 +306,7 @@ def render(program: LoweredProgram) -> str:
     names: dict[fx.Node, str] = {}
     lines = []
     for node in program.order:
-        weight, how = node.meta.get("engine_weight"), ""
+        weight, definition = node.meta.get("engine_weight"), ""
         if weight is not None:
             name = str(weight.name)
         elif "constant" in node.meta:
@@ -310,18 +316,18 @@ def render(program: LoweredProgram) -> str:
         else:
             name = node_names.call(operator_name(node.target))
         if node.op == "call_function":
-            where = " in torch" if "torch_executed" in node.meta else ""
-            arguments = ", ".join(_value(one, names) for one in program.arguments[node])
-            how = f" = {operator_name(node.target)}{where}({arguments})"
+            suffix = " in torch" if "torch_executed" in node.meta else ""
+            arguments = ", ".join(_format_argument(one, names) for one in program.arguments[node])
+            definition = f" = {operator_name(node.target)}{suffix}({arguments})"
         elif weight is not None and weight.slot is None:
-            how = f" = {recipes.text(weight.recipe)}"
+            definition = f" = {recipes.text(weight.recipe)}"
         names[node] = name
-        lines.append(f"{name}: {_format_result(node)}{how}")
+        lines.append(f"{name}: {_format_result(node)}{definition}")
     output = program.graph_module.graph.output_node()
     roles = [role.kind for role in output.meta["roles"]]
     sizes = iter([describe(one.value, {}) for one in program.interface.results if one.kind == "size"])
     results = (
-        f"size {next(sizes)}" if kind == "size" else f"{kind} {_value(value, names)}"
+        f"size {next(sizes)}" if kind == "size" else f"{kind} {_format_argument(value, names)}"
         for kind, value in zip(roles, output.args[0], strict=True)  # type: ignore[arg-type]
     )
     return "\n".join([*lines, f"return {', '.join(results)}"]) + "\n"
@@ -337,8 +343,8 @@ def listing(graph: fx.Graph) -> list[str]:
             text = f"weight {meta['weight']}" if "weight" in meta else f"input {meta.get('input')}"
         else:
             called = operator_name(node.target) if node.op == "call_function" else f"{node.op} {node.target}"
-            keywords = [f"{name}={_value(one, names)}" for name, one in node.kwargs.items()]
-            text = f"{called}({', '.join([*(_value(one, names) for one in node.args), *keywords])})"
+            keywords = [f"{name}={_format_argument(one, names)}" for name, one in node.kwargs.items()]
+            text = f"{called}({', '.join([*(_format_argument(one, names) for one in node.args), *keywords])})"
         lines.append(f"{node.name}: {_format_result(node)} = {text}")
     return lines
 
@@ -356,9 +362,9 @@ def _format_result(node: fx.Node) -> str:
     return ", ".join(texts)
 
 
-def _value(argument: Any, names: dict[fx.Node, str]) -> str:
+def _format_argument(argument: Any, names: dict[fx.Node, str]) -> str:
     if isinstance(argument, fx.Node):
         return names.get(argument, f"in{argument.meta['input']}" if "input" in argument.meta else argument.name)
     if isinstance(argument, (list, tuple)):
-        return f"[{', '.join(_value(one, names) for one in argument)}]"
+        return f"[{', '.join(_format_argument(one, names) for one in argument)}]"
     return repr(argument)

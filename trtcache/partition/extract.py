@@ -58,7 +58,7 @@ def extract_engine_partition(
         in_spec=pytree.tree_structure((tuple(range(len(takes))), {})),
         out_spec=pytree.tree_structure(tuple(range(len(outputs)))),
         constraints=whole.constraints,
-        saved=saved,
+        state_dict_names=saved,
         pipeline=whole.pipeline,
     )
     if whole.interface.small_sizes is not None:

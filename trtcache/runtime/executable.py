@@ -35,19 +35,20 @@ class Executable:
         device: where the engine runs.
         constants: the constants' tensors by the engine's names.
         known: all names of weights and constants in the model.
-        sources: contents of the model's own constants by name; a refit with a module compares them.
+        constant_contents: contents of the model's own constants by name; a refit with a module compares them.
     """
 
     interface: Interface
     device: torch.device
     constants: Mapping[str, torch.Tensor]
     known: frozenset[str]
-    sources: Mapping[str, Content]
+    constant_contents: Mapping[str, Content]
 
     @classmethod
     def of(cls, program: LoweredProgram) -> Executable:
         """Return the executable of a lowered program; its graph is dropped."""
-        return cls(program.interface, program.device, program.constants, frozenset(program.state), program.sources)
+        known = frozenset(program.state)
+        return cls(program.interface, program.device, program.constants, known, program.constant_contents)
 
     @classmethod
     def from_entry(
@@ -56,7 +57,7 @@ class Executable:
         *,
         names: Sequence[Sequence[str]],
         known: frozenset[str],
-        sources: Mapping[str, Content],
+        constant_contents: Mapping[str, Content],
         device: torch.device,
     ) -> Executable:
         """Return the executable of a stored entry.
@@ -65,7 +66,7 @@ class Executable:
             entry: a verified entry whose key document equals the caller's.
             names: the model's names of each slot's weight.
             known: all names of weights and constants in the model.
-            sources: contents of the model's own constants by name.
+            constant_contents: contents of the model's own constants by name.
             device: where the engine will run.
 
         Raises:
@@ -80,7 +81,7 @@ class Executable:
             constants = read_constants(bytes(entry.read(CONSTANTS)), document["constants"], device)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise IncompatibleEngineError(entry.key.digest, f"its members cannot be read: {error!r}") from error
-        return cls(interface, device, constants, known, sources)
+        return cls(interface, device, constants, known, constant_contents)
 
 
 def _check(document: Mapping[str, Any], entry: Entry) -> None:

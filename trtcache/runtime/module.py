@@ -118,7 +118,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         self._interface = executable.interface
         self._device = executable.device
         self._known = executable.known
-        self._constants = executable.sources
+        self._constants = executable.constant_contents
         self._call = call
         self._weights = weights if isinstance(weights, EngineWeights) else EngineWeights(weights)
         self._swap = EngineSwap(engine, self._weights)

@@ -11,8 +11,7 @@ import torch
 
 from trtcache.config.threads import fork_safe_lock
 from trtcache.errors import ExportError, GuardError, InputError, RefitError, RunError
-from trtcache.runtime.autocast import Autocast
-from trtcache.runtime.verify import modes_of
+from trtcache.runtime.verify import AutocastState, modes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -39,11 +38,11 @@ class TorchCalls:
     """
 
     def __init__(
-        self, model: Callable[[], torch.nn.Module], modes: Modes | None = None, autocast: Autocast | None = None
+        self, model: Callable[[], torch.nn.Module], modes: Modes | None = None, autocast: AutocastState | None = None
     ) -> None:
         """Store how to get the model as a module, and the modes and the autocast (by default this one) to run it in."""
         self.model, self.modes = model, modes
-        self.autocast = Autocast.here() if autocast is None else autocast
+        self.autocast = AutocastState.here() if autocast is None else autocast
         self._refitted: torch.nn.Module | None = None
         self._copied: tuple[list[int], torch.nn.Module] | None = None
 
@@ -172,7 +171,7 @@ class OnGuard:
         model: Callable[[], torch.nn.Module],
         compile_for: Callable[[tuple[Any, ...], Mapping[str, Any]], CompiledModule],
         modes: Modes | None = None,
-        autocast: Autocast | None = None,
+        autocast: AutocastState | None = None,
     ) -> None:
         """Store how to get the model and how to compile it.
 

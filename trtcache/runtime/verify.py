@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -18,9 +18,7 @@ from trtcache.errors import RunError, SettingsError, VerifyError
 from trtcache.lowering.arguments import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from trtcache.runtime.autocast import Autocast
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Modes: TypeAlias = frozenset[str]
 """The names of the submodules in train mode; the others are in eval mode."""
@@ -36,18 +34,52 @@ _FP8_TOLERANCE = 0.3
 _TF32_TOLERANCE = 1e-2  # on a GPU, where 12 convolutions were off by 1.3e-3
 
 
+@frozen_dataclass
+class AutocastState:
+    """A thread's state of ``torch.autocast``, in which a model was compiled.
+
+    Calls of the model, and further compiles, take place in it: an engine has the casts of that time, whatever the
+    caller has switched on.
+
+    Attributes:
+        dtypes: the device types for which it is on, with their dtypes.
+        cached: whether it caches casts.
+    """
+
+    dtypes: tuple[tuple[str, torch.dtype], ...]
+    cached: bool
+
+    @classmethod
+    def here(cls) -> AutocastState:
+        """Return this thread's state."""
+        device_types = torch._C._autocast_supported_devices() if torch._C._is_any_autocast_enabled() else []
+        dtypes = [(one, torch.get_autocast_dtype(one)) for one in device_types if torch.is_autocast_enabled(one)]
+        return cls(tuple(dtypes), torch.is_autocast_cache_enabled())
+
+    @contextmanager
+    def apply(self) -> Iterator[None]:
+        """Set this state for the block."""
+        if not self.dtypes and not torch._C._is_any_autocast_enabled():
+            yield
+            return
+        with torch._C._DisableAutocast(), ExitStack() as stack:
+            for device_type, dtype in self.dtypes:
+                stack.enter_context(torch.autocast(device_type, dtype=dtype, cache_enabled=self.cached))
+            yield
+
+
 def tolerance_of(verify: object) -> float | None:
-    """Return the allowed relative error; None for ``True``, with which the dtypes decide, and for ``False``.
+    """Return the allowed relative error; None for ``True`` (the default of each dtype) and for ``False``.
 
     Raises:
-        SettingsError: it is neither a flag nor a finite float of at least 0; 1 would allow every output to be 0.
+        SettingsError: it is neither a flag nor a number from 0 to less than 1, which would allow every output to be 0.
     """
     if isinstance(verify, bool):
         return None
-    if (isinstance(verify, float) and 0 <= verify < math.inf) or (isinstance(verify, int) and verify == 0):
+    if isinstance(verify, (int, float)) and 0 <= verify < 1:
         return float(verify)
     expected = "expected True, False or how much an output may be off by, relative to its largest value"
-    raise SettingsError("verify", f"{expected} (such as 1e-3), got {verify!r}")
+    raise SettingsError("verify", f"{expected} (such as 1e-3; less than 1), got {verify!r}")
 
 
 @frozen_dataclass
@@ -55,8 +87,7 @@ class Examples:
     """The arguments of ``compile``, if they were kept.
 
     Attributes:
-        args, kwargs: example inputs, the caller's own tensors; ``args`` is None if there are none or they are too
-            large.
+        args, kwargs: example inputs, the caller's own tensors; ``args`` is None if they are too large, or only shapes.
         model: a weak reference to the model.
         modes: the modes of its submodules when it was compiled; None if there is none.
         autocast: the autocast of that time; None if it is not known.
@@ -66,7 +97,7 @@ class Examples:
     kwargs: Mapping[str, Any] | None = None
     model: weakref.ref[torch.nn.Module] | None = None
     modes: Modes | None = None
-    autocast: Autocast | None = None
+    autocast: AutocastState | None = None
 
     @property
     def module(self) -> torch.nn.Module | None:
@@ -80,9 +111,9 @@ class Examples:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any] | None,
         modes: Modes | None,
-        autocast: Autocast,
+        autocast: AutocastState,
     ) -> Examples:
-        """Keep the inputs if they are small. Of an exported program its own example inputs are taken."""
+        """Keep the inputs if they are small. An exported program's own example inputs are kept in their place."""
         if isinstance(model, torch.export.ExportedProgram) and model.example_inputs is not None:
             args, kwargs = model.example_inputs
         leaves = pytree.tree_leaves((args, kwargs))
@@ -104,15 +135,15 @@ def eager(
     module: torch.nn.Module | None,
     weights: Mapping[str, torch.Tensor],
     modes: Modes | None = None,
-    autocast: Autocast | None = None,
+    autocast: AutocastState | None = None,
 ) -> Callable[..., Any]:
-    """Return a function that computes what a module does with other weights, without modifying module or weights.
+    """Return a function that calls a module with other weights; module and weights are not changed.
 
     Args:
         module: the module.
-        weights: the weights, and the state that calls modify, to replace.
-        modes: the modes of the submodules to run in, if not those of now.
-        autocast: the autocast to run in, if not that of the call.
+        weights: values in place of its weights, and of buffers that calls change.
+        modes: the modes of the submodules to run in; by default the current ones.
+        autocast: the autocast to run in; by default that of the call.
 
     Raises:
         VerifyError: there is no module, or it is in other modes and cannot be copied.
@@ -131,14 +162,15 @@ def eager(
             module = in_modes(module, modes)
         except RunError as error:
             raise VerifyError(why=error.why) from error
-    names = {name for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers())}
+    parameters, buffers = (one(remove_duplicate=False) for one in (module.named_parameters, module.named_buffers))
+    names = {name for name, _ in (*parameters, *buffers)}
     used = {name: one.detach() for name, one in weights.items() if name in names}
     clones: dict[int, torch.Tensor] = {}  # BatchNorm in train mode writes to its buffers
     for name, buffer in module.named_buffers(remove_duplicate=False):
         if name not in used:
             used[name] = clones.setdefault(id(buffer), buffer.detach().clone())
 
-    copied = None  # a model that cannot be copied, such as TorchScript, runs itself
+    copied = None  # a model that cannot be copied, such as TorchScript, is called with ``functional_call``
     with suppress(RuntimeError, TypeError, ValueError, NotImplementedError):
         copied = with_state(module, used)  # calls of other threads use the module itself meanwhile
 

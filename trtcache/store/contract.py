@@ -1,10 +1,13 @@
 """The contract of stores: what look-ups, layers, listings and garbage collection need of a place with entries.
 
 ``DiskStore`` implements it on a file system. To add another kind of store, derive a class from ``Store``, run
-``trtcache.testing.StoreContract`` on it, and put it into ``cache.layers`` as a lower one (``dataclasses.replace``).
-Layers call ``location``, ``contains``, ``get`` and ``copy_to`` of a lower store; the upper one, which is written to, is
-a ``DiskStore``. Settings name directories only; listings and explanations of misses go through ``DiskStore``
-(``Layers.disks``).
+``trtcache.testing.StoreContract`` on it, and put it into a cache as a lower layer, which is only read::
+
+    cache.layers = dataclasses.replace(cache.layers, lower=(store,))
+
+Layers call ``location``, ``contains``, ``get`` and ``copy_to`` of a lower store, the contract's tests call all methods.
+The upper layer, which is written to, is a ``DiskStore``. Settings name directories only; listings and explanations of
+misses go through ``DiskStore`` (``Layers.disks``).
 """
 
 from __future__ import annotations
@@ -33,7 +36,11 @@ COLLISION: Final = "collision"
 
 @frozen_dataclass
 class Miss:
-    """The reason for a miss: ``absent``, ``corrupt:<why>``, ``untrusted:<why>``, ``collision``, ``format``, ..."""
+    """The reason for a miss.
+
+    Attributes:
+        reason: ``absent``, ``corrupt:<why>``, ``untrusted:<why>``, ``unreadable:<why>``, ``collision`` or ``format``.
+    """
 
     reason: str
 
@@ -68,7 +75,7 @@ class Store(ABC):
 
     Attributes:
         writable: whether ``put``, ``remove`` and ``quarantine`` can be called; otherwise they raise
-            ReadOnlyError and nothing in the store changes, not even a time of use.
+            ReadOnlyError and nothing in the store changes, not even the time of the last use.
     """
 
     writable: bool
@@ -141,7 +148,7 @@ class Store(ABC):
 
     @abstractmethod
     def quarantine(self, digest: str, reason: str) -> None:
-        """Take an entry out of the store, for inspection where the store can keep it. Do nothing if it is gone.
+        """Remove a bad entry, but keep it for inspection if the store can. Do nothing if it is gone.
 
         Raises:
             ReadOnlyError: the store cannot be written.

@@ -60,8 +60,14 @@ _NO_TENSORS = (2).to_bytes(8, "little") + b"{}"
 class OnnxSource(Source):
     """An ONNX file, with example inputs for its dynamic sizes.
 
-    ``request`` takes the place of lowering: it parses the file, makes the key, and returns an ``OnnxRequest``, whose
-    ``build`` calls ``Backend.build_onnx``. The program is always one engine, and no part of it runs in torch.
+    A hit goes from the fingerprint, which covers all bytes of the file and of its external data, through the key alias
+    to the plan; names of inputs and outputs come from the plan's key. The file is parsed only for the weights of a
+    refittable plan.
+
+    On a miss, ``request`` takes the place of lowering: it parses the file, makes the key, and returns an
+    ``OnnxRequest``. ``Cache.fetch`` then calls its ``build``, which calls ``Backend.build_onnx``. There is nothing to
+    export, so no second look-up and no manifest of direct mode. The program is always one engine, and no part of it
+    runs in torch.
     """
 
     kind: ClassVar[str] = "onnx"
@@ -146,7 +152,7 @@ class OnnxSource(Source):
         """Return the pytree specs: inputs by position, and a tuple of outputs."""
         return specs_for(*port_names(key))
 
-    def move_interface(self, interface: Interface) -> Interface:
+    def interface_on_device(self, interface: Interface) -> Interface:
         """Return an interface with its inputs and outputs on this machine's device, which may be the CPU for builds."""
         inputs = tuple(replace(tensor, device=self.device.type) for tensor in interface.inputs)
         outputs = tuple(replace(tensor, device=self.device.type) for tensor in interface.outputs)
@@ -193,13 +199,13 @@ class OnnxSource(Source):
         graph = canonical_graph(self.file, inputs)
         interface = ports.interface(graph.slots, self._device_type)
         read_s = time.perf_counter() - start
-        request_parts = self.option_parts(backend, options.settings, target)
-        key = _make_key(self.file, backend, options.settings, ports, graph, interface, request_parts)
+        option_parts = self.option_parts(backend, options.settings, target)
+        key = _make_key(self.file, backend, options.settings, ports, graph, interface, option_parts)
         key_s = time.perf_counter() - start - read_s
         in_spec, out_spec = specs_for(*ports.names)
         program = OnnxProgram(
             self.name,
-            self.move_interface(interface),
+            self.interface_on_device(interface),
             self.device,
             FileWeights(self.file, [slot.names[0] for slot in graph.slots]),
             in_spec,
@@ -243,7 +249,7 @@ class OnnxProgram:
     out_spec: pytree.TreeSpec
     seconds: Mapping[str, float]
     constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    sources: Mapping[str, Any] = field(default_factory=dict)
+    constant_contents: Mapping[str, Any] = field(default_factory=dict)
     example_sizes: Mapping[int, int] = field(default_factory=dict)
 
 

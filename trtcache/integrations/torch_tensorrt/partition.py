@@ -86,7 +86,7 @@ def _program(
     name: str,
 ) -> LoweredProgram:
     order, arguments = canonical_order(graph)
-    slots, weights = number_weights(order, state, mutated=(), saved=frozenset(state))
+    slots, weights = number_weights(order, state, mutated=(), state_dict_names=frozenset(state))
     roles = graph.output_node().meta["roles"]
     constants = [one for one in order if "constant" in one.meta]
     values = [node.meta.get("val") for node in graph.nodes]
@@ -110,7 +110,7 @@ def _program(
         ),
         constants={one.meta["constant"][0]: tensors[one] for one in constants},
         state=state,
-        sources={},
+        constant_contents={},
         in_spec=nothing,
         out_spec=nothing,
         symbols=Symbols(),

@@ -33,10 +33,10 @@ aten = torch.ops.aten
 
 @frozen_dataclass
 class Slices(Pass):
-    """Rewrite ``select`` to a ``slice`` of one index (of several) and a ``reshape``, and merge slices of slices.
+    """Rewrite ``select`` to a ``slice`` of length 1 and a ``reshape``, and merge slices of slices.
 
-    ``x[1]``, ``x.unbind()[1]`` and ``x[1:2].squeeze(0)`` are then one program. A select at a computed index, and slices
-    with negative bounds along a symbolic dimension, are unchanged.
+    ``x[1]``, ``x.unbind()[1]`` and ``x[1:2].squeeze(0)`` are then one program. A dimension of size 1 needs no slice. A
+    select at a computed index, and slices of slices along a symbolic dimension, are unchanged.
     """
 
     name: ClassVar[str] = "slices"
@@ -101,10 +101,10 @@ _Call = tuple[Any, tuple[Any, ...]]
 
 @frozen_dataclass
 class Tuples(Pass):
-    """Rewrite items of splits, of unbinds, and of tuples in the graph.
+    """Rewrite items of splits, of unbinds, and of tuples that are arguments in the graph.
 
-    An item of a split becomes a ``slice``, an item of an unbind a ``select``, and an item of a tuple in the graph the
-    node at that place. Other tuples are results of operators that compute several things at once; those are unchanged,
+    An item of a split becomes a ``slice``, an item of an unbind a ``select``, and an item of such a tuple the node at
+    that place. Other tuples are results of operators that compute several things at once; those are unchanged,
     and so are splits by symbolic sizes.
     """
 
@@ -129,7 +129,10 @@ class Tuples(Pass):
 
 
 def _split_item_to_slice(source: fx.Node, item: int) -> _Call | None:
-    """Return the slice that is an item of a split; its parts have one size, or a list of sizes."""
+    """Return the slice that is an item of a split; None if sizes are symbolic, or there is no item.
+
+    ``split`` has one size, and ``split_with_sizes`` a list.
+    """
     tensor, sizes, dim = arguments(source)
     has_list, value = isinstance(sizes, (list, tuple)), tensor_of(tensor)
     total = None if value is None else value.shape[dim]
@@ -137,6 +140,7 @@ def _split_item_to_slice(source: fx.Node, item: int) -> _Call | None:
         return None
     if not is_static(sizes if has_list else [sizes]):
         return None
+    item = range(len(source.meta["val"]))[item]  # a negative one counts from the end
     start, size = (sum(sizes[:item]), sizes[item]) if has_list else (item * sizes, sizes)
     return aten.slice.Tensor, (tensor, dim % value.dim(), start, min(start + size, total))
 
@@ -184,9 +188,9 @@ class Lookups(Pass):
 class Concatenations(Pass):
     """Merge a ``cat`` of ``cat`` along one dimension, and rewrite a ``cat`` of ``unsqueeze``.
 
-    The latter becomes what ``torch.stack`` gives: a ``cat`` of the tensors themselves and one ``reshape``, or along a
-    new last dimension a ``cat`` of reshapes. An inner ``cat`` with other users is unchanged, and so is one that changes
-    the dtype, since chained casts may round twice.
+    A ``cat`` of ``unsqueeze`` becomes a ``cat`` of the tensors themselves and one ``reshape``, as ``torch.stack`` is
+    lowered; along a new last dimension it stays a ``cat`` of reshapes. An inner ``cat`` with other users is unchanged,
+    and so is one that changes the dtype, since chained casts may round twice.
     """
 
     name: ClassVar[str] = "concatenations"
@@ -194,19 +198,19 @@ class Concatenations(Pass):
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place. Merged calls are left for dead code elimination."""
-        modified, sizes, feeding = False, SizeNodes(graph_module.graph), feed_stride_readers(graph_module.graph)
+        modified, sizes, read_by_strides = False, SizeNodes(graph_module.graph), feed_stride_readers(graph_module.graph)
         for node in calls_of(graph_module.graph, (aten.cat.default,)):
-            if node in feeding:
+            if node in read_by_strides:  # an operator after it reads strides, which may differ
                 continue
             # Concatenations among the operands are replaced by their own operands.
             tensors, dim = _operands(node)
             joined: list[fx.Node] = []
             for tensor in tensors:
-                is_merged = tensor.target is aten.cat.default and len(tensor.users) == 1
-                inner, inner_dim = _operands(tensor) if is_merged else ([], dim)
+                is_cat = tensor.target is aten.cat.default and len(tensor.users) == 1
+                inner, inner_dim = _operands(tensor) if is_cat else ([], dim)
                 value = tensor.meta["val"]
                 same_dtype = all(operand.meta["val"].dtype is value.dtype for operand in inner)
-                is_merged = is_merged and same_dtype and inner_dim == dim and value.dim() == node.meta["val"].dim()
+                is_merged = is_cat and same_dtype and inner_dim == dim and value.dim() == node.meta["val"].dim()
                 joined += inner if is_merged else [tensor]
             if len(joined) != len(tensors):
                 node.args, node.kwargs, modified = (joined, dim), {}, True
@@ -240,20 +244,22 @@ def _stack(node: fx.Node, sizes: SizeNodes) -> bool:
     """Join the tensors without the added dimension, and reshape the result; return whether it was possible."""
     tensors, dim = _operands(node)
     result = node.meta["val"]
-    single = list(result.shape)
-    del single[dim]
-    outer, inner = sizes.of_all(result.shape), sizes.of_all(single)
-    if outer is None or inner is None:
+    operand_shape = list(result.shape)
+    del operand_shape[dim]
+    result_sizes, operand_sizes = sizes.of_all(result.shape), sizes.of_all(operand_shape)
+    if result_sizes is None or operand_sizes is None:
         return False
-    shape = [*single[:dim], len(tensors) * single[dim], *single[dim + 1 :]]
-    bare: list[Any] = []
+    shape = [*operand_shape[:dim], len(tensors) * operand_shape[dim], *operand_shape[dim + 1 :]]
+    operands: list[Any] = []
     for tensor in tensors:
         base: Any = tensor.args[0]  # used as it is if it already has the shape
-        if not same_sizes(base.meta["val"].shape, single):
-            base = insert_call(tensor, aten.reshape.default, (base, inner), tensor.meta["val"].new_empty(single))
-        bare.append(base)
-    joined = insert_call(node, aten.cat.default, (bare, dim), result.new_empty(shape))
-    node.target, node.args, node.kwargs = aten.reshape.default, (joined, outer), {}
+        if not same_sizes(base.meta["val"].shape, operand_shape):
+            base = insert_call(
+                tensor, aten.reshape.default, (base, operand_sizes), tensor.meta["val"].new_empty(operand_shape)
+            )
+        operands.append(base)
+    joined = insert_call(node, aten.cat.default, (operands, dim), result.new_empty(shape))
+    node.target, node.args, node.kwargs = aten.reshape.default, (joined, result_sizes), {}
     if _joins_reshapes(joined):
         _stack(joined, sizes)
     return True
