@@ -172,6 +172,40 @@ def test_a_weight_that_the_engine_would_not_use_is_refused(compiled: Callable[[i
     assert answers(outer, 0)
 
 
+@pytest.mark.parametrize("listed", [False, True])
+def test_no_way_of_torch_adds_or_exchanges_a_part(interpreter: str, engines: Path, listed: bool) -> None:
+    """The engine would know nothing of it, and the state_dict would not be that of the answers."""
+    for change in (
+        lambda module: module.add_module("layer", nn.Linear(4, 4)),
+        lambda module: module.register_module("more", nn.Linear(4, 4)),
+        lambda module: module.set_submodule("layer", nn.Linear(4, 4)),
+        lambda module: module.register_buffer("scale", torch.zeros(4)),
+        lambda module: module.register_buffer("more", torch.zeros(4)),
+        lambda module: module.register_parameter("more", nn.Parameter(torch.zeros(4))),
+        lambda module: module.layer.register_parameter("weight", nn.Parameter(torch.zeros(4, 4))),
+        lambda module: module._parameters.update(bias=nn.Parameter(torch.zeros(4))),
+        lambda module: module._modules.pop("layer"),
+        lambda module: module._buffers.clear(),
+    ):
+        model = Direct()
+        module: Any = trtcache.compile(model, torch.ones(2, 4), backend=interpreter, cache=engines)
+        if listed:
+            module.state_dict()
+        with pytest.raises(TypeError, match="compiled module"):
+            change(module)
+        assert list(module.state_dict()) == list(model.state_dict())
+        assert torch.equal(module.state_dict()["layer.weight"], model.layer.weight)
+
+
+def test_a_hook_of_a_part_is_not_called(compiled: Callable[[int], Outer]) -> None:
+    """There is no such call, and a warning says so."""
+    inner: Any = compiled(0).inner
+    for register in (inner.head.register_forward_hook, inner.head.register_forward_pre_hook):
+        with pytest.warns(UserWarning, match="its hooks are not called; compile the model with them"):
+            register(lambda *_: pytest.fail("called"))
+    inner(X)
+
+
 class Direct(nn.Module):
     """A parameter, a buffer and a layer of its own."""
 

@@ -534,6 +534,24 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             )
         super().__setattr__(name, value)
 
+    def register_parameter(self, *args: Any, **kwargs: Any) -> None:
+        """Refuse a parameter, of which the engine would know nothing.
+
+        Raises:
+            TypeError: always.
+        """
+        getattr(self, _TABLES[-1])  # torch needs the tables, which refuse it
+        super().register_parameter(*args, **kwargs)
+
+    def register_buffer(self, *args: Any, **kwargs: Any) -> None:
+        """Refuse a buffer, of which the engine would know nothing.
+
+        Raises:
+            TypeError: always.
+        """
+        getattr(self, _TABLES[-1])
+        super().register_buffer(*args, **kwargs)
+
     def __delattr__(self, name: str) -> None:
         """Delete an attribute that is not part of the model.
 

@@ -7,6 +7,7 @@ torch says what the new weights are (``load_state_dict``, ``_apply``), and every
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
@@ -106,6 +107,20 @@ def tensors_by_name(
 class WeightGroup(nn.Module):
     """The weights of a submodule of a compiled module. The submodule itself is part of the engine and cannot run."""
 
+    def register_forward_hook(self, *args: Any, **kwargs: Any) -> Any:
+        """Register a hook, which will not be called, with a warning."""
+        return self._warn_of(super().register_forward_hook(*args, **kwargs))
+
+    def register_forward_pre_hook(self, *args: Any, **kwargs: Any) -> Any:
+        """Register a hook, which will not be called, with a warning."""
+        return self._warn_of(super().register_forward_pre_hook(*args, **kwargs))
+
+    @staticmethod
+    def _warn_of(handle: Any) -> Any:
+        why = "a submodule of a compiled module is part of its engine: its hooks are not called"
+        warnings.warn(f"{why}; compile the model with them", UserWarning, stacklevel=3)
+        return handle
+
     def forward(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         """Refuse the call.
 
@@ -139,7 +154,63 @@ class Owner(Protocol):
         ...
 
 
-class FixedTensors(dict[str, Any]):
+class _Fixed(dict[str, Any]):
+    """A dictionary whose items derived classes check in ``__setitem__``, and which cannot lose any."""
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set items."""
+        for name, value in dict(*args, **kwargs).items():
+            self[name] = value
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """Return an item, or set it."""
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]  # narrower than that of dict
+        """Set items."""
+        self.update(other)
+        return self
+
+    def __delitem__(self, name: str) -> NoReturn:
+        """Refuse to drop an item.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"{name}: a weight of a compiled module cannot be deleted, since its engine uses it")
+
+    def pop(self, name: str, *_default: Any) -> NoReturn:
+        """Refuse to drop an item."""
+        del self[name]
+
+    def popitem(self) -> NoReturn:
+        """Refuse to drop an item."""
+        del self[next(iter(self), "")]
+
+    def clear(self) -> None:
+        """Refuse to drop all items; do nothing if there are none."""
+        for name in self:
+            del self[name]
+
+
+class FixedModules(_Fixed):
+    """The ``_modules`` of a compiled module: another module is an error, since the engine would know nothing of it."""
+
+    def __setitem__(self, name: str, module: Any) -> None:
+        """Refuse another module.
+
+        Raises:
+            TypeError: it would not be part of the engine.
+        """
+        if module is not self.get(name):
+            what = "a submodule of a compiled module cannot be exchanged"
+            what = what if name in self else "a compiled module takes no further parameters or submodules"
+            raise TypeError(f"{name}: {what}; refit changes weights")
+
+
+class FixedTensors(_Fixed):
     """The ``_parameters`` or ``_buffers`` of a compiled module: another tensor is an error.
 
     The engine would not see it. While tracers record a call, they put fake tensors there.
@@ -189,14 +260,6 @@ class FixedTensors(dict[str, Any]):
             )
         super().__setitem__(name, tensor)
 
-    def __delitem__(self, name: str) -> NoReturn:
-        """Refuse to drop a tensor.
-
-        Raises:
-            TypeError: always.
-        """
-        raise TypeError(f"{name}: a weight of a compiled module cannot be deleted, since its engine uses it")
-
 
 def publish(module: Owner, names: ModelNames, tensors: Mapping[str, torch.Tensor]) -> None:
     """Set a module's parameters, buffers and submodules from tensors by name. Tied weights are one parameter."""
@@ -240,7 +303,7 @@ class _Branch:
         module.__dict__["_parameters"] = FixedTensors(self.parameters, owner)
         module.__dict__["_buffers"] = FixedTensors(self.buffers, owner)
         module.__dict__["_non_persistent_buffers_set"] = self.hidden
-        module.__dict__["_modules"] = groups
+        module.__dict__["_modules"] = FixedModules(groups)
 
 
 def changed_by(
