@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from trtcache_cli.shapes import read_examples, read_shapes
 from trtcache_cli.subjects import is_function, program_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torch.export import ExportedProgram
 
@@ -67,21 +68,31 @@ def export_function(location: str) -> ExportedProgram:
         module = Path(module_name).with_suffix("").as_posix().replace("/", ".").lstrip(".")
         what = "is a file" if Path(module_name).is_file() else "would be a file"
         raise SettingsError(location, f"{module_name} {what}, and a module is needed: write {module}:{name}")
-    sys.path.insert(0, str(Path.cwd()))
+    with _current_folder_first():
+        try:
+            function = getattr(import_module(module_name), name)
+        except Exception as error:  # code of the user's own
+            raise SettingsError(location, f"it cannot be imported: {_describe(error)}") from error
+        try:
+            found = function()
+        except Exception as error:
+            raise SettingsError(location, f"it raised {_describe(error)}") from error
+        if not (isinstance(found, tuple) and 2 <= len(found) <= 3 and isinstance(found[0], torch.nn.Module)):
+            raise SettingsError(location, "it has to return (model, args) or (model, args, kwargs)")
+        with resolve(*found, name=name) as source:
+            return source.program()
+
+
+@contextmanager
+def _current_folder_first() -> Iterator[None]:
+    """Search the current folder first for imports, while the block runs. Other changes of the path stay."""
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
     try:
-        function = getattr(import_module(module_name), name)
-    except Exception as error:  # code of the user's own
-        raise SettingsError(location, f"it cannot be imported: {_describe(error)}") from error
+        yield
     finally:
-        del sys.path[0]
-    try:
-        found = function()
-    except Exception as error:
-        raise SettingsError(location, f"it raised {_describe(error)}") from error
-    if not (isinstance(found, tuple) and 2 <= len(found) <= 3 and isinstance(found[0], torch.nn.Module)):
-        raise SettingsError(location, "it has to return (model, args) or (model, args, kwargs)")
-    with resolve(*found, name=name) as source:
-        return source.program()
+        with suppress(ValueError):  # the user's code has removed it
+            sys.path.remove(folder)
 
 
 def load_program(path: Path, shapes: Sequence[str]) -> ExportedProgram:
