@@ -52,8 +52,8 @@ def refit(session: Session, subject: str, weights: Path, output: Path | None) ->
 
     FILE: an exported program (.pt2); OUTPUT is the same program with the new weights, and uses the same cached engine.
     KEY: an entry. An aot_inductor engine contains no weights, so nothing is written: they are only checked, by the
-    parameter names of the programs whose key aliases lead to the entry. OUTPUT is for a refittable plan, and needs the
-    plan's GPU.
+    parameter names of the .pt2 files whose key aliases lead to the entry. OUTPUT is for a refittable plan, and needs
+    the plan's GPU.
     """
     if output is not None:
         check_output(output)
@@ -99,7 +99,10 @@ def _entry(session: Session, subject: str, weights: Path, output: Path | None) -
 
 
 def _aliases(store: DiskStore, cache: Cache, digest: str) -> Iterator[KeyAlias]:
-    """Yield the key aliases of programs whose engine is the entry."""
+    """Yield the key aliases of ``.pt2`` files whose engine is the entry.
+
+    Only these can be read here: those of other programs leave the nesting of their arguments to the program.
+    """
     from trtcache.keys.key import KIND, MEMBER, KeyAlias
     from trtcache.store.catalog import load_records
 

@@ -149,6 +149,8 @@ def test_an_entry_that_no_file_led_to_has_no_names(
     done = run("refit", key.digest, "-w", save(1))
     assert done.code == 6
     assert "no key alias leads to it, and it has no names for its weights" in done.err
+    assert "from a .pt2 file no key alias leads" in done.err  # one of the program in memory does
+    assert any(row[1] == "alias" for row in run("ls", "--all").rows)
 
 
 @pytest.mark.slow
