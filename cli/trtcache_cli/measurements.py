@@ -28,7 +28,8 @@ class Measured:
     """Results. ``freed_s`` is None if a killed process's lock stayed, ``seen_s`` if a file was never seen.
 
     ``excluded`` of ``rounds`` attempts to take a lock held by the other process were refused; ``refusal`` is the
-    kernel's error if there are no locks. ``ahead_s`` is how far file times are ahead of this machine's clock.
+    kernel's error if there are no locks, and ``freed_s`` is None then, too. ``ahead_s`` is how far file times are ahead
+    of this machine's clock.
     """
 
     rounds: int
@@ -128,6 +129,8 @@ def _exclusion(directory: Path, other: Other) -> tuple[int, str]:
             return 0, error.strerror or str(error)
         finally:
             os.close(fd)
+        if said.startswith("error "):
+            return 0, said.removeprefix("error ")
         excluded += said == "refused"
         if said == "held":
             other.ask("unlock")

@@ -78,7 +78,6 @@ def _space(path: Path) -> Check:
 def findings(seen: Measured) -> list[Check]:
     """Return a check for each measurement."""
     tries = seen.refusal or f"{seen.excluded} of {seen.rounds} attempts excluded"
-    freed = "never free again" if seen.freed_s is None else f"free after {seen.freed_s:.3f} s"
     reads = f"{seen.replaced} replacements, {seen.reads} reads by another process"
     late = seen.seen_s is None or seen.seen_s > _LATE_S
     shown = f"not in {60} s" if seen.seen_s is None else f"after {seen.seen_s:.3f} s"
@@ -87,7 +86,7 @@ def findings(seen: Measured) -> list[Check]:
     modes = "kept as set" if seen.modes else "not kept"
     return [
         Check("locks between processes", "ok" if seen.excluded == seen.rounds else "bad", tries),
-        Check("lock of a killed process", "bad" if seen.freed_s is None else "ok", freed),
+        _release(seen),
         Check("replacing a file", "bad" if seen.torn else "ok", f"{reads}, {seen.torn or 'none'} of them torn"),
         Check("a new file is seen", "missing" if late else "ok", shown, "an entry may be built twice" if late else ""),
         Check("clock of its files", "missing" if off else "ok", clock, "ages and last uses are off" if off else ""),
@@ -97,11 +96,22 @@ def findings(seen: Measured) -> list[Check]:
     ]
 
 
+def _release(seen: Measured) -> Check:
+    name = "lock of a killed process"
+    if seen.refusal:
+        return Check(name, "missing", "not tested: there are no locks")
+    if seen.freed_s is None:
+        return Check(name, "bad", "never free again")
+    return Check(name, "ok", f"free after {seen.freed_s:.3f} s")
+
+
 def promises(seen: Measured, *, local: bool, path: Path) -> list[Check]:
     """Return the guarantees of a store in this directory."""
     advice = _LOCAL_STORE.format(path=path)
-    if not seen.locks:
+    if seen.excluded < seen.rounds:
         building = Check("shared building", "bad", "no: its locks do not exclude, so nothing is stored", advice)
+    elif not seen.locks:
+        building = Check("shared building", "bad", "no: others wait for the lock of a killed process", advice)
     elif local:
         building = Check("shared building", "ok", "yes: one process builds, the others on this machine wait")
     else:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.store.mounts import mounted, read_only
 from trtcache_cli import promises
-from trtcache_cli.measurements import Measured, measure
+from trtcache_cli.measurements import Measured, Other, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +71,31 @@ def test_measurements_decide_the_guarantees(tmp_path: Path, changed: dict[str, f
     checks = [*promises.findings(seen), *promises.promises(seen, local=True, path=tmp_path)]
     assert {check.name for check in checks if check.status == "bad"} == bad
     assert all(check.advice or check.found for check in checks)
+
+
+def test_a_lock_that_stays_and_no_locks_are_told_apart(tmp_path: Path) -> None:
+    """Without locks a release is not tested; a lock that stays excludes all others."""
+
+    def found(**changed: Any) -> dict[str, str]:
+        seen = replace(SOUND, **changed)
+        checks = [*promises.findings(seen), *promises.promises(seen, local=True, path=tmp_path)]
+        return {check.name: check.found for check in checks}
+
+    none = found(excluded=0, refusal="Not supported", freed_s=None)
+    assert none["lock of a killed process"] == "not tested: there are no locks"
+    assert "do not exclude" in none["shared building"]
+    stays = found(freed_s=None)
+    assert stays["lock of a killed process"] == "never free again"
+    assert "do not exclude" not in stays["shared building"]
+
+
+def test_an_error_of_the_other_process_is_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is reported as if this process had it."""
+    ask = Other.ask
+    refuse = "error No locks available"
+    monkeypatch.setattr(Other, "ask", lambda self, line: refuse if line == "lock lock" else ask(self, line))
+    seen = measure(tmp_path)
+    assert (seen.excluded, seen.refusal, seen.freed_s) == (0, "No locks available", None)
 
 
 def test_a_network_file_system_gets_an_index_for_each_host(tmp_path: Path) -> None:
