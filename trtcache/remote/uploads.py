@@ -112,6 +112,7 @@ class Uploader:
                 return
         except OSError as error:
             _logger.warning("entry %s is not uploaded: %s", digest[:16], error)
+            self._note("upload_failed", "outbox", digest)
             return
         if os.getpid() != self._pid:
             return  # a forked child has no thread; the next process sends it
@@ -200,6 +201,7 @@ class Uploader:
                 outcome = self._upload(digest)
             except CorruptBlobError as error:
                 _logger.warning("%s; it is not uploaded", error)
+                self._note("upload_failed", "damaged", digest)
                 outcome = "damaged"
             except (FormatVersionError, OSError, RemoteError) as error:
                 if isinstance(error, RemoteError) and error.reason != REFUSED:
