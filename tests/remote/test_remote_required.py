@@ -101,6 +101,15 @@ def test_answers_are_no_failures(hosts: Hosts) -> None:
     assert remote_failures(store, since_ns) == {"look-up: corrupt": 1, "look-up: open": 1, "upload: denied": 1}
 
 
+def test_an_answer_of_a_remote_with_a_long_url_is_no_failure(hosts: Hosts) -> None:
+    """An event has room for a reason."""
+    cache = hosts.host("a", TRTCACHE_REMOTE=hosts.url.replace("?", f"/{'long/' * 120}?", 1))
+    assert cache.store is not None
+    fetch(cache)
+    assert [event.reason[-7:] for event in cache.store.events.read() if event.event == "remote_miss"] == [" absent"]
+    assert remote_failures(cache.store, 0) == {}
+
+
 def test_an_entry_that_is_not_offered_or_is_damaged_is_a_failure(
     command: Callable[..., Result], hosts: Hosts, model: Path, interpreter: str
 ) -> None:

@@ -251,5 +251,5 @@ class Uploader:
         return "sent" if sent else "there"
 
     def _note(self, event: str, reason: str, digest: str, *, took_s: float = 0.0, size_bytes: int = 0) -> None:
-        text = f"{self._tier.url.text} {reason}".strip()
+        text = f"{self._tier.url.label} {reason}".strip()
         self._store.events.append(event, reason=text, key=digest, waited_s=took_s, size_bytes=size_bytes)
