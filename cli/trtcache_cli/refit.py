@@ -48,7 +48,7 @@ _SHOWN = 6
 @session_options
 @pass_session
 def refit(session: Session, subject: str, weights: Path, output: Path | None) -> None:
-    """Check that weights fit a program or an entry, and refit it. Nothing is exported or built.
+    """Check that weights fit a program or an entry; with -o, write the refitted one. Nothing is exported or built.
 
     FILE: an exported program (.pt2); OUTPUT is the same program with the new weights, and uses the same cached engine.
     KEY: an entry. An aot_inductor engine contains no weights, so nothing is written: they are only checked, by the
@@ -82,7 +82,8 @@ def _entry(session: Session, subject: str, weights: Path, output: Path | None) -
     from trtcache.compiler.refit import check_entry, refit_artifact, write_artifact
 
     if session.config().disable:
-        raise SettingsError("TRTCACHE_DISABLE", "the names of weights are in the cache, which it disables; unset it")
+        why = "the names of weights are read from the cache, which it turns off: unset it"
+        raise SettingsError("TRTCACHE_DISABLE", why)
     store, digest = session.layers().resolve(subject)
     key = store.header(digest).key
     cache, entry = Cache(config=session.config()), session.entry(key)
