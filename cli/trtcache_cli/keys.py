@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SHORT_DIGITS = 16
 """Number of digits of a key that are shown: 64 bits, unambiguous in any store that fits on a disk."""
 
-_MOST_COMPLETIONS = 200
+_MAX_COMPLETIONS = 200
 
 
 class KeyType(click.ParamType[str]):
@@ -40,7 +40,7 @@ class KeyType(click.ParamType[str]):
 
 
 class LowerKeyError(click.ClickException):
-    """The entry of a key is in a lower layer only, where nothing is changed."""
+    """The entry of a key is in a lower layer only, which is read-only."""
 
     exit_code = 5
 
@@ -70,7 +70,7 @@ def _completions(store: DiskStore, incomplete: str) -> list[CompletionItem]:
     rows = read_rows(store.index_root / INDEX_NAME) or {}
     digests = sorted(stored.digest for stored in store.scan() if stored.digest.startswith(prefix))
     items = []
-    for digest in digests[:_MOST_COMPLETIONS]:
+    for digest in digests[:_MAX_COMPLETIONS]:
         _, kind, name, *_ = rows.get(digest, (digest, "", None))
         shown = digest[: max(SHORT_DIGITS, len(prefix))]
         items.append(CompletionItem(typed + shown, help=" ".join(filter(None, (kind, name)))))

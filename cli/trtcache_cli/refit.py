@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trtcache.keys.key import KeyAlias
     from trtcache.store.disk import DiskStore
 
-_SHOWN = 6
+_MAX_NAMES = 6
 
 
 @click.command(
@@ -62,7 +62,7 @@ def refit(session: Session, subject: str, weights: Path, output: Path | None) ->
         how = f'trtcache build {onnx}, or module.refit("{weights}") of the module returned by trtcache.compile'
         raise click.UsageError(f"{onnx} is an ONNX file, which this command does not support: use {how}")
     is_file = path.suffix == ".pt2" or path.exists()
-    document = _file(path, weights, output) if is_file else _entry(session, subject, weights, output)
+    document = _refit_file(path, weights, output) if is_file else _refit_entry(session, subject, weights, output)
     document["output"] = str(output) if output else None
     if session.as_json:
         print_json(document)
@@ -70,14 +70,14 @@ def refit(session: Session, subject: str, weights: Path, output: Path | None) ->
         print_pairs(_pairs(document))
 
 
-def _file(path: Path, weights: Path, output: Path | None) -> dict[str, Any]:
+def _refit_file(path: Path, weights: Path, output: Path | None) -> dict[str, Any]:
     from trtcache.compiler.refit import refit_program  # imports torch
 
     done = refit_program(path, weights, output)
     return {"file": str(path), "key": None, "kind": None, "weights": done.weights, "changed": list(done.changed)}
 
 
-def _entry(session: Session, subject: str, weights: Path, output: Path | None) -> dict[str, Any]:
+def _refit_entry(session: Session, subject: str, weights: Path, output: Path | None) -> dict[str, Any]:
     from trtcache.cache import Cache
     from trtcache.compiler.refit import check_entry, refit_artifact, write_artifact
 
@@ -127,6 +127,7 @@ def _pairs(document: dict[str, Any]) -> list[tuple[str, str]]:
     if changed is None:
         pairs.append(("weights", f"{count}, and all fit"))
     else:
-        shown = ", ".join(changed[:_SHOWN]) + (f", and {len(changed) - _SHOWN} more" if changed[_SHOWN:] else "")
+        more = len(changed) - _MAX_NAMES
+        shown = ", ".join(changed[:_MAX_NAMES]) + (f", and {more} more" if more > 0 else "")
         pairs.append(("weights", f"{count}, and all fit; {len(changed)} changed" + (f": {shown}" if shown else "")))
     return [*pairs, *([("output", document["output"])] if document["output"] else [])]
