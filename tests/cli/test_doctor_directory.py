@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +99,37 @@ def test_an_error_of_the_other_process_is_no_locks(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(Other, "ask", lambda self, line: refuse if line == "lock lock" else ask(self, line))
     seen = measure(tmp_path)
     assert (seen.excluded, seen.refusal, seen.freed_s) == (0, "No locks available", None)
+
+
+@pytest.mark.parametrize("last", ["lock lock", "read replaced", "see new"])
+def test_a_second_process_that_ends_is_named(
+    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    """It is no file system without locks, and no internal error."""
+    tell = Other.tell
+
+    def tell_or_kill(other: Other, line: str) -> None:
+        if line == last:
+            other.process.kill()
+        else:
+            tell(other, line)
+
+    monkeypatch.setattr(Other, "tell", tell_or_kill)
+    done = run("doctor", tmp_path)
+    assert (done.code, done.rows[-1][:2]) == (1, ["measuring", "bad"]), done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_slow_write_is_no_wrong_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may set the time of a file when its content arrives."""
+
+    def fsync(fd: int) -> None:
+        time.sleep(0.5)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            os.utime(fd)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    assert abs(measure(tmp_path).ahead_s) < 0.3
 
 
 def test_a_network_file_system_gets_an_index_for_each_host(tmp_path: Path) -> None:
