@@ -83,7 +83,10 @@ def prune(
             raise click.UsageError("a remote has no limits in the settings: pass --unused or --max-size")
         remote = open_remote(config, url)
         with spinner("listing" if where is None else "reading headers"):
-            records, _, _ = remote.records(headers=where is not None)
+            records, _, unreadable = remote.records(headers=where is not None)
+        if unreadable:
+            count = entries_text(len(unreadable))
+            note(f"kept, because the header cannot be read: {count}; see trtcache verify {url.text}")
         # Other hosts will probably fetch soon what was uploaded just now; and clocks differ.
         recent = [record.digest for record in records if record.used_ns > now_ns - _RECENT_NS]
         plan = plan_prune(
@@ -97,7 +100,7 @@ def prune(
             keep=recent,
         )
         if recent and not session.as_json:
-            note(f"{entries_text(len(recent))} uploaded in the last hour are not considered")
+            note(f"kept, because uploaded in the last hour: {entries_text(len(recent))}")
         execute_plan(session, plan, lambda: _evict(remote, plan), dry_run=dry_run, yes=yes)
         return
     if (max_size, max_entries, older_than, unused_for) == (None,) * 4 and not filters and not stale_toolchain:

@@ -251,6 +251,16 @@ def test_prune_of_a_remote_needs_a_limit(command: Callable[..., Result], hosts: 
     assert command("prune", hosts.name, "--filter", "kind=test", "--dry-run").code == 0
 
 
+def test_prune_by_a_filter_names_entries_with_unreadable_headers(
+    command: Callable[..., Result], hosts: Hosts, moto: int, entries: list[Entry]
+) -> None:
+    """Whether they match is unknown, so they stay."""
+    put(moto, hosts, object_name("ab" + "0" * 62), b"no entry" * 20)
+    done = command("prune", hosts.name, "--filter", "kind=test", "--dry-run")
+    assert f"kept, because the header cannot be read: 1 entry; see trtcache verify {hosts.name}\n" in done.err
+    assert "kept, because uploaded in the last hour: 3 entries" in done.err
+
+
 def test_what_is_pinned_meanwhile_is_kept(hosts: Hosts, entries: list[Entry]) -> None:
     """Pins are read again before anything is deleted."""
     remote = remote_of(hosts)
