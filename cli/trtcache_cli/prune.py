@@ -98,6 +98,7 @@ def prune(
             unused_for_s=unused_s,
             where=where,
             keep=recent,
+            oldest_first=True,
         )
         if recent and not session.as_json:
             note(f"kept, because uploaded in the last hour: {entries_text(len(recent))}")
