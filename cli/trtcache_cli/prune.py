@@ -18,6 +18,8 @@ from trtcache_cli.removal import execute_plan
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from trtcache.config.remotes import RemoteUrl
     from trtcache.remote.entries import RemoteEntries
     from trtcache.store.disk import DiskStore
@@ -118,14 +120,15 @@ def prune(
         unused_for_s=unused_s,
         where=where,
     )
-    execute_plan(session, plan, lambda: plan.execute(store), dry_run=dry_run, yes=yes)
+    execute_plan(session, plan, lambda: (plan.execute(store), store.pins()), dry_run=dry_run, yes=yes)
 
 
-def _evict(remote: RemoteEntries, plan: PrunePlan) -> int:
-    """Delete the planned entries that were not pinned meanwhile, and return the bytes freed."""
+def _evict(remote: RemoteEntries, plan: PrunePlan) -> tuple[int, Collection[str]]:
+    """Delete the planned entries that were not pinned meanwhile; return the bytes freed, and the entries that stay."""
+    planned = {eviction.record.digest: eviction.record for eviction in plan.evict}
     with spinner("removing"):
-        removed = remote.remove([eviction.record.digest for eviction in plan.evict])
-    return sum(eviction.record.file_bytes for eviction in plan.evict if eviction.record.digest in removed)
+        removed = remote.remove(planned)
+    return sum(planned[digest].file_bytes for digest in removed), planned.keys() - removed
 
 
 def _stale(store: DiskStore, records: list[Record]) -> dict[str, str]:

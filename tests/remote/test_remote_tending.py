@@ -286,6 +286,17 @@ def test_what_is_pinned_meanwhile_is_kept(hosts: Hosts, entries: list[Entry]) ->
     assert remote.remove(digests(entries)) == digests(entries[1:])
 
 
+def test_what_is_pinned_while_prune_asks_is_not_called_evicted(
+    command: Callable[..., Result], hosts: Hosts, entries: list[Entry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is counted as kept."""
+    pinned, later = entries[0].key.digest, time.time_ns() + 2 * 3600 * 10**9
+    monkeypatch.setattr("trtcache_cli.prune.time.time_ns", lambda: later)
+    monkeypatch.setattr("trtcache_cli.removal.confirm", lambda *_args, **_options: remote_of(hosts).pin(pinned))
+    done = command("prune", hosts.name, "--max-entries", "0", "--json").json
+    assert ({one["key"] for one in done["evict"]}, done["kept"]) == (digests(entries[1:]), 1)
+
+
 def test_sync_copies_both_ways(command: Callable[..., Result], hosts: Hosts, tmp_path: Path) -> None:
     """Byte for byte, with pins; a second time there is nothing to do."""
     source = hosts.host("source", TRTCACHE_REMOTE="")

@@ -55,6 +55,11 @@ class PrunePlan:
         """Size on disk of all entries."""
         return self.freed_bytes + self.bytes_after
 
+    def without(self, spared: Collection[str]) -> PrunePlan:
+        """Return the plan in which these entries, by their digests, are kept."""
+        records = [*self.kept, *(one.record for one in self.evict if one.record.digest in spared)]
+        return PrunePlan(tuple(one for one in self.evict if one.record.digest not in spared), tuple(records))
+
     def execute(self, store: DiskStore) -> int:
         """Remove the planned entries and return the bytes freed. An entry that was pinned after planning is kept.
 
