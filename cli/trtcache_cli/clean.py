@@ -36,7 +36,7 @@ def clean(session: Session, everything: bool, dry_run: bool, yes: bool) -> None:
         tuple(record for record in records if record.pinned and not everything),
     )
     if dry_run:
-        execute_plan(session, plan, lambda: 0, dry_run=True, yes=yes)
+        execute_plan(session, plan, lambda: (0, ()), dry_run=True, yes=yes)
         return
     if plan.evict:
         confirm(f"Remove {entries_text(len(plan.evict))}, {format_size(plan.freed_bytes)}?", yes=yes)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SHORT_DIGITS = 16
 """Number of digits of a key that are shown: 64 bits, unambiguous in any store that fits on a disk."""
 
-_MOST_COMPLETIONS = 200
+_MAX_COMPLETIONS = 200
 
 
 class KeyType(click.ParamType[str]):
@@ -34,13 +34,13 @@ class KeyType(click.ParamType[str]):
 
         try:
             store = ctx.ensure_object(Session).store()
-            return _completions(store, incomplete.removeprefix("b3:"))
+            return _completions(store, incomplete)
         except (TrtcacheError, OSError):
             return []
 
 
 class LowerKeyError(click.ClickException):
-    """The entry of a key is in a lower layer only, where nothing is changed."""
+    """The entry of a key is in a lower layer only, which is read-only."""
 
     exit_code = 5
 
@@ -62,14 +62,16 @@ def resolve_upper(session: Session, store: DiskStore, key: str) -> str:
         raise LowerKeyError(f"{digest[:SHORT_DIGITS]} is in the lower layer {lower.root}, which is only read") from None
 
 
-def _completions(store: DiskStore, prefix: str) -> list[CompletionItem]:
+def _completions(store: DiskStore, incomplete: str) -> list[CompletionItem]:
     from trtcache.store.rows import INDEX_NAME, read_rows
 
+    prefix = incomplete.removeprefix("b3:")
+    typed = incomplete.removesuffix(prefix)  # zsh and fish drop what does not begin with all of the typed text
     rows = read_rows(store.index_root / INDEX_NAME) or {}
     digests = sorted(stored.digest for stored in store.scan() if stored.digest.startswith(prefix))
     items = []
-    for digest in digests[:_MOST_COMPLETIONS]:
+    for digest in digests[:_MAX_COMPLETIONS]:
         _, kind, name, *_ = rows.get(digest, (digest, "", None))
         shown = digest[: max(SHORT_DIGITS, len(prefix))]
-        items.append(CompletionItem(shown, help=" ".join(filter(None, (kind, name)))))
+        items.append(CompletionItem(typed + shown, help=" ".join(filter(None, (kind, name)))))
     return items

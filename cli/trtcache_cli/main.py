@@ -38,7 +38,7 @@ COMMANDS = {
     "export": ("trtcache_cli.export:export", "Write a program with its engines to a file, for other machines."),
     "infer": ("trtcache_cli.infer:infer", "Call a program in a file, and measure its latency."),
     "rebuild": ("trtcache_cli.rebuild:rebuild", "Rebuild kept programs for the installed versions."),
-    "refit": ("trtcache_cli.refit:refit", "Check that weights fit a program or an entry, and refit it."),
+    "refit": ("trtcache_cli.refit:refit", "Check weights for a program or an entry, or write it with them."),
     "why": ("trtcache_cli.why:why", "Explain a miss, or how the nearest entry differs."),
     "diff": ("trtcache_cli.diff:diff", "Explain how two entries differ."),
     "lower": ("trtcache_cli.lower:lower", "Show a program's lowered graph, and what each pass changes."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -28,7 +29,8 @@ class Measured:
     """Results. ``freed_s`` is None if a killed process's lock stayed, ``seen_s`` if a file was never seen.
 
     ``excluded`` of ``rounds`` attempts to take a lock held by the other process were refused; ``refusal`` is the
-    kernel's error if there are no locks. ``ahead_s`` is how far file times are ahead of this machine's clock.
+    kernel's error if there are no locks, and ``freed_s`` is None then, too. ``ahead_s`` is how far file times are ahead
+    of this machine's clock.
     """
 
     rounds: int
@@ -65,9 +67,16 @@ class Other:
         self.process.stdin.flush()
 
     def answer(self) -> str:
-        """Wait for its next line."""
+        """Wait for its next line.
+
+        Raises:
+            ChildProcessError: it has ended, such as by an error of a network file system.
+        """
         assert self.process.stdout is not None  # noqa: S101  # made with a pipe
-        return self.process.stdout.readline().strip()
+        line = self.process.stdout.readline().strip()
+        if not line:
+            raise ChildProcessError(errno.ECHILD, "the second process has ended")
+        return line
 
     def ask(self, line: str) -> str:
         """Send a command, and return the answer."""
@@ -93,7 +102,7 @@ def measure(directory: Path) -> Measured:
     """Test a directory that this process can write to. The caller removes the files created in it.
 
     Raises:
-        OSError: a file cannot be created, written or renamed there.
+        OSError: a file cannot be created, written or renamed there, or the second process has ended.
     """
     with _other(directory) as other:
         excluded, refusal = _exclusion(directory, other)
@@ -122,12 +131,15 @@ def _exclusion(directory: Path, other: Other) -> tuple[int, str]:
     for _ in range(_ROUNDS):
         fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                return 0, error.strerror or str(error)
             said = other.ask("lock lock")
-        except OSError as error:
-            return 0, error.strerror or str(error)
         finally:
             os.close(fd)
+        if said.startswith("error "):
+            return 0, said.removeprefix("error ")
         excluded += said == "refused"
         if said == "held":
             other.ask("unlock")
@@ -178,12 +190,13 @@ def _visibility(directory: Path, other: Other) -> float | None:
 
 def _writing(directory: Path) -> tuple[float, float]:
     """Return how far the file system's clock is ahead, and the seconds to write a small file durably."""
-    began_s, now_s = time.monotonic(), time.time()
+    began_s, earliest_s = time.monotonic(), time.time()
     with (directory / "written").open("wb") as file:
         file.write(b"x" * 4096)
         file.flush()
         os.fsync(file.fileno())
-        ahead_s = os.fstat(file.fileno()).st_mtime - now_s
+        written_s, latest_s = os.fstat(file.fileno()).st_mtime, time.time()
+    ahead_s = written_s - min(max(written_s, earliest_s), latest_s)  # 0 for any time while it was written
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

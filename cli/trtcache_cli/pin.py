@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trtcache.errors import UnknownKeyError
-from trtcache_cli.keys import KeyType, resolve_upper
+from trtcache_cli.keys import KeyType, LowerKeyError, resolve_upper
 from trtcache_cli.output import print_json, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
@@ -48,7 +48,7 @@ def _resolve_pin(session: Session, store: DiskStore, key: str) -> str:
     """Return the digest of a key in the cache directory, or of the one pin there whose entry is gone."""
     try:
         return resolve_upper(session, store, key)
-    except UnknownKeyError:
+    except (UnknownKeyError, LowerKeyError):
         prefix = key.lower().removeprefix("b3:")
         matches = [digest for digest in store.pins() if prefix and digest.startswith(prefix)]
         if len(matches) != 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from trtcache_cli.shapes import read_examples, read_shapes
 from trtcache_cli.subjects import is_function, program_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torch.export import ExportedProgram
 
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 
 def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | Path, dict[str, ShapeProfile]]:
-    """Return the argument for the API: the program of a function or a TorchScript file, or the path, and its sizes.
+    """Return what the API takes, and the sizes of ``--shape``.
+
+    It takes the exported program of a function or of a TorchScript file, and the path of any other file.
 
     Raises:
         ExportError: a TorchScript file cannot be read or converted, or a function's model cannot be exported.
@@ -42,7 +45,7 @@ def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | P
         return export_function(str(path)), {}
     if not is_script_file(path):
         if shapes and path.suffix == SUFFIX:
-            raise SettingsError("--shape", f"{path.name} has sizes of its own; export a file for each of other sizes")
+            raise SettingsError("--shape", f"{path.name} has sizes of its own; export one file per set of sizes")
         return path, read_shapes(shapes)
     script = load_script(path)
     return convert_script(script, example_arguments(script, read_examples(shapes)), None, None), {}
@@ -57,31 +60,42 @@ def export_function(location: str) -> ExportedProgram:
     """Import and call ``MODULE:FUNCTION``, and export the model that it returns. The current folder is searched first.
 
     Raises:
-        SettingsError: the module or the function cannot be imported, or it returns something else.
+        SettingsError: the module or the function cannot be imported, or the function raises, or it does not return a
+            model and its inputs.
         ExportError: the model cannot be exported.
     """
     import torch
 
     module_name, _, name = location.partition(":")
-    if module_name.endswith(".py"):  # importing a.py as a module named py in a package a runs it
+    if module_name.endswith(".py"):  # Python would run a.py, and then look for a module py in it
         module = Path(module_name).with_suffix("").as_posix().replace("/", ".").lstrip(".")
         what = "is a file" if Path(module_name).is_file() else "would be a file"
         raise SettingsError(location, f"{module_name} {what}, and a module is needed: write {module}:{name}")
-    sys.path.insert(0, str(Path.cwd()))
+    with _current_folder_first():
+        try:
+            function = getattr(import_module(module_name), name)
+        except Exception as error:  # code of the user's own
+            raise SettingsError(location, f"it cannot be imported: {_describe(error)}") from error
+        try:
+            found = function()
+        except Exception as error:
+            raise SettingsError(location, f"it raised {_describe(error)}") from error
+        if not (isinstance(found, tuple) and 2 <= len(found) <= 3 and isinstance(found[0], torch.nn.Module)):
+            raise SettingsError(location, "it has to return (model, args) or (model, args, kwargs)")
+        with resolve(*found, name=name) as source:
+            return source.program()
+
+
+@contextmanager
+def _current_folder_first() -> Iterator[None]:
+    """Search the current folder first for imports, while the block runs. Other changes of the path stay."""
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
     try:
-        function = getattr(import_module(module_name), name)
-    except Exception as error:  # code of the user's own
-        raise SettingsError(location, f"it cannot be imported: {_describe(error)}") from error
+        yield
     finally:
-        del sys.path[0]
-    try:
-        found = function()
-    except Exception as error:
-        raise SettingsError(location, f"it raised {_describe(error)}") from error
-    if not (isinstance(found, tuple) and 2 <= len(found) <= 3 and isinstance(found[0], torch.nn.Module)):
-        raise SettingsError(location, "it has to return (model, args) or (model, args, kwargs)")
-    with resolve(*found, name=name) as source:
-        return source.program()
+        with suppress(ValueError):  # the user's code has removed it
+            sys.path.remove(folder)
 
 
 def load_program(path: Path, shapes: Sequence[str]) -> ExportedProgram:
@@ -89,7 +103,7 @@ def load_program(path: Path, shapes: Sequence[str]) -> ExportedProgram:
 
     Raises:
         ExportError: the file is not a program.
-        SettingsError: an input of the shapes does not exist, or the file is an ONNX file.
+        SettingsError: ``--shape`` names an unknown input, or the file is an ONNX file.
     """
     if is_onnx(path):
         raise SettingsError(
@@ -130,7 +144,7 @@ def _open_without_shapes(path: Path, shapes: Sequence[str]) -> ExportedProgram |
     """Return the argument for the API of a program whose sizes are in it."""
     program, inputs = open_program(path, shapes)
     if inputs:
-        raise SettingsError("--shape", f"{path.name} already has sizes; this option is for TorchScript files here")
+        raise SettingsError("--shape", f"{path.name} already has sizes; here --shape is for TorchScript files only")
     return program
 
 

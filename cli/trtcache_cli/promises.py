@@ -14,12 +14,13 @@ from trtcache.errors import NotAStoreError
 from trtcache.store.files import TEMPORARY
 from trtcache.store.root import filesystem_type, is_immutable, is_local
 from trtcache_cli.measurements import Measured, measure
+from trtcache_cli.peer import LONGEST_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LATE_S = 1.0
-_CLOCK_S = 2.0
+_MAX_DELAY_S = 1.0
+_MAX_CLOCK_OFFSET_S = 2.0
 _LOCAL_STORE = "layer a store on a local disk over it: TRTCACHE_PATH=LOCAL:{path}"
 
 
@@ -39,7 +40,8 @@ def examine_directory(path: Path) -> Iterator[Check]:
             return
         seen = _measure(real)
         if isinstance(seen, OSError):
-            yield Check("measuring", "bad", f"failed: {seen.strerror}", "free space, or fix this, and try again")
+            advice = "free space or correct the error, and try again"
+            yield Check("measuring", "bad", f"failed: {seen.strerror}", advice)
             return
     except OSError as error:
         raise NotAStoreError(str(path), f"it cannot be measured: {error.strerror}") from error
@@ -48,7 +50,7 @@ def examine_directory(path: Path) -> Iterator[Check]:
 
 
 def _measure(directory: Path) -> Measured | OSError:
-    """Return the measurements, or the error of a full disk and the like."""
+    """Return the measurements, or the OSError that stopped them."""
     try:
         scratch = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=directory))
         try:
@@ -61,7 +63,7 @@ def _measure(directory: Path) -> Measured | OSError:
 
 def _where(path: Path) -> str:
     if is_immutable(path):
-        return "read-only by format"
+        return "a read-only file system"
     return "local" if is_local(path) else "not known to be local"
 
 
@@ -78,34 +80,44 @@ def _space(path: Path) -> Check:
 def findings(seen: Measured) -> list[Check]:
     """Return a check for each measurement."""
     tries = seen.refusal or f"{seen.excluded} of {seen.rounds} attempts excluded"
-    freed = "never free again" if seen.freed_s is None else f"free after {seen.freed_s:.3f} s"
     reads = f"{seen.replaced} replacements, {seen.reads} reads by another process"
-    late = seen.seen_s is None or seen.seen_s > _LATE_S
-    shown = f"not in {60} s" if seen.seen_s is None else f"after {seen.seen_s:.3f} s"
-    off = abs(seen.ahead_s) > _CLOCK_S
+    late = "an entry may be built twice" if seen.seen_s is None or seen.seen_s > _MAX_DELAY_S else ""
+    shown = f"not in {LONGEST_S:.0f} s" if seen.seen_s is None else f"after {seen.seen_s:.3f} s"
+    off = abs(seen.ahead_s) > _MAX_CLOCK_OFFSET_S
     clock = f"{seen.ahead_s:+.2f} s from this machine's"
     modes = "kept as set" if seen.modes else "not kept"
     return [
         Check("locks between processes", "ok" if seen.excluded == seen.rounds else "bad", tries),
-        Check("lock of a killed process", "bad" if seen.freed_s is None else "ok", freed),
+        _release(seen),
         Check("replacing a file", "bad" if seen.torn else "ok", f"{reads}, {seen.torn or 'none'} of them torn"),
-        Check("a new file is seen", "missing" if late else "ok", shown, "an entry may be built twice" if late else ""),
-        Check("clock of its files", "missing" if off else "ok", clock, "ages and last uses are off" if off else ""),
+        Check("visibility of a new file", "missing" if late else "ok", shown, late),
+        Check("clock of its files", "missing" if off else "ok", clock, "ages and last uses are wrong" if off else ""),
         Check("durable write", "ok", f"{seen.sync_s:.3f} s for a small file and its name"),
         Check("hard links", "ok" if seen.links else "missing", "yes" if seen.links else "no"),
         Check("modes", "ok" if seen.modes else "bad", modes, "" if seen.modes else "other users may get access"),
     ]
 
 
+def _release(seen: Measured) -> Check:
+    name = "lock of a killed process"
+    if seen.refusal:
+        return Check(name, "missing", "not tested: there are no locks")
+    if seen.freed_s is None:
+        return Check(name, "bad", "never free again")
+    return Check(name, "ok", f"free after {seen.freed_s:.3f} s")
+
+
 def promises(seen: Measured, *, local: bool, path: Path) -> list[Check]:
     """Return the guarantees of a store in this directory."""
     advice = _LOCAL_STORE.format(path=path)
-    if not seen.locks:
+    if seen.excluded < seen.rounds:
         building = Check("shared building", "bad", "no: its locks do not exclude, so nothing is stored", advice)
+    elif not seen.locks:
+        building = Check("shared building", "bad", "no: others wait for the lock of a killed process", advice)
     elif local:
         building = Check("shared building", "ok", "yes: one process builds, the others on this machine wait")
     else:
-        text = "yes on this machine; between machines if they share the server's locks: run this on two"
+        text = "yes on this machine; between machines if they share the server's locks: run this command on both"
         building = Check("shared building", "ok", text)
     whole = (
         Check("entries", "ok", "complete or absent")

@@ -18,6 +18,8 @@ from trtcache_cli.removal import execute_plan
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from trtcache.config.remotes import RemoteUrl
     from trtcache.remote.entries import RemoteEntries
     from trtcache.store.disk import DiskStore
@@ -83,7 +85,10 @@ def prune(
             raise click.UsageError("a remote has no limits in the settings: pass --unused or --max-size")
         remote = open_remote(config, url)
         with spinner("listing" if where is None else "reading headers"):
-            records, _, _ = remote.records(headers=where is not None)
+            records, _, unreadable = remote.records(headers=where is not None)
+        if unreadable:
+            count = entries_text(len(unreadable))
+            note(f"kept, because the header cannot be read: {count}; see trtcache verify {url.text}")
         # Other hosts will probably fetch soon what was uploaded just now; and clocks differ.
         recent = [record.digest for record in records if record.used_ns > now_ns - _RECENT_NS]
         plan = plan_prune(
@@ -95,9 +100,10 @@ def prune(
             unused_for_s=unused_s,
             where=where,
             keep=recent,
+            oldest_first=True,
         )
         if recent and not session.as_json:
-            note(f"{entries_text(len(recent))} uploaded in the last hour are not considered")
+            note(f"kept, because uploaded in the last hour: {entries_text(len(recent))}")
         execute_plan(session, plan, lambda: _evict(remote, plan), dry_run=dry_run, yes=yes)
         return
     if (max_size, max_entries, older_than, unused_for) == (None,) * 4 and not filters and not stale_toolchain:
@@ -114,14 +120,15 @@ def prune(
         unused_for_s=unused_s,
         where=where,
     )
-    execute_plan(session, plan, lambda: plan.execute(store), dry_run=dry_run, yes=yes)
+    execute_plan(session, plan, lambda: (plan.execute(store), store.pins()), dry_run=dry_run, yes=yes)
 
 
-def _evict(remote: RemoteEntries, plan: PrunePlan) -> int:
-    """Delete the planned entries that were not pinned meanwhile, and return the bytes freed."""
+def _evict(remote: RemoteEntries, plan: PrunePlan) -> tuple[int, Collection[str]]:
+    """Delete the planned entries that were not pinned meanwhile; return the bytes freed, and the entries that stay."""
+    planned = {eviction.record.digest: eviction.record for eviction in plan.evict}
     with spinner("removing"):
-        removed = remote.remove([eviction.record.digest for eviction in plan.evict])
-    return sum(eviction.record.file_bytes for eviction in plan.evict if eviction.record.digest in removed)
+        removed = remote.remove(planned)
+    return sum(planned[digest].file_bytes for digest in removed), planned.keys() - removed
 
 
 def _stale(store: DiskStore, records: list[Record]) -> dict[str, str]:

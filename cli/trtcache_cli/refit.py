@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trtcache.keys.key import KeyAlias
     from trtcache.store.disk import DiskStore
 
-_SHOWN = 6
+_MAX_NAMES = 6
 
 
 @click.command(
@@ -48,12 +48,12 @@ _SHOWN = 6
 @session_options
 @pass_session
 def refit(session: Session, subject: str, weights: Path, output: Path | None) -> None:
-    """Check that weights fit a program or an entry, and refit it. Nothing is exported or built.
+    """Check that weights fit a program or an entry; with -o, write the refitted one. Nothing is exported or built.
 
     FILE: an exported program (.pt2); OUTPUT is the same program with the new weights, and uses the same cached engine.
     KEY: an entry. An aot_inductor engine contains no weights, so nothing is written: they are only checked, by the
-    parameter names of the programs whose key aliases lead to the entry. OUTPUT is for a refittable plan, and needs the
-    plan's GPU.
+    parameter names of the .pt2 files whose key aliases lead to the entry. OUTPUT is for a refittable plan, and needs
+    the plan's GPU.
     """
     if output is not None:
         check_output(output)
@@ -62,7 +62,7 @@ def refit(session: Session, subject: str, weights: Path, output: Path | None) ->
         how = f'trtcache build {onnx}, or module.refit("{weights}") of the module returned by trtcache.compile'
         raise click.UsageError(f"{onnx} is an ONNX file, which this command does not support: use {how}")
     is_file = path.suffix == ".pt2" or path.exists()
-    document = _file(path, weights, output) if is_file else _entry(session, subject, weights, output)
+    document = _refit_file(path, weights, output) if is_file else _refit_entry(session, subject, weights, output)
     document["output"] = str(output) if output else None
     if session.as_json:
         print_json(document)
@@ -70,19 +70,20 @@ def refit(session: Session, subject: str, weights: Path, output: Path | None) ->
         print_pairs(_pairs(document))
 
 
-def _file(path: Path, weights: Path, output: Path | None) -> dict[str, Any]:
+def _refit_file(path: Path, weights: Path, output: Path | None) -> dict[str, Any]:
     from trtcache.compiler.refit import refit_program  # imports torch
 
     done = refit_program(path, weights, output)
     return {"file": str(path), "key": None, "kind": None, "weights": done.weights, "changed": list(done.changed)}
 
 
-def _entry(session: Session, subject: str, weights: Path, output: Path | None) -> dict[str, Any]:
+def _refit_entry(session: Session, subject: str, weights: Path, output: Path | None) -> dict[str, Any]:
     from trtcache.cache import Cache
     from trtcache.compiler.refit import check_entry, refit_artifact, write_artifact
 
     if session.config().disable:
-        raise SettingsError("TRTCACHE_DISABLE", "the names of weights are in the cache, which it disables; unset it")
+        why = "the names of weights are read from the cache, which it turns off: unset it"
+        raise SettingsError("TRTCACHE_DISABLE", why)
     store, digest = session.layers().resolve(subject)
     key = store.header(digest).key
     cache, entry = Cache(config=session.config()), session.entry(key)
@@ -99,7 +100,10 @@ def _entry(session: Session, subject: str, weights: Path, output: Path | None) -
 
 
 def _aliases(store: DiskStore, cache: Cache, digest: str) -> Iterator[KeyAlias]:
-    """Yield the key aliases of programs whose engine is the entry."""
+    """Yield the key aliases of ``.pt2`` files whose engine is the entry.
+
+    Only these can be read here: those of other programs leave the nesting of their arguments to the program.
+    """
     from trtcache.keys.key import KIND, MEMBER, KeyAlias
     from trtcache.store.catalog import load_records
 
@@ -123,6 +127,7 @@ def _pairs(document: dict[str, Any]) -> list[tuple[str, str]]:
     if changed is None:
         pairs.append(("weights", f"{count}, and all fit"))
     else:
-        shown = ", ".join(changed[:_SHOWN]) + (f", and {len(changed) - _SHOWN} more" if changed[_SHOWN:] else "")
+        more = len(changed) - _MAX_NAMES
+        shown = ", ".join(changed[:_MAX_NAMES]) + (f", and {more} more" if more > 0 else "")
         pairs.append(("weights", f"{count}, and all fit; {len(changed)} changed" + (f": {shown}" if shown else "")))
     return [*pairs, *([("output", document["output"])] if document["output"] else [])]

@@ -110,7 +110,7 @@ def add_breakers(remotes: dict[str, RemoteStats], config: Config) -> None:
         state = connect(url, config.remotes).breaker.read()
         left_s = state.until_s - time.time()
         text = f"open for {format_duration(left_s)}: {state.why}" if left_s > 0 else "half-open"
-        remotes.setdefault(url.text, RemoteStats()).breaker = text if state.until_s else "closed"
+        remotes.setdefault(url.label, RemoteStats()).breaker = text if state.until_s else "closed"
 
 
 def remote_document(remote: RemoteStats) -> dict[str, object]:

@@ -13,7 +13,7 @@ from trtcache_cli.kind_sums import counts_in_words, entries_text, sums_as_json
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from trtcache.store.gc import PrunePlan
     from trtcache_cli.session import Session
@@ -22,8 +22,17 @@ _HEADER = ("KEY", "KIND", "NAME", "SIZE", "BUILD", "WHY")
 _TERMINAL_ROWS = 40
 
 
-def execute_plan(session: Session, plan: PrunePlan, execute: Callable[[], int], *, dry_run: bool, yes: bool) -> None:
-    """Print the plan, ask for confirmation on a terminal, and ``execute`` it, which returns the bytes freed.
+def execute_plan(
+    session: Session,
+    plan: PrunePlan,
+    execute: Callable[[], tuple[int, Collection[str]]],
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Print the plan, ask for confirmation on a terminal, and ``execute`` it.
+
+    That returns the bytes freed, and the digests of entries that stay, because they were pinned meanwhile.
 
     Raises:
         click.UsageError: there is no terminal for a confirmation and ``-y`` was not given; nothing was removed.
@@ -31,13 +40,14 @@ def execute_plan(session: Session, plan: PrunePlan, execute: Callable[[], int], 
     """
     if not session.as_json:
         _print_plan(plan)
-    freed_bytes = plan.freed_bytes
-    if plan.evict and not dry_run:
+    freed_bytes, is_executed = plan.freed_bytes, bool(plan.evict) and not dry_run
+    if is_executed:
         confirm(f"Remove {entries_text(len(plan.evict))}, {format_size(plan.freed_bytes)}?", yes=yes)
-        freed_bytes = execute()
+        freed_bytes, spared = execute()
+        plan = plan.without(spared)
     if session.as_json:
         print_json(_document(plan, freed_bytes, dry_run=dry_run))
-    elif plan.evict and not dry_run:
+    elif is_executed:
         note(f"freed {format_size(freed_bytes)}; {entries_text(len(plan.kept))} left, {format_size(plan.bytes_after)}")
 
 

@@ -206,7 +206,7 @@ def read_remote(store: DiskStore, config: Config, url: RemoteUrl, now_ns: int) -
         records, verdicts, unreadable = remote.records(headers=True)
     untrusted = sum(verdict.reason is not None for verdict in verdicts.values()) if remote.admission.required else 0
     counts = counters(store)
-    stats, found = summarise(records, counts), list(look_ups(counts, url.text))
+    stats, found = summarise(records, counts), list(look_ups(counts, url.label))
     source, options = str(store.root), _options(records, now_ns, None)
     return Figures(url.text, source, True, now_ns, records, stats, found, options, len(unreadable), untrusted)
 

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 FAILED: Final = 4
 
-_ANSWERS = ("absent", "archived", "format", "untrusted")
-"""Reasons of misses that are answers: another look-up would have the same."""
+_DEFINITE = ("absent", "archived", "format", "untrusted")
+"""Reasons that the remote itself gave: asking again would give the same."""
 
 
 def open_required(config: Config) -> DiskStore:
-    """Check before a command that look-ups and uploads can succeed, and return the store that logs them.
+    """Check before a command that look-ups and uploads can succeed, and return the store whose event log records them.
 
     Raises:
         SettingsError: no remote is set.
-        ReadOnlyError: the cache directory cannot be written, and nothing would be known about the look-ups.
+        ReadOnlyError: the cache directory cannot be written, so failed look-ups could not be recorded.
         RemoteError: what this process builds would not be uploaded.
     """
     from trtcache.remote.tier import RemoteTier
@@ -49,7 +49,7 @@ def remote_failures(store: DiskStore, since_ns: int) -> Counter[str]:
         reason = event.reason.partition(" ")[2].partition(":")[0]
         if event.event == "upload_failed":
             failures[f"upload: {reason}"] += 1
-        elif event.event == "remote_skip" or (event.event == "remote_miss" and reason not in _ANSWERS):
+        elif event.event == "remote_skip" or (event.event == "remote_miss" and reason not in _DEFINITE):
             failures[f"look-up: {reason}"] += 1
     return failures
 

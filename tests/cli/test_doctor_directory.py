@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.store.mounts import mounted, read_only
 from trtcache_cli import promises
-from trtcache_cli.measurements import Measured, measure
+from trtcache_cli.measurements import Measured, Other, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +74,62 @@ def test_measurements_decide_the_guarantees(tmp_path: Path, changed: dict[str, f
     checks = [*promises.findings(seen), *promises.promises(seen, local=True, path=tmp_path)]
     assert {check.name for check in checks if check.status == "bad"} == bad
     assert all(check.advice or check.found for check in checks)
+
+
+def test_a_lock_that_stays_and_no_locks_are_told_apart(tmp_path: Path) -> None:
+    """Without locks a release is not tested; a lock that stays excludes all others."""
+
+    def found(**changed: Any) -> dict[str, str]:
+        seen = replace(SOUND, **changed)
+        checks = [*promises.findings(seen), *promises.promises(seen, local=True, path=tmp_path)]
+        return {check.name: check.found for check in checks}
+
+    none = found(excluded=0, refusal="Not supported", freed_s=None)
+    assert none["lock of a killed process"] == "not tested: there are no locks"
+    assert "do not exclude" in none["shared building"]
+    stays = found(freed_s=None)
+    assert stays["lock of a killed process"] == "never free again"
+    assert "do not exclude" not in stays["shared building"]
+
+
+def test_an_error_of_the_other_process_is_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is reported as if this process had it."""
+    ask = Other.ask
+    refuse = "error No locks available"
+    monkeypatch.setattr(Other, "ask", lambda self, line: refuse if line == "lock lock" else ask(self, line))
+    seen = measure(tmp_path)
+    assert (seen.excluded, seen.refusal, seen.freed_s) == (0, "No locks available", None)
+
+
+@pytest.mark.parametrize("last", ["lock lock", "read replaced", "see new"])
+def test_a_second_process_that_ends_is_named(
+    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    """It is no file system without locks, and no internal error."""
+    tell = Other.tell
+
+    def tell_or_kill(other: Other, line: str) -> None:
+        if line == last:
+            other.process.kill()
+        else:
+            tell(other, line)
+
+    monkeypatch.setattr(Other, "tell", tell_or_kill)
+    done = run("doctor", tmp_path)
+    assert (done.code, done.rows[-1][:2]) == (1, ["measuring", "bad"]), done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_slow_write_is_no_wrong_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may set the time of a file when its content arrives."""
+
+    def fsync(fd: int) -> None:
+        time.sleep(0.5)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            os.utime(fd)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    assert abs(measure(tmp_path).ahead_s) < 0.3
 
 
 def test_a_network_file_system_gets_an_index_for_each_host(tmp_path: Path) -> None:

@@ -77,6 +77,15 @@ def test_only_the_upper_store_is_tended(run: Callable[..., Result], layers: Disk
     assert {one.digest for one in layers.scan()} == {BOTH, BELOW}
 
 
+def test_a_pin_whose_entry_is_only_below_is_removed(run: Callable[..., Result], root: Path, layers: DiskStore) -> None:
+    """Such as after the entry was quarantined: the pin is in the upper store."""
+    upper = DiskStore.open(root)
+    upper.pin(BOTH)
+    upper.remove(BOTH)
+    assert run("unpin", BOTH[:12]).rows == [[BOTH, "not pinned"]]
+    assert upper.pins() == frozenset()
+
+
 def test_hits_from_below_are_counted_apart(
     run: Callable[..., Result], terminal: Callable[..., Result], layers: DiskStore
 ) -> None:

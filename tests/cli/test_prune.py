@@ -19,6 +19,18 @@ def left(store: DiskStore) -> set[str]:
     return {stored.digest for stored in store.scan()}
 
 
+def test_an_entry_that_is_pinned_while_prune_asks_stays(
+    run: Callable[..., Result], put: Callable[..., str], store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not printed as evicted, and is counted as kept."""
+    first, second = put(1), put(2)
+    monkeypatch.setattr("trtcache_cli.removal.confirm", lambda *_args, **_options: store.pin(first))
+    done = run("prune", "--max-entries", "0", "--json").json
+    assert ([one["key"] for one in done["evict"]], done["kept"]) == ([second], 1)
+    assert done["freed_bytes"] == done["bytes_before"] - done["bytes_after"]
+    assert left(store) == {first}
+
+
 def test_a_dry_run_prints_the_plan_and_removes_nothing(
     run: Callable[..., Result], put: Callable[..., str], store: DiskStore
 ) -> None:

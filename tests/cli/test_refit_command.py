@@ -149,6 +149,19 @@ def test_an_entry_that_no_file_led_to_has_no_names(
     done = run("refit", key.digest, "-w", save(1))
     assert done.code == 6
     assert "no key alias leads to it, and it has no names for its weights" in done.err
+    assert "from a .pt2 file no key alias leads" in done.err  # one of the program in memory does
+    assert any(row[1] == "alias" for row in run("ls", "--all").rows)
+
+
+def test_names_of_weights_are_read_from_the_cache(
+    run: Callable[..., Result], save: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache that is turned off has none, and the help promises a refitted file only with -o."""
+    monkeypatch.setenv("TRTCACHE_DISABLE", "1")
+    done = run("refit", "abcdef", "-w", save(1))
+    words = "TRTCACHE_DISABLE: the names of weights are read from the cache, which it turns off: unset it"
+    assert (done.code, words in done.err) == (2, True)
+    assert "with -o, write the refitted one" in " ".join(run("refit", "--help").out.split())
 
 
 @pytest.mark.slow

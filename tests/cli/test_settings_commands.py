@@ -253,6 +253,7 @@ def test_keys_are_completed_from_the_store(program: Callable[..., Result], put: 
     everything = program(COMP_WORDS="trtcache show ", **asked).out
     assert {first[:16], second[:16]} == {line.partition(",")[2] for line in everything.splitlines()}
     assert program(COMP_WORDS=f"trtcache show {first[:5]}", **asked).out == f"plain,{first[:16]}\n"
+    assert program(COMP_WORDS=f"trtcache show b3:{first[:5]}", **asked).out == f"plain,b3:{first[:16]}\n"
     assert program(COMP_WORDS=f"trtcache rm {first}", **asked).out == f"plain,{first}\n"
     assert program(COMP_WORDS="trtcache show ", TRTCACHE_DIR="/proc", **asked).out.strip() == ""
     assert "plain,prune" in program(COMP_WORDS="trtcache pr", _TRTCACHE_COMPLETE="bash_complete", COMP_CWORD="1").out

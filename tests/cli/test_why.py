@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -133,6 +134,26 @@ def test_what_a_function_raises_is_an_error_of_the_function(
     assert (raised.code, failed.code) == (2, 2)
     assert "why_raises:model: it raised RuntimeError: there are no weights" in raised.err
     assert "why_fails:model: it cannot be imported: OSError: there is no disk" in failed.err
+
+
+def test_a_function_imports_from_the_current_folder_whenever_it_does(
+    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it is called, and while its model is exported; afterwards only what its module inserted is in the path."""
+    (tmp_path / "why_called.py").write_text("args = (__import__('torch').ones(2),)\n")
+    (tmp_path / "why_exported.py").write_text("factor = 2.0\n")
+    lines = (
+        *("import sys", "import torch", "sys.path.insert(0, '/why-inserted')", "class Net(torch.nn.Module):"),
+        *("    def forward(self, x):", "        from why_exported import factor", "        return x * factor"),
+        *("def model():", "    from why_called import args", "    return Net(), args"),
+    )
+    (tmp_path / "why_imports.py").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    before = [*sys.path]
+    monkeypatch.setattr("sys.path", [*before])
+    done = run("why", "why_imports:model")
+    assert (done.code, done.err.startswith("miss ")) == (0, True), done.err
+    assert sys.path == ["/why-inserted", *before]
 
 
 def test_an_entry_that_is_not_trusted_is_no_hit(

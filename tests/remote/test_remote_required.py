@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.models import Affine
-from tests.remote.conftest import free_port
+from tests.remote.conftest import fetch, free_port
 from trtcache.config.environment import Config
 from trtcache.errors import ReadOnlyError, RemoteError, SettingsError
 from trtcache.store.disk import DiskStore
@@ -99,6 +99,35 @@ def test_answers_are_no_failures(hosts: Hosts) -> None:
     ):
         store.events.append(event, reason=f"s3://b {reason}".strip())
     assert remote_failures(store, since_ns) == {"look-up: corrupt": 1, "look-up: open": 1, "upload: denied": 1}
+
+
+def test_an_answer_of_a_remote_with_a_long_url_is_no_failure(hosts: Hosts) -> None:
+    """An event has room for a reason."""
+    cache = hosts.host("a", TRTCACHE_REMOTE=hosts.url.replace("?", f"/{'long/' * 120}?", 1))
+    assert cache.store is not None
+    fetch(cache)
+    assert [event.reason[-7:] for event in cache.store.events.read() if event.event == "remote_miss"] == [" absent"]
+    assert remote_failures(cache.store, 0) == {}
+
+
+def test_an_entry_that_is_not_offered_or_is_damaged_is_a_failure(
+    command: Callable[..., Result], hosts: Hosts, model: Path, interpreter: str
+) -> None:
+    """Nothing waits in the outbox for either, so the event log has it."""
+    writer = hosts.writer("a", TRTCACHE_REMOTE_MIN_BUILD="99")
+    assert writer.store is not None
+    since_ns = time.time_ns()
+    damaged = fetch(writer).key.digest
+    os.truncate(writer.store.path(damaged), 50)
+    writer.store.outbox.add(damaged)
+    assert command("push", TRTCACHE_REMOTE=f"{hosts.url}&mode=write").code == 4
+    assert remote_failures(writer.store, since_ns) == {"upload: damaged": 1}
+    outbox = writer.store.root / "outbox"
+    outbox.rmdir()
+    outbox.touch()
+    build = ("build", model, "--backend", interpreter, "--require-remote")
+    done = command(*build, TRTCACHE_REMOTE=f"{hosts.url}&mode=write")
+    assert (done.code, "upload: outbox" in done.err) == (4, True), done.err
 
 
 def start_run(hosts: Hosts, tmp_path: Path, *args: str, program: str = _PROGRAM, **environ: str) -> list[str]:

@@ -22,6 +22,7 @@ from tests.pseudo_terminal import read_and_close
 from tests.remote.conftest import fetch, free_port, put_object, report
 from trtcache.config.environment import Config
 from trtcache.config.remotes import RemoteUrl
+from trtcache.remote import uploads
 from trtcache.remote.entries import RemoteEntries
 from trtcache.remote.tier import object_name
 from trtcache.store.disk import DiskStore
@@ -251,11 +252,49 @@ def test_prune_of_a_remote_needs_a_limit(command: Callable[..., Result], hosts: 
     assert command("prune", hosts.name, "--filter", "kind=test", "--dry-run").code == 0
 
 
+def test_prune_by_a_filter_names_entries_with_unreadable_headers(
+    command: Callable[..., Result], hosts: Hosts, moto: int, entries: list[Entry]
+) -> None:
+    """Whether they match is unknown, so they stay."""
+    put(moto, hosts, object_name("ab" + "0" * 62), b"no entry" * 20)
+    done = command("prune", hosts.name, "--filter", "kind=test", "--dry-run")
+    assert f"kept, because the header cannot be read: 1 entry; see trtcache verify {hosts.name}\n" in done.err
+    assert "kept, because uploaded in the last hour: 3 entries" in done.err
+
+
+def test_prune_with_a_filter_evicts_what_was_uploaded_first(
+    command: Callable[..., Result], hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As without one, although the headers have the build times."""
+    cache = hosts.writer()
+    keys = [cache.key({"n": n}, kind="test") for n in range(2)]
+    for key, build_s in zip(keys, (300.0, 1.0), strict=True):
+        cache.keep(key, b"engine", build_s=build_s)
+        assert uploads.flush(60) == 0
+        time.sleep(1.1)  # the server's times are whole seconds
+    later = time.time_ns() + 2 * 3600 * 10**9
+    monkeypatch.setattr("trtcache_cli.prune.time.time_ns", lambda: later)
+    prune = ("prune", hosts.name, "--max-entries", "1", "--dry-run", "--json")
+    for filters in ((), ("--filter", "kind=test")):
+        assert [one["key"] for one in command(*prune, *filters).json["evict"]] == [keys[0].digest]
+
+
 def test_what_is_pinned_meanwhile_is_kept(hosts: Hosts, entries: list[Entry]) -> None:
     """Pins are read again before anything is deleted."""
     remote = remote_of(hosts)
     remote.pin(entries[0].key.digest)
     assert remote.remove(digests(entries)) == digests(entries[1:])
+
+
+def test_what_is_pinned_while_prune_asks_is_not_called_evicted(
+    command: Callable[..., Result], hosts: Hosts, entries: list[Entry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is counted as kept."""
+    pinned, later = entries[0].key.digest, time.time_ns() + 2 * 3600 * 10**9
+    monkeypatch.setattr("trtcache_cli.prune.time.time_ns", lambda: later)
+    monkeypatch.setattr("trtcache_cli.removal.confirm", lambda *_args, **_options: remote_of(hosts).pin(pinned))
+    done = command("prune", hosts.name, "--max-entries", "0", "--json").json
+    assert ({one["key"] for one in done["evict"]}, done["kept"]) == (digests(entries[1:]), 1)
 
 
 def test_sync_copies_both_ways(command: Callable[..., Result], hosts: Hosts, tmp_path: Path) -> None:

@@ -131,6 +131,11 @@ class RemoteUrl:
         return f"{self.text}?{parameters}" if parameters else self.text
 
     @property
+    def label(self) -> str:
+        """The beginning of ``text``, for events, which have room for a reason after it."""
+        return self.text[:400]
+
+    @property
     def is_plain_http(self) -> bool:
         """Whether requests are not encrypted."""
         return self.scheme == "http" or self.endpoint.startswith("http://")

@@ -124,7 +124,7 @@ class RemoteTier:
             return Miss(reason)
         if reason := self._refusal():
             if upper is not None:
-                upper.events.append("remote_skip", reason=f"{self.url.text} {reason}", kind=key.kind, key=key.digest)
+                upper.events.append("remote_skip", reason=f"{self.url.label} {reason}", kind=key.kind, key=key.digest)
             return Miss(reason)
         began_s = time.monotonic()
         found = self._fetch(key, upper)
@@ -139,7 +139,7 @@ class RemoteTier:
             self._missed[key.digest] = (time.monotonic() + _REMEMBERED_S, reason)
         _logger.debug("%s %s: %s in %.0f ms", self.url.text, key.digest[:16], reason or "hit", took_s * 1e3)
         if upper is not None:
-            event, text = ("remote_miss", f"{self.url.text} {reason}") if reason else ("remote_hit", self.url.text)
+            event, text = ("remote_miss", f"{self.url.label} {reason}") if reason else ("remote_hit", self.url.label)
             seconds = {"waited_s": took_s, "saved_s": saved_s}
             upper.events.append(event, reason=text, kind=key.kind, key=key.digest, size_bytes=size_bytes, **seconds)
         if isinstance(found, Miss):

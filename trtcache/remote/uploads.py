@@ -112,6 +112,7 @@ class Uploader:
                 return
         except OSError as error:
             _logger.warning("entry %s is not uploaded: %s", digest[:16], error)
+            self._note("upload_failed", "outbox", digest)
             return
         if os.getpid() != self._pid:
             return  # a forked child has no thread; the next process sends it
@@ -200,6 +201,7 @@ class Uploader:
                 outcome = self._upload(digest)
             except CorruptBlobError as error:
                 _logger.warning("%s; it is not uploaded", error)
+                self._note("upload_failed", "damaged", digest)
                 outcome = "damaged"
             except (FormatVersionError, OSError, RemoteError) as error:
                 if isinstance(error, RemoteError) and error.reason != REFUSED:
@@ -249,5 +251,5 @@ class Uploader:
         return "sent" if sent else "there"
 
     def _note(self, event: str, reason: str, digest: str, *, took_s: float = 0.0, size_bytes: int = 0) -> None:
-        text = f"{self._tier.url.text} {reason}".strip()
+        text = f"{self._tier.url.label} {reason}".strip()
         self._store.events.append(event, reason=text, key=digest, waited_s=took_s, size_bytes=size_bytes)

@@ -55,6 +55,11 @@ class PrunePlan:
         """Size on disk of all entries."""
         return self.freed_bytes + self.bytes_after
 
+    def without(self, spared: Collection[str]) -> PrunePlan:
+        """Return the plan in which these entries, by their digests, are kept."""
+        records = [*self.kept, *(one.record for one in self.evict if one.record.digest in spared)]
+        return PrunePlan(tuple(one for one in self.evict if one.record.digest not in spared), tuple(records))
+
     def execute(self, store: DiskStore) -> int:
         """Remove the planned entries and return the bytes freed. An entry that was pinned after planning is kept.
 
@@ -133,13 +138,15 @@ def plan_prune(
     stale: Mapping[str, str] | None = None,
     where: Predicate | None = None,
     keep: Collection[str] = (),
+    oldest_first: bool = False,
 ) -> PrunePlan:
     """Select which of ``records`` to evict.
 
     ``where`` limits which entries may be evicted; given alone it selects all of those. Entries of ``stale`` (a reason
     for each digest), those built longer ago than ``older_than_s`` and those not used for ``unused_for_s`` are evicted
     first; then, while the rest is larger than ``max_size_bytes`` or more than ``max_entries``, the entry with the
-    lowest :func:`worth`. Pinned entries and the digests in ``keep`` always stay, even if the rest then exceeds a limit.
+    lowest :func:`worth`, or with ``oldest_first`` the one that was used first. Pinned entries and the digests in
+    ``keep`` always stay, even if the rest then exceeds a limit.
     """
     everything = tuple(records)
     candidates = [
@@ -165,7 +172,11 @@ def plan_prune(
     excess_bytes = 0 if max_size_bytes is None else kept_bytes - max_size_bytes
     excess = 0 if max_entries is None else len(everything) - len(evict) - max_entries
     rest = [record for record in candidates if record.digest not in gone]
-    for record in sorted(rest, key=lambda entry: (worth(entry, now_ns=now_ns), entry.used_ns, entry.digest)):
+
+    def order(entry: Record) -> tuple[float, int, str]:
+        return 0.0 if oldest_first else worth(entry, now_ns=now_ns), entry.used_ns, entry.digest
+
+    for record in sorted(rest, key=order):
         if excess_bytes <= 0 and excess <= 0:
             break
         evict.append(Eviction(record, "max-size" if excess_bytes > 0 else "max-entries"))
