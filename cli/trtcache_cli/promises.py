@@ -90,7 +90,7 @@ def findings(seen: Measured) -> list[Check]:
         Check("locks between processes", "ok" if seen.excluded == seen.rounds else "bad", tries),
         _release(seen),
         Check("replacing a file", "bad" if seen.torn else "ok", f"{reads}, {seen.torn or 'none'} of them torn"),
-        Check("visibility of a new file", "missing" if late else "ok", shown, late),
+        Check("a new file is seen", "missing" if late else "ok", shown, late),
         Check("clock of its files", "missing" if off else "ok", clock, "ages and last uses are wrong" if off else ""),
         Check("durable write", "ok", f"{seen.sync_s:.3f} s for a small file and its name"),
         Check("hard links", "ok" if seen.links else "missing", "yes" if seen.links else "no"),
