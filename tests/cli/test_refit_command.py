@@ -149,7 +149,7 @@ def test_an_entry_that_no_file_led_to_has_no_names(
     done = run("refit", key.digest, "-w", save(1))
     assert done.code == 6
     assert "no key alias leads to it, and it has no names for its weights" in done.err
-    assert "from a .pt2 file no key alias leads" in done.err  # one of the program in memory does
+    assert "an alias of a program in memory cannot be read here" in done.err
     assert any(row[1] == "alias" for row in run("ls", "--all").rows)
 
 

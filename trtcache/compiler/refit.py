@@ -178,7 +178,8 @@ def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tup
         why = f"all {len(frozen)} of them are in the engine; build the program with the new weights instead"
         raise RefitError(mismatched=(why,))
     if not aliases:
-        why = "from a .pt2 file no key alias leads to it, and it has no names for its weights: give the program's file"
+        why = "no key alias leads to it, and it has no names for its weights: give the program's .pt2 file"
+        why += " (an alias of a program in memory cannot be read here)"
         raise IncompatibleEngineError(entry.key.digest, why)
     refused: RefitError | None = None
     for alias in aliases:
