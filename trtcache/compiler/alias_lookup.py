@@ -269,6 +269,8 @@ class AliasLookup:
             parts: Any = key.document["parts"]
             if self._source.is_torch and self._source.content_digest is None and "frozen" in parts:
                 raise ValueError("its engine has embedded weights, whose values an alias does not compare")  # noqa: TRY301
+            if self._source.content_digest is None and self._source.specs_of(key) is None:
+                raise ValueError("neither the alias nor the source would have its pytree specs")  # noqa: TRY301
             alias = KeyAlias.of(
                 request.program,
                 key,

@@ -4,19 +4,24 @@
 (``frontends.resolve``), and calls ``compile_source``. With ``on_miss="background"`` or ``on_busy="eager"``,
 ``compiler/background.py`` takes the same steps. A ``.pt2`` hit in a process without torch does not come here.
 
+By default a hit of a module is its second look-up: it is exported, and the digest of its program leads through a key
+alias to its engine. With direct mode, which is off by default, the first look-up finds it, without an export.
+
 Two kinds of small entries make a hit fast. A key alias maps the fingerprint of a source to the cache key of its engine,
 so that nothing has to be lowered to know the key. A manifest of direct mode, for a module, is a record of what an
 export depended on, with the digest of the exported program, so that nothing has to be exported to know the fingerprint.
 
-What to read, in this order, after ``compile_source`` and the functions that it calls:
+What to read next, after ``compile_source`` and the functions that it calls:
 
 - A direct hit: ``ModuleSource`` in ``frontends/exported.py`` makes the direct key when it is created.
   ``try_fast_path`` calls ``AliasLookup.of`` (``alias_lookup.py``), which calls ``ModuleSource.fingerprint``: it looks
   the manifest up and checks it (``DirectLookup.find`` in ``frontends/direct/mode.py``), and returns the program's
   digest. From this digest ``AliasLookup.load`` goes to the engine.
 - A miss: ``Compilation.finish`` calls ``Source.request`` (``frontends/source.py``), which lowers the source, partitions
-  it and makes the keys with the functions of ``frontends/request.py``. Then ``build_and_load`` in ``entries.py``
-  goes through ``Cache.fetch`` (``cache.py``) and ``Request.build`` to the backend's ``build``, and loads the result.
+  it and makes the keys with the functions of ``frontends/request.py``. Then ``build_and_load`` in ``entries.py`` gets
+  each engine from ``Cache.fetch``, which looks in the stores, takes the build lock, looks again and in the remotes, and
+  calls ``Request.build`` last, and loads it. Without an alias the engine may still be stored. Before ``fetch``, an
+  entry for a similar GPU or one with these very weights in it may be taken, under another key.
   A program that is compiled in partitions has no key of its own, so no alias either: it is exported and lowered each
   time, and its engines are hits.
 - An ONNX file: ``OnnxSource`` in ``frontends/onnx/source.py``, whose docstring says what is different.
@@ -120,7 +125,7 @@ class Compilation:
         lookup: the look-up of the source's key alias; None if the cache has no store, or the source cannot have an
             alias or has to be exported first.
         module: the module from the fast path; None if the source has to be exported or lowered.
-        request: the lowered program, after ``prepare``.
+        request: the request for the engines, with the lowered program; None before ``prepare``.
     """
 
     source: Source

@@ -63,6 +63,9 @@ Worker: TypeAlias = "Callable[[Request, Path], Artifact | None]"
 def build_and_load(request: Request, source: Source, cache: Cache) -> CompiledModule:
     """Get or build the engines of a lowered program, load them, and return the compiled module.
 
+    An engine has the request's key, but for two cases: one for a similar GPU, if the settings allow it, and one with
+    the values of these weights in it, if the backend could not build it without.
+
     Raises:
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.

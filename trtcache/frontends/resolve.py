@@ -1,4 +1,7 @@
-"""``resolve``: the source of a model, a program or a file. Commands take a path for one by its suffix."""
+"""``resolve``: the source of a model, a program or a file.
+
+Commands tell the path of a program from a key by its suffix: that of a new kind of file is added to ``subjects.py``.
+"""
 
 from __future__ import annotations
 

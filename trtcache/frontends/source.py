@@ -68,19 +68,20 @@ class Source(ABC):
 
     To add a kind of source, derive a class, set ``kind`` and ``name``, implement ``device``, ``fingerprint``,
     ``weights`` and ``program``, and add it to ``resolve``. If it is not a program of torch, set ``is_torch``, override
-    ``request`` and return a ``Request`` of its own. A build in the background uses ``path`` or ``program``, and
-    ``compile`` reads ``automatic_sizes`` afterwards. Methods and properties are used in this order. On a hit:
+    ``request`` and return a ``Request`` of its own. Either ``content_digest`` is set, and the alias stores the specs, or
+    ``specs`` or ``specs_of`` gives them. A build in the background uses ``path`` or ``program``, and ``compile`` reads
+    ``automatic_sizes`` afterwards. Methods and properties are used in this order. On a hit:
 
     1. to find the alias: ``require_weights``, ``fingerprint``, ``find_backend``, ``device``, ``option_parts``,
        ``content_digest``, ``toolchain``;
     2. with the alias: ``specs_of``, ``expect_content``;
     3. with the entry: ``interface_on_device``, ``weights``, ``engine_weights``, ``input_names``, ``weight_file``,
-       ``check_content``, ``report_direct``.
+       ``check_content``, ``parameters``, ``report_direct``.
 
     On a miss:
 
     1. ``export``; the rest on the source that it returned, which is tried as above first;
-    2. to build: ``request``, ``release``;
+    2. to build: ``request``, which calls ``export``, ``lower`` and ``program`` of a torch program, and ``release``;
     3. to store the alias: ``stat_fingerprint``, ``custom_operators``, ``check_alias``;
     4. on the source that was exported: ``store_manifest``, ``report_direct``.
 
@@ -276,7 +277,9 @@ class Source(ABC):
         """
 
     def export(self, options: CompileOptions) -> Source:
-        """Return a source whose program is known: a module is exported, anything else returns itself.
+        """Return a source whose program is known.
+
+        A module is exported, TorchScript is converted, and any other source returns itself.
 
         Raises:
             ExportError: the model cannot be exported.

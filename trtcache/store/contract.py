@@ -3,11 +3,12 @@
 ``DiskStore`` implements it on a file system. To add another kind of store, derive a class from ``Store``, run
 ``trtcache.testing.StoreContract`` on it, and put it into a cache as a lower layer, which is only read::
 
-    cache.layers = dataclasses.replace(cache.layers, lower=(store,))
+    cache.layers = dataclasses.replace(cache.layers, lower=(*cache.layers.lower, store))
 
-Layers call ``location``, ``contains``, ``get`` and ``copy_to`` of a lower store, the contract's tests call all methods.
-The upper layer, which is written to, is a ``DiskStore``. Settings name directories only; listings and explanations of
-misses go through ``DiskStore`` (``Layers.disks``).
+Layers call ``contains``, ``get`` and ``copy_to`` of a lower store; the contract's tests call all methods. The upper
+layer, which is written to, is a ``DiskStore``. Settings name directories only, so builds in other processes, as in the
+background, do not look in such a store. Listings and explanations of misses go through ``DiskStore``
+(``Layers.disks``).
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ class Store(ABC):
         """Return the entry of ``key`` with outcome ``hit``, or the reason for a miss; MUST NOT raise for a bad entry.
 
         Every byte MUST be verified, the key document compared, and the signatures that the store requires checked.
+        ``store.entry.entry_of`` makes an entry; its ``path`` is None in a store without files.
         """
 
     @abstractmethod

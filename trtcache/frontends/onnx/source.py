@@ -64,10 +64,11 @@ class OnnxSource(Source):
     to the plan; names of inputs and outputs come from the plan's key. The file is parsed only for the weights of a
     refittable plan.
 
-    On a miss, ``request`` takes the place of lowering: it parses the file, makes the key, and returns an
-    ``OnnxRequest``. ``Cache.fetch`` then calls its ``build``, which calls ``Backend.build_onnx``. There is nothing to
-    export, so no second look-up and no manifest of direct mode. The program is always one engine, and no part of it
-    runs in torch.
+    A retrained file has another fingerprint, but the same key unless the plan has its weights in it: it is parsed, and
+    its plan is still a hit. ``request`` takes the place of lowering: it parses the file, makes the key, and returns an
+    ``OnnxRequest``. On a miss, ``Cache.fetch`` then calls its ``build``, which calls ``Backend.build_onnx``. There is
+    nothing to export, so no second look-up and no manifest of direct mode. The program is always one engine, and no
+    part of it runs in torch.
     """
 
     kind: ClassVar[str] = "onnx"
