@@ -68,7 +68,7 @@ class Source(ABC):
 
     To add a kind of source, derive a class, set ``kind`` and ``name``, implement ``device``, ``fingerprint``,
     ``weights`` and ``program``, and add it to ``resolve``. If it is not a program of torch, set ``is_torch``, override
-    ``request`` and return a ``Request`` of its own. Either ``content_digest`` is set, and the alias stores the specs, or
+    ``request`` and return a ``Request`` of its own. Either ``content_digest`` is set, and an alias has the specs, or
     ``specs`` or ``specs_of`` gives them. A build in the background uses ``path`` or ``program``, and ``compile`` reads
     ``automatic_sizes`` afterwards. Methods and properties are used in this order. On a hit:
 
