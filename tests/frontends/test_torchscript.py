@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import trtcache
+from tests.comparing import difference
 from tests.documents import python_blocks
 from tests.keys.architectures import voice_encoder
 from tests.models import retrained
@@ -233,6 +234,35 @@ class Swaps(nn.Module):
         return x + 10 * self.part.old + 100 * before
 
 
+class Delays(nn.Module):
+    """Returns its last input, and a part of the two before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = torch.zeros(2)
+        self.register_buffer("ring", torch.zeros(3, 2))
+        self.table = torch.zeros(2, 2)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor], torch.Tensor]:
+        last, oldest, table = self.last, self.ring[:1], self.table
+        self.last = x
+        self.ring = torch.cat([self.ring[1:], x.unsqueeze(0)])
+        self.table = (self.table + x).t()
+        return last, oldest, [table, last + 1], self.last
+
+
+class Turns(nn.Module):
+    """Keeps a view of what it has kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.arange(4.0).reshape(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.table = self.table.t()
+        return self.table * x
+
+
 class Kept(nn.Module):
     """Two tensors."""
 
@@ -386,6 +416,18 @@ def test_state_belongs_to_the_compiled_module(interpreter: str, engines: Path) -
     assert module.refit(script, verify=True, args=(inputs[0],)).off_by == 0
     module.refit({"part.new": torch.ones(2), "part.old": torch.zeros(2)})
     assert torch.equal(module(inputs[0]), inputs[0] + 10)
+
+
+@pytest.mark.parametrize("model", [Delays, Turns])
+def test_a_former_value_of_an_attribute_stays_what_it_was(
+    interpreter: str, engines: Path, model: type[nn.Module]
+) -> None:
+    """A script binds an attribute to another tensor: results that are the old one, or a view of it, do not change."""
+    script = torch.jit.script(model())
+    inputs = [torch.randn(2) for _ in range(5)]
+    module = trtcache.compile(torch.jit.script(model()), (inputs[0],), backend=interpreter, cache=engines)
+    for x in inputs:
+        assert difference(script(x), module(x)) is None
 
 
 def test_a_module_of_two_names_has_one_state(interpreter: str, engines: Path) -> None:

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from trtcache.bundle.structure import without_classes
 from trtcache.errors import ProgramFileError
 from trtcache.frontends.torch_archive import OF_ALL_BYTES, register_tensor
-from trtcache.lowering import TORCH_LOCK
+from trtcache.lowering import export_lock
 from trtcache.lowering.guard_checks import failed_guard
 from trtcache.lowering.interface import affine, evaluate
 from trtcache.partition.partitions import (
@@ -230,7 +230,7 @@ def export_graph(
     empty = {number: torch.empty(size, dtype=torch.uint8) for number, size in sizes.items() if size}
     try:
         traced = TracedProgram(contents, empty)
-        with TORCH_LOCK, warnings.catch_warnings(), torch.no_grad():
+        with export_lock(), warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             program = _trace(traced.module, contents)
             if mutates:

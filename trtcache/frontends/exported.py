@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from trtcache.config import paused_collector
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.source import Source
-from trtcache.lowering import TORCH_LOCK
+from trtcache.lowering import export_lock
 from trtcache.lowering.arguments import automatic_sizes, reasons_for_fixed_sizes
 from trtcache.lowering.operators import identify_operators, is_foreign, operator_names
 
@@ -310,7 +310,7 @@ class ModuleSource(Source):
         from trtcache.lowering import capture
 
         args, kwargs, dynamic_shapes = self._examples
-        with TORCH_LOCK, paused_collector():
+        with export_lock(), paused_collector():
             return capture.export(self.model, args, kwargs, dynamic_shapes)
 
 

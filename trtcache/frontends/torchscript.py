@@ -17,7 +17,7 @@ from trtcache.errors import ExportError, SettingsError, did_you_mean
 from trtcache.frontends.exported import ExportedSource, device_type_of
 from trtcache.frontends.source import Source
 from trtcache.frontends.torch_archive import capture_logged_error
-from trtcache.lowering import TORCH_LOCK
+from trtcache.lowering import export_lock
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -191,7 +191,7 @@ def convert_script(
     if not args and not kwargs:
         raise SettingsError("args", f"{name} is TorchScript, whose file has no example inputs; give some")
     given = tuple(args), dict(kwargs or {})
-    with TORCH_LOCK, torch.no_grad(), capture_logged_error("torch._subclasses.fake_tensor"):
+    with export_lock(), torch.no_grad(), capture_logged_error("torch._subclasses.fake_tensor"):
         script = Script(model)
         try:
             script.run_without_values(*given)

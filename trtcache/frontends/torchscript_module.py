@@ -272,8 +272,13 @@ class Scripted(torch.nn.Module):
         """Run the graph, and update the attributes that the module would set."""
         live = self.tensors
         outputs, updates = self._trtcache_script.run(live, args, kwargs)
-        if len(updates) > 1:  # one may be the former value of another
-            updates = {name: tensor.clone() for name, tensor in updates.items()}
+        if updates:  # what has the memory of a former value, such as the former value itself, keeps its contents
+            memories = {live[name].untyped_storage()._cdata for name in updates}
+            outputs, updates = pytree.tree_map_only(
+                torch.Tensor,
+                lambda tensor: tensor.clone() if tensor.untyped_storage()._cdata in memories else tensor,
+                (outputs, updates),
+            )
         for name, tensor in updates.items():
             live[name].copy_(tensor)
         return outputs

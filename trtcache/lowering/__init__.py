@@ -7,17 +7,20 @@ through a key alias lowers nothing, and only needs the modules that describe a p
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from trtcache.config.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trtcache.lowering.program import LoweredProgram as LoweredProgram
     from trtcache.lowering.stages import lower as lower
 
 _EXPORTS = {"LoweredProgram": "trtcache.lowering.program", "lower": "trtcache.lowering.stages"}
 
-__all__ = ["TORCH_LOCK", "LoweredProgram", "lower"]
+__all__ = ["TORCH_LOCK", "LoweredProgram", "export_lock", "lower"]
 
 TORCH_LOCK = threading.RLock()
 """Held by a thread in which torch loads, exports, decomposes or compiles a program.
@@ -25,6 +28,20 @@ TORCH_LOCK = threading.RLock()
 ``torch.export.load``, ``torch.export.export``, its decompositions and Inductor use global state: of four threads that
 used them concurrently three failed (torch 2.13: ``_CURRENT_DESERIALIZER is already set``).
 """
+
+
+@contextmanager
+def export_lock() -> Iterator[None]:
+    """Hold what an export needs: Dynamo's lock, and then ``TORCH_LOCK``.
+
+    ``torch.export`` of ``torch.cond`` or ``flex_attention`` compiles, for which it takes Dynamo's lock. A thread in
+    ``torch.compile`` holds that lock when its backend takes ``TORCH_LOCK``: in the other order the two would wait for
+    each other.
+    """
+    from torch._dynamo.convert_frame import compile_lock  # torch.export imports it
+
+    with compile_lock, TORCH_LOCK:
+        yield
 
 
 __getattr__ = lazy_names(__name__, _EXPORTS)

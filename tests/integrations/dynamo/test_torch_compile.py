@@ -277,6 +277,51 @@ def test_threads_make_engines_at_once(compile_model: CompileModel, made: Made) -
     made()
 
 
+_CONTROL_FLOW = """
+import faulthandler, sys, threading, torch, trtcache
+from trtcache.integrations import torch_compile
+cache, exporting, compiling = sys.argv[1], threading.Event(), threading.Event()
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        exporting.set()
+        return torch.cond(x.sum() > 0, lambda v: v + 1, lambda v: v - 1, (x,))
+
+def export():
+    compiling.wait()
+    try:
+        trtcache.compile(Model(), (torch.ones(2),), cache=cache)
+    except trtcache.errors.ExportError as error:
+        print("control flow" in str(error))
+
+def backend(module, inputs):
+    compiling.set()
+    exporting.wait(2)  # if the other thread can export meanwhile
+    return torch_compile.backend(module, inputs, options={"cache": cache})
+
+def compile_():
+    with torch.no_grad():
+        print(float(torch.compile(lambda x: x * 3 + 1, backend=backend)(torch.ones(4)).sum()))
+
+faulthandler.dump_traceback_later(200, exit=True)
+threads = [threading.Thread(target=one) for one in (export, compile_)]
+for one in threads: one.start()
+for one in threads: one.join()
+"""
+
+
+@pytest.mark.slow
+def test_an_export_of_control_flow_and_a_compilation_end(tmp_path: Path) -> None:
+    """Each needs the lock of the other: Dynamo's, and that of exports."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _CONTROL_FLOW, str(tmp_path / "cache")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, sorted(done.stdout.split())) == (0, ["16.0", "True"]), done.stderr
+
+
 def test_a_call_beside_the_export_of_another_thread_annotates_nothing(
     compile_model: CompileModel, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:

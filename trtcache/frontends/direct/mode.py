@@ -239,10 +239,10 @@ class DirectLookup:
             yield
             return
         from trtcache.frontends.direct.recording import record_export
-        from trtcache.lowering import TORCH_LOCK
+        from trtcache.lowering import export_lock
 
         recording: Recording | None = None
-        with TORCH_LOCK, ExitStack() as stack:
+        with export_lock(), ExitStack() as stack:
             try:
                 self._attributes = _containers(self._model)
                 recording = stack.enter_context(record_export(Globals(self._walk.fork())))
