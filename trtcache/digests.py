@@ -177,7 +177,7 @@ def canonical(value: object, where: str = "value") -> Json:
 
     Floats become ``{"$float": hex}``, bytes ``{"$bytes": hex}``, digests ``{"$digest": text, "$size": bytes}``, sets
     ``{"$set": [...]}`` sorted by their encodings, enums their class and name (a combination of flags without a name its
-    value, too). Tuples and lists are equivalent.
+    value, too). Pass ``member.value`` where that is what the result depends on. Tuples and lists are equivalent.
 
     Raises:
         CanonicalizationError: the value, or a nested one, has no stable encoding.

@@ -16,7 +16,7 @@ from tests.keys.pairs import interfaces, layers, tensors
 from tests.keys.pairs.pair import Program, drawn, made
 from trtcache.errors import CanonicalizationError
 from trtcache.integrations.torch_tensorrt.library import TorchTensorrt
-from trtcache.integrations.torch_tensorrt.partition import describe
+from trtcache.integrations.torch_tensorrt.partition import converters_document, describe
 from trtcache.integrations.torch_tensorrt.request import KNOWN, LEFT_OUT, Conversion, memory_gib, request_for
 from trtcache.keys.graph_digest import graph_records
 from trtcache.keys.stored_graph import StoredGraph
@@ -312,6 +312,22 @@ def test_a_converter_of_one_s_own_is_in_the_key_with_its_file(keyed: Callable[..
     _register(torch.ops.aten.relu.default, eval("lambda ctx: 1"))  # noqa: S307  # without a file
     with pytest.raises(CanonicalizationError, match="no source file"):
         keyed()
+
+
+def test_every_converter_of_an_operator_is_in_the_document(tmp_path: Path) -> None:
+    """The registry chooses one for each node."""
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    nodes = [graph.call_function(torch.ops.aten.relu.default, (x,)) for _ in range(3)]
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    first = _converter(tmp_path / "a", "def convert(ctx): return 1").convert
+    second = _converter(tmp_path / "b", "def convert(ctx): return 3").convert
+    one = converters_document({nodes[0]: first})
+    both = converters_document({nodes[0]: first, nodes[1]: second, nodes[2]: first})
+    assert both["aten.relu.default"] == sorted([*one.values(), *converters_document({nodes[0]: second}).values()])
+    changed = _converter(tmp_path / "a", "def convert(ctx): return 2").convert
+    assert converters_document({nodes[0]: changed, nodes[1]: second}) != both
 
 
 def test_converters_are_chosen_where_it_matters(keyed: Callable[..., str], tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,11 +24,10 @@ from trtcache.config.signing_keys import parse_keys
 from trtcache.errors import FormatVersionError, RemoteError
 from trtcache.remote import bucket, uploads
 from trtcache.remote.tier import RemoteTier, object_name
+from trtcache.store import outbox
 from trtcache_cli.main import main
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import RunPython
     from tests.remote.conftest import Hosts
     from tests.remote.fault_proxy import FaultProxy
@@ -38,6 +38,21 @@ def waiting(cache: Cache) -> int:
     """Return how many entries wait in a cache's outbox."""
     assert cache.store is not None
     return len(cache.store.outbox.digests())
+
+
+def test_an_entry_that_another_process_sends_hides_no_other(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It vanishes between the listing of the folder and the look at its time."""
+    cache, _, digests = with_outbox(hosts, 3)
+    assert cache.store is not None
+    real = outbox.modification_time_ns
+
+    def time_of(file: os.DirEntry[str]) -> int:
+        if file.name == digests[1]:
+            Path(file.path).unlink()
+        return real(file)
+
+    monkeypatch.setattr(outbox, "modification_time_ns", time_of)
+    assert cache.store.outbox.digests() == [digests[0], digests[2]]
 
 
 def with_outbox(hosts: Hosts, count: int) -> tuple[Cache, RemoteTier, list[str]]:

@@ -479,6 +479,14 @@ def test_views_of_other_shapes_are_taken_as_bytes() -> None:
     assert contents_of(view[::2], "test")["artifact"] == bytes(range(0, 16, 2))
 
 
+def test_a_read_only_view_of_what_others_write_to_is_copied() -> None:
+    """The entry of the builder is the stored one."""
+    buffer = bytearray(b"before")
+    taken = contents_of(memoryview(buffer).toreadonly(), "test")["artifact"]
+    buffer[:] = b"later!"
+    assert taken == b"before"
+
+
 def test_a_file_that_shrinks_while_it_is_stored_is_an_error_of_the_build(tmp_path: Path) -> None:
     """A builder's file that changes under the writer is BuildError, not a wrong entry."""
     source = tmp_path / "source"

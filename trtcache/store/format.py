@@ -134,7 +134,7 @@ def contents_of(built: object, kind: str) -> dict[str, Content]:
     for name, content in members.items():
         if not isinstance(name, str) or not _MEMBER_NAME.fullmatch(name):
             raise BuildError(kind, f"it returned a member named {name!r}; names match {_MEMBER_NAME.pattern}")
-        if isinstance(content, memoryview) and content.readonly and content.c_contiguous:
+        if isinstance(content, memoryview) and _is_constant(content) and content.c_contiguous:
             contents[name] = content.cast("B")
         elif isinstance(content, (bytes, bytearray, memoryview)):
             contents[name] = bytes(content)  # copies a mutable buffer; bytes stay the same object
@@ -146,6 +146,11 @@ def contents_of(built: object, kind: str) -> dict[str, Content]:
         else:
             contents[name] = content
     return contents
+
+
+def _is_constant(view: memoryview) -> bool:
+    """Return whether nothing can write to the memory of a view: a read-only view of a ``bytearray`` is not enough."""
+    return view.readonly and (view.obj is None or memoryview(view.obj).readonly)
 
 
 def align(offset: int) -> int:

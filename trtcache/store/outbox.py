@@ -44,9 +44,13 @@ class Outbox:
 
     def digests(self) -> list[str]:
         """List the waiting entries, those that were postponed last."""
+        waiting = []
         try:
             with self._folders.inside(FOLDER) as folder, os.scandir(folder) as files:
-                waiting = [(modification_time_ns(file), file.name) for file in files if HEX_DIGEST.fullmatch(file.name)]
+                for file in files:
+                    if HEX_DIGEST.fullmatch(file.name):
+                        with suppress(FileNotFoundError):  # another process has sent it
+                            waiting.append((modification_time_ns(file), file.name))
         except OSError:
             return []
         return [name for _, name in sorted(waiting)]

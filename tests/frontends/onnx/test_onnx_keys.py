@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from tests.frontends.onnx.graphs import BRANCHES, FUNCTION, HEAD, answers, canonical, model, saved, small
 from trtcache.errors import OnnxFileError
@@ -401,3 +401,47 @@ def test_an_incomplete_graph_is_refused(tmp_path: Path, text: str, why: str) -> 
     """The error names the file and the fault."""
     with pytest.raises(OnnxFileError, match=why):
         canonical(saved(tmp_path / "a.onnx", model(text)))
+
+
+def test_attributes_that_a_schema_does_not_have_are_in_the_canonical_form(tmp_path: Path) -> None:
+    """Such a file is not valid, but a parser reads attributes by their names."""
+    digests = []
+    for place, attributes in enumerate(
+        ({"axis": 1, "zzz": 2}, {"axis": 2, "aaa": 1}, {"axis": 2}, {"axis": 2, "aab": 1})
+    ):
+        made = model(HEAD + "g (float[2, 2, 2] x) => (float[2, 2, 2] y) { y = Softmax(x) }")
+        made.graph.node[0].CopyFrom(helper.make_node("Softmax", ["x"], ["y"], **attributes))
+        digests.append(canonical(saved(tmp_path / f"{place}.onnx", made)).digest)
+    assert len(set(digests)) == len(digests)
+
+
+def test_a_default_graph_of_a_function_is_in_the_canonical_form(tmp_path: Path) -> None:
+    """Calls that do not give another one run it."""
+
+    def branch(value: float) -> Any:
+        constant = helper.make_node("Constant", [], ["c"], value_float=value)
+        return helper.make_graph([constant], "b", [], [helper.make_tensor_value_info("c", TensorProto.FLOAT, [])])
+
+    digests = set()
+    for value in (1.0, 2.0):
+        made = model(FUNCTION)
+        choose = helper.make_node("If", ["k"], ["v"], else_branch=branch(0.0))
+        choose.attribute.append(AttributeProto(name="then_branch", type=AttributeProto.GRAPH, ref_attr_name="body"))
+        flag = helper.make_node("Constant", [], ["k"], value=helper.make_tensor("k", TensorProto.BOOL, [], [True]))
+        nodes = [flag, choose, helper.make_node("Add", ["p", "v"], ["q"])]
+        function = helper.make_function(
+            "own",
+            "chosen",
+            ["p"],
+            ["q"],
+            nodes,
+            [helper.make_opsetid("", 17)],
+            [],
+            [helper.make_attribute("body", branch(value))],
+        )
+        del made.functions[:]
+        made.functions.append(function)
+        made.graph.node[0].CopyFrom(helper.make_node("chosen", ["x"], [made.graph.output[0].name], domain="own"))
+        del made.graph.node[1:]
+        digests.add(canonical(saved(tmp_path / f"{value}.onnx", made)).digest)
+    assert len(digests) == 2

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.onnx.file import TYPES, digest_of_texts
-from trtcache.frontends.onnx.schemas import FIELDS, Schemas, decides_sizes, domain_of, graphs_in, weights_among
+from trtcache.frontends.onnx.schemas import (
+    FIELDS,
+    Schemas,
+    decides_sizes,
+    domain_of,
+    graphs_in,
+    graphs_of,
+    weights_among,
+)
 from trtcache.keys.stored_graph import SELECTION
 from trtcache.weights.slots import Slot, contiguous
 
@@ -250,13 +258,17 @@ class Operators:
             if name not in given:
                 given[name] = None if default is None else self._attribute(default, use, ())
         # One operand for each in the schema; the last is a list if it is variadic.
-        count, names = len(schema.operands), sorted(given)
+        count, names = len(schema.operands), sorted(schema.attributes)
+        # Attributes that the schema does not have: a parser may read them all the same.
+        unknown = {name: given[name] for name in given if name not in schema.attributes}
+        others: list[Json] = [unknown] if unknown else []
         if schema.variadic:
             operands = [*operands[: count - 1], operands[count - 1 :]]
         else:
             operands += [None] * (count - len(operands))
-        arguments = [*operands, *(given[name] for name in names), *shown]
-        return [self.name(node), arguments, None], [*schema.operands, *names, "outputs"]
+        arguments = [*operands, *(given[name] for name in names), *others, *shown]
+        labels = [*schema.operands, *names, *(["other attributes"] if others else []), "outputs"]
+        return [self.name(node), arguments, None], labels
 
     def _attribute(self, attribute: Any, use: Callable[[str], Json], bodies: Sequence[Body]) -> Json:
         """Return an attribute's value."""
@@ -352,7 +364,10 @@ class Operators:
 
         walk = GraphWalk(inner, proto.node, leaf, {})
         digests = [walk.digest(one) for one in proto.output]
-        defaults: dict[str, Json] = {one.name: inner._attribute(one, str, ()) for one in proto.attribute_proto}
+        defaults: dict[str, Json] = {
+            one.name: inner._attribute(one, str, [inner.body(graph) for graph in graphs_of(one)])
+            for one in proto.attribute_proto
+        }
         head: list[Json] = ["function", len(proto.input), sorted(proto.attribute), defaults, dict(inner.used)]
         self._called[name] = _Function(
             digest=digest_of(head, digests).hex(),

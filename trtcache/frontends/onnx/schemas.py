@@ -75,11 +75,12 @@ def domain_of(written: str) -> str:
 
 def graphs_in(node: Any) -> list[Any]:
     """Return the graphs among a node's attributes."""
-    found = []
-    for attribute in node.attribute:
-        found += [attribute.g] if attribute.HasField("g") else []
-        found += attribute.graphs
-    return found
+    return [graph for attribute in node.attribute for graph in graphs_of(attribute)]
+
+
+def graphs_of(attribute: Any) -> list[Any]:
+    """Return the graphs of an attribute."""
+    return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
 
 
 _NAMES: Mapping[str, tuple[str, ...]] = {

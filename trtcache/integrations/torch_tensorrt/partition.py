@@ -163,12 +163,12 @@ def _is_covered(target: Any, registry: Any) -> bool:
 
 
 def converters_document(converters: Mapping[fx.Node, Any]) -> dict[str, Json]:
-    """Return the foreign converters: operator -> name of the converter, and digest of its file.
+    """Return the foreign converters: operator -> name of the converter, and digest of its file, or several of these.
 
     Raises:
         CanonicalizationError: a converter has no source file.
     """
-    document: dict[str, Json] = {}
+    found: dict[str, set[tuple[str, str]]] = {}
     for node, converter in converters.items():
         if _within(converter, _PACKAGE):
             continue
@@ -176,8 +176,13 @@ def converters_document(converters: Mapping[fx.Node, Any]) -> dict[str, Json]:
             source = Digest.of_file(inspect.getfile(inspect.unwrap(converter)))
         except (TypeError, OSError) as error:
             raise CanonicalizationError(f"converter {converter!r}", f"no source file: {error}") from error
-        document[str(node.target)] = [f"{converter.__module__}.{converter.__qualname__}", str(source)]
-    return document
+        name = f"{converter.__module__}.{converter.__qualname__}"
+        found.setdefault(str(node.target), set()).add((name, str(source)))
+    # Which of several converts a node depends on its arguments.
+    return {
+        target: list(min(pairs)) if len(pairs) == 1 else [list(pair) for pair in sorted(pairs)]
+        for target, pairs in found.items()
+    }
 
 
 def declared_operators(converters: Mapping[fx.Node, Any]) -> set[str]:
