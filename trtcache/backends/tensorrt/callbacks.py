@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import logging
 import signal
@@ -13,6 +14,7 @@ from trtcache.progress import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import BinaryIO
 
     from trtcache.progress import Watcher
 
@@ -60,6 +62,35 @@ def monitor_of(trt: Any, watcher: Watcher, interrupted: Callable[[], bool]) -> A
             return not self.cancelled
 
     return Monitor()
+
+
+def writer_of(trt: Any, file: BinaryIO) -> Any:
+    """Return a TensorRT stream writer to a file.
+
+    TensorRT ignores an exception of a write, and reports a truncated plan as a success: so the first is kept in
+    ``error``, to be raised after the build, and later writes do nothing. ``size_bytes`` is what was written.
+    """
+
+    class Writer(trt.IStreamWriter):  # type: ignore[misc]  # a class of an extension module
+        def __init__(self) -> None:
+            trt.IStreamWriter.__init__(self)
+            self.size_bytes = 0
+            self.error: BaseException | None = None
+
+        def write(self, data: bytes) -> int:
+            if self.error is not None:
+                return 0
+            try:
+                written = file.write(data)
+            except BaseException as error:  # noqa: BLE001  # Ctrl-C too: raised again after TensorRT has returned
+                self.error = error
+                return 0
+            self.size_bytes += written
+            if written != len(data):
+                self.error = OSError(errno.EIO, f"only {written} of {len(data)} bytes were written", file.name)
+            return written
+
+    return Writer()
 
 
 @contextmanager
