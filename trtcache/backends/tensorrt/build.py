@@ -10,7 +10,7 @@ from trtcache.backends.onnx_export import to_onnx
 from trtcache.backends.onnx_model import Range
 from trtcache.backends.program_forms import input_name
 from trtcache.backends.protocol import Artifact
-from trtcache.backends.tensorrt.callbacks import defer_interrupts, get_logger, monitor_of, writer_of
+from trtcache.backends.tensorrt.callbacks import defer_exceptions_of_handlers, get_logger, monitor_of, writer_of
 from trtcache.backends.tensorrt.checks import prove, require_complete, require_known, require_matching_ports, unmark
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, WINDOWS, capabilities_of
 from trtcache.backends.tensorrt.preflight import MEMBER, record_facts
@@ -74,16 +74,16 @@ def build_onnx_plan(
         UnsupportedOperatorError: TensorRT does not know an operator.
         BuildError: the parser or the builder failed, the network's inputs or outputs differ from the program's, or a
             refittable plan cannot refit a weight whose values are not in its key.
-        BuildCancelledError: the watcher or Ctrl-C cancelled the build.
+        BuildCancelledError: the watcher cancelled the build.
         BuildMemoryError: there was not enough memory.
         OSError: the plan cannot be written.
-        Exception: whatever the watcher raised.
+        BaseException: whatever the watcher or a signal handler raised, as on Ctrl-C.
     """
     trt, own = flavour.load(), settings.section(TensorRTSettings)
     logger, router = get_logger(trt)
     path = folder / "engine.plan"
 
-    with router.collect_errors() as errors, defer_interrupts() as interrupted:
+    with router.collect_errors() as errors, defer_exceptions_of_handlers(errors):
         network = parse(trt, flavour, logger, model, errors)
         require_matching_ports(trt, network, interface, arguments, flavour.name)
         proof = prove(network, interface, flavour.name)
@@ -96,10 +96,10 @@ def build_onnx_plan(
         _set_target(trt, config, target, flavour)
         add_profile(config, network, ranges, flavour.name)
         measured = TimingCache.of(config, flavour, (target.gpu or gpu_here()) if flavour.times_kernels else None)
-        config.progress_monitor = monitor = monitor_of(trt, watcher() or (lambda _: True), interrupted)
+        config.progress_monitor = monitor = monitor_of(trt, watcher() or (lambda _: True), errors)
         built = _write_plan(trt, flavour, network, config, path)
-        if monitor.error is not None:
-            raise monitor.error
+        if errors.error is not None:
+            raise errors.error
         if monitor.cancelled:
             raise BuildCancelledError(flavour.name, f"in {monitor.cancelled!r}")
         if not built:
@@ -122,7 +122,7 @@ def build_onnx_plan(
 
 
 def _write_plan(trt: Any, flavour: Flavour, network: Network, config: Any, path: Path) -> bool:
-    """Build a plan into a file, and return whether there is one: all of it, or nothing that TensorRT calls a success.
+    """Build a plan into a file, and return whether TensorRT has built one.
 
     Raises:
         BaseException: what a write raised; an error of a full disk says what to do.
