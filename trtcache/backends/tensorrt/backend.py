@@ -12,7 +12,7 @@ from trtcache.backends.gpu import gpu_here
 from trtcache.backends.onnx_operators import why_no_onnx
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.backends.tensorrt import fitness
-from trtcache.backends.tensorrt.engine import UnloadedPlan, load_plan, refit_plan
+from trtcache.backends.tensorrt.engine import REFITTABLE, UnloadedPlan, load_plan, refit_plan
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, plan_target
 from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts
 from trtcache.config.tensorrt_settings import TensorRTSettings
@@ -87,10 +87,10 @@ class TensorRTBackend(Backend):
         return why_no_onnx(node)
 
     def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
-        """Return the slots whose values a plan contains: all of them if it is not refittable."""
+        """Return the slots whose values a plan contains: all of them unless it is refittable, and then by dtype."""
         if not self.takes_weights(settings):
             return program.interface.slots
-        return tuple(slot for slot in program.interface.slots if not getattr(torch, slot.dtype).is_floating_point)
+        return tuple(slot for slot in program.interface.slots if slot.dtype not in REFITTABLE)
 
     def freeze(self, settings: Settings) -> Settings | None:
         """Return the settings for a plan that is not refittable, unless the caller has decided."""

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+REFITTABLE = frozenset({"float16", "bfloat16", "float32"})
+"""The dtypes of the weights that TensorRT refits. A plan contains the values of all others, so its key has them."""
+
 _BAKED = "all of them: the plan was built with its weights in it (compile the other model: it finds or builds its own)"
 
 
