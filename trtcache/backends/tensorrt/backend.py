@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.backends.gpu import gpu_here
+from trtcache.backends.gpu import activate, gpu_here
 from trtcache.backends.onnx_operators import why_no_onnx
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.backends.tensorrt import fitness
@@ -61,9 +61,9 @@ class TensorRTBackend(Backend):
             return f"{self.flavour.title} builds on the GPU that the plan is for, and there is none here"
         return None
 
-    def target(self, requested: str | None, device: torch.device) -> Target:  # noqa: ARG002  # independent of the model's device
-        """Return the target of a plan."""
-        return plan_target(requested, self.flavour, gpu_here())
+    def target(self, requested: str | None, device: torch.device) -> Target:
+        """Return the target of a plan: by default the model's GPU, or the current one for a model on the CPU."""
+        return plan_target(requested, self.flavour, gpu_here(device))
 
     def toolchain(self, device: str) -> Mapping[str, object]:  # noqa: ARG002  # a plan is for a GPU
         """Return the exact versions of TensorRT and of the ONNX exporter."""
@@ -112,7 +112,8 @@ class TensorRTBackend(Backend):
         refit = self._refits_here(settings, target)
         from trtcache.backends.tensorrt.build import build_plan  # a hit does not need it
 
-        return build_plan(self.flavour, program, settings, target, folder, refit=refit)
+        with activate(program.device):
+            return build_plan(self.flavour, program, settings, target, folder, refit=refit)
 
     def build_onnx(
         self,
@@ -195,7 +196,8 @@ class TensorRTBackend(Backend):
     ) -> Engine:
         """Return a live engine on a GPU, or elsewhere a plan that can be stored."""
         facts = PlanFacts.read(bytes(read(MEMBER)))
-        return load_plan(self.flavour, read(ENGINE), facts, device=device, weights=weights)
+        with activate(device):
+            return load_plan(self.flavour, read(ENGINE), facts, device=device, weights=weights)
 
 
 class TensorRT(TensorRTBackend):
