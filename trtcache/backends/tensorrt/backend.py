@@ -13,7 +13,7 @@ from trtcache.backends.onnx_operators import why_no_onnx
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.backends.tensorrt import fitness
 from trtcache.backends.tensorrt.engine import REFITTABLE, UnloadedPlan, load_plan, refit_plan
-from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, plan_target
+from trtcache.backends.tensorrt.flavour import EXPORTERS, TENSORRT, TENSORRT_RTX, plan_target
 from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts
 from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.errors import NoDeviceError
@@ -55,8 +55,8 @@ class TensorRTBackend(Backend):
         """Return what is missing. A model on the CPU can be built for a GPU."""
         if device not in self.capabilities.devices:
             return f"builds from models on CPU and CUDA, not on {device}"
-        if not self.flavour.installed:
-            return self.flavour.missing
+        if why := self.flavour.why_unavailable:
+            return why
         if not self.flavour.builds_without_gpu and not torch.cuda.is_available():
             return f"{self.flavour.title} builds on the GPU that the plan is for, and there is none here"
         return None
@@ -70,8 +70,7 @@ class TensorRTBackend(Backend):
         return {
             self.flavour.name: self.flavour.version,
             "torch": torch.__version__,
-            "onnx": importlib.metadata.version("onnx"),
-            "onnxscript": importlib.metadata.version("onnxscript"),
+            **{package: importlib.metadata.version(package) for package in EXPORTERS},
         }
 
     def ambient(self) -> Mapping[str, object]:
