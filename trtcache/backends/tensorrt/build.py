@@ -106,7 +106,7 @@ def build_onnx_plan(
             raise failure(flavour, target, errors)
         measured.keep()
     has: dict[str, Json] = {}
-    if refit and not own.strip:  # a load then sets only weights that differ
+    if refit and not own.strip:  # no load uses them yet: it sets all weights
         has = {name: str(fingerprints([model.weights[name]])[0]) for name in proof.refittable}
     facts: dict[str, Json] = {
         "format": 1,
