@@ -136,6 +136,7 @@ class ErrorCollector:
     """The first errors that TensorRT logs while this is active, in order, and an exception of a callback.
 
     Attributes:
+        thread: the thread that created it, and calls TensorRT.
         lines: the errors.
         error: the first exception that was kept, to be raised when TensorRT has returned; an interrupt or exit of the
             program replaces any other.
@@ -143,6 +144,7 @@ class ErrorCollector:
 
     def __init__(self) -> None:
         """Start with none."""
+        self.thread = threading.get_ident()
         self.lines: list[str] = []
         self.error: BaseException | None = None
 
@@ -178,10 +180,12 @@ class MessageRouter:
     def route(self, level: int, message: str) -> None:
         """Handle one message. TensorRT calls this from its own threads.
 
-        An error that is collected becomes an exception, so it is logged at INFO only.
+        An error that is collected becomes an exception, so it is logged at INFO only. Those of a thread that has
+        collectors are theirs alone; those of TensorRT's own threads may be anyone's.
         """
         with self._lock:
-            listeners = tuple(self._listeners)
+            own = [one for one in self._listeners if one.thread == threading.get_ident()]
+            listeners = own or [*self._listeners]
         is_collected = level >= logging.ERROR and bool(listeners)
         for collector in listeners if is_collected else ():
             collector.add(message)
