@@ -118,6 +118,38 @@ def test_parts_of_the_key_are_told_in_words(changes: list[tuple[str, Any]], told
     assert [str(one) for one in explain(DOCUMENT, edited(*changes))] == told
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        (
+            ["collections.deque", 3, None],
+            ["collections.deque", 4, None],
+            "collections.deque[3](*) -> collections.deque[4](*)",
+        ),
+        (
+            ["builtins.dict", [1], None],
+            ["builtins.dict", ["1"], None],
+            "builtins.dict[[1]](*) -> builtins.dict[['1']](*)",
+        ),
+        (
+            ["collections.namedtuple", "one.Point", None],
+            ["collections.namedtuple", "other.Point", None],
+            "collections.namedtuple['one.Point'](*) -> collections.namedtuple['other.Point'](*)",
+        ),
+        (
+            ["collections.defaultdict", ["one.f", ["a"]], None],
+            ["collections.defaultdict", ["other.f", ["a"]], None],
+            "collections.defaultdict[['one.f', ['a']]](*) -> collections.defaultdict[['other.f', ['a']]](*)",
+        ),
+        (["one.Pair", None, None], ["other.Pair", None, None], "one.Pair(*) -> other.Pair(*)"),
+    ],
+)
+def test_trees_that_read_alike_are_told_with_their_contexts(one: list[Any], other: list[Any], told: str) -> None:
+    """The names of classes without their modules do not say how these differ."""
+    a, b = (edited(("structure/output", tree)) for tree in (one, other))
+    assert [str(found) for found in explain(a, b)] == [f"structure.output: {told}"]
+
+
 def test_equal_documents_have_no_difference() -> None:
     """And a summary of nothing says so."""
     assert explain(DOCUMENT, copy.deepcopy(DOCUMENT)) == []

@@ -1,7 +1,8 @@
 """Operators that torch can export to ONNX.
 
 ``torch.onnx`` has functions for most operators and decomposes others. Importing them to find out takes seconds, and
-every hit needs to know: so operators that certainly can be exported are recognised here.
+every hit needs to know: so operators that certainly can be exported are recognised here, and those whose arguments it
+would ignore.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import functools
 import logging
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from torch import fx
 
@@ -28,16 +29,52 @@ _NOT_SURE = frozenset(
 )
 _SURE = frozenset({"aten.scaled_dot_product_attention.default", "aten.linear.default", "aten.baddbmm.default"})
 
+# Arguments that ONNX functions of torch have and do not use (torch 2.13, onnxscript 0.7). The others of that kind
+# do not change the results of a lowered program.
+_IGNORED: Mapping[str, tuple[str, ...]] = {
+    "aten.avg_pool2d": ("divisor_override",),
+    "aten.avg_pool3d": ("divisor_override",),
+    "aten.scatter_reduce": ("reduce",),
+    "aten._upsample_bilinear2d_aa": ("scales_h", "scales_w"),
+    "aten._upsample_bicubic2d_aa": ("scales_h", "scales_w"),
+    "quantized_decomposed.quantize_per_tensor": ("quant_min", "quant_max"),
+}
+
 
 def why_no_onnx(node: fx.Node) -> str | None:
-    """Return why torch cannot export a node to ONNX, or None if it can."""
+    """Return why torch cannot export a node to ONNX, or would ignore an argument of it; None if it can."""
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in {"aten", "prims"}:
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    if ignored := _ignored_argument(node, target):
+        return f"torch's ONNX for {target} ignores {ignored}"
+    if target.namespace not in {"aten", "prims"}:
         return None
     name, is_size = str(target), not isinstance(node.meta.get("val"), (torch.Tensor, list, tuple))
     if name in _SURE or (torch.Tag.core in target.tags and name not in _NOT_SURE) or is_size:
         return None
     return None if _is_exportable(target) else f"torch has no ONNX for {name}"
+
+
+def _ignored_argument(node: fx.Node, target: torch._ops.OpOverload) -> str | None:
+    """Return an argument that ``torch.onnx`` ignores although it changes the result, with its value; None without."""
+    names = _IGNORED.get(str(target.overloadpacket))
+    if names is None:
+        return None
+    schema = target._schema.arguments
+    given = {one.name: one.default_value for one in schema if one.has_default_value()}
+    given |= dict(zip((one.name for one in schema), node.args, strict=False)) | node.kwargs
+    found = next((name for name in names if not _is_ignored_rightly(name, given)), None)
+    return found and f"{found}={given[found]}"
+
+
+def _is_ignored_rightly(name: str, given: Mapping[str, Any]) -> bool:
+    if name == "reduce":
+        return bool(given[name] != "mean")  # written as a plain copy
+    if name in ("quant_min", "quant_max"):  # written for the range of an integer dtype; torch rounds float8 to integers
+        dtype: torch.dtype = given["dtype"]
+        return not dtype.is_floating_point and given[name] == getattr(torch.iinfo(dtype), name.removeprefix("quant_"))
+    return given[name] is None
 
 
 @functools.cache

@@ -47,6 +47,7 @@ def explain(
             nothing else differs.
     """
     before, after = _readable(a), _readable(b)
+    _tell_trees_apart(before, after, a, b)
     parts = (*_ORDER, *sorted({*before, *after} - {*_ORDER, "graph"}))
     walked = [one for part in parts for one in _walk(part, before.get(part, _ABSENT), after.get(part, _ABSENT))]
     with_other_shapes = {one.where.partition(".")[0] for one in walked if ".shape" in one.where}
@@ -162,6 +163,23 @@ def _readable(document: Mapping[str, Any]) -> dict[str, Any]:
     return readable
 
 
+def _tell_trees_apart(
+    before: dict[str, Any], after: dict[str, Any], a: Mapping[str, Any], b: Mapping[str, Any]
+) -> None:
+    """Name the classes and contexts of trees that differ and read alike, such as those of two lengths of a deque."""
+    if not all(isinstance(one.get("structure"), dict) for one in (before, after)):
+        return
+    with suppress(LookupError, TypeError, ValueError, AttributeError):  # a foreign part of that name
+        trees, others = a["parts"]["structure"], b["parts"]["structure"]
+        for name in before["structure"].keys() & after["structure"].keys():
+            alike = before["structure"][name] == after["structure"][name]
+            if alike and repr(trees[name]) != repr(others[name]):  # 1 and True are equal but not the same
+                before["structure"][name], after["structure"][name] = (
+                    _whole_tree(trees[name]),
+                    _whole_tree(others[name]),
+                )
+
+
 def _tree(spec: Any) -> str:
     if spec is None:
         return "*"
@@ -172,6 +190,15 @@ def _tree(spec: Any) -> str:
     if names is not None and children:
         inside = [f"{label}={child}" for label, child in zip(names, inside, strict=True)]
     return f"{name}({', '.join(inside)})"
+
+
+def _whole_tree(spec: Any) -> str:
+    """Return a tree with the module of each class and all of its context, as ``collections.deque[3](*)``."""
+    if spec is None:
+        return "*"
+    kind, context, *children = spec
+    inside = ", ".join(map(_whole_tree, children))
+    return f"{kind}({inside})" if context is None else f"{kind}[{context!r}]({inside})"
 
 
 _READERS: dict[str, Callable[[Any], dict[str, Any]]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,12 @@ import pytest
 import torch
 from torch import nn
 
+import trtcache
 from tests.backends.tensorrt.plans import compiled, stored
 from trtcache.backends import registry
 from trtcache.backends.tensorrt.build import failure
 from trtcache.backends.tensorrt.callbacks import ErrorCollector
+from trtcache.backends.tensorrt.diagnosis import diagnose
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, plan_target
 from trtcache.errors import BackendUnavailableError, BuildError, BuildMemoryError
 
@@ -39,6 +42,25 @@ def test_libraries_that_do_not_load_are_told(tmp_path: Path, monkeypatch: pytest
     assert broken.installed
     with pytest.raises(BackendUnavailableError, match="cannot be loaded: libnvinfer"):
         broken.load()
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript"])
+def test_a_package_of_the_exporter_that_is_not_installed_is_named(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is exported, with the extra that installs it; doctor says so too."""
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == package:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    with pytest.raises(BackendUnavailableError, match=rf"{package} is not installed.*'trtcache\[tensorrt-rtx\]'"):
+        trtcache.compile(nn.Linear(4, 4), (torch.ones(2, 4),), backend="tensorrt_rtx", target="sm_89")
+    (_, can_build) = diagnose(TENSORRT_RTX)
+    assert can_build.status == "missing"
 
 
 @pytest.mark.skipif(TENSORRT.installed, reason="TensorRT is installed")

@@ -105,6 +105,15 @@ def test_a_plan_is_loaded_and_run() -> None:
     assert plan.run([X])[0].tolist() == (X * 2).tolist()
 
 
+def test_host_code_is_allowed_in_a_version_compatible_plan() -> None:
+    """Such a plan contains a runtime, and TensorRT loads it only if that is allowed; a refit loads it again."""
+    facts = replace(FACTS, version_compatible=True, refit=True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loaded, "refit_engine", lambda *_, **__: None)
+        load(facts=facts).refit({})
+    assert Runtime.allowed == [True, True]
+
+
 def test_a_plan_that_does_not_load_is_unfit() -> None:
     """TensorRT returns none, and says why in its log."""
     with pytest.raises(IncompatibleEngineError, match="TensorRT-RTX cannot load it: it gave no reason"):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # declares the operators that PT2E writes
 from onnx import TensorProto, helper
 from torch import nn
 
+import trtcache
 from tests.backends.tensorrt.plans import Small, compiled, constants_of, ids, lowered, network_of, onnx_of, stored
 from tests.keys.architectures import called
 from tests.models import retrained
 from trtcache.backends.onnx_model import OnnxModel
+from trtcache.backends.tensorrt import build
+from trtcache.backends.tensorrt.backend import TensorRTRtx
 from trtcache.backends.tensorrt.checks import prove, require_complete, unmark
 from trtcache.errors import BuildError
 from trtcache.weights.slots import fit
@@ -112,6 +117,66 @@ def test_a_proof_with_whole_numbers_only_is_complete() -> None:
     proof = prove(network_of(onnx_of(program)), program.interface, "tensorrt_rtx")
     assert len(proof.frozen) == 1
     require_complete(proof, program.interface, "tensorrt_rtx")
+
+
+class Scaled(nn.Module):
+    """A product with a weight in eight bits that is scaled in the call, and a sum with one of floats."""
+
+    def __init__(self, dtype: torch.dtype, seed: int = 0) -> None:
+        super().__init__()
+        values = torch.randn(16, 16, generator=torch.Generator().manual_seed(seed))
+        self.weight = nn.Parameter((20 * values).to(dtype), requires_grad=False)
+        self.bias, self.dtype = nn.Parameter(values[0]), dtype
+        self.limits = (-448, 448) if dtype.is_floating_point else (-128, 127)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q = torch.ops.quantized_decomposed
+        return x @ q.dequantize_per_tensor(self.weight, 0.5, 0, *self.limits, self.dtype) + self.bias
+
+
+EIGHT_BITS = pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn], ids=str)
+
+
+@EIGHT_BITS
+def test_values_that_a_refittable_plan_contains_are_in_its_key(
+    dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other weights of eight bits are another entry, and other floats alone hit. What needs a GPU is stood in for."""
+    options = build._set_options
+    monkeypatch.setattr(
+        build, "_set_options", lambda trt, config, settings, *, refit: options(trt, config, settings, refit=False)
+    )
+    monkeypatch.setattr(TensorRTRtx, "_refits_here", lambda *_: True)
+    first, other, same = Scaled(dtype), Scaled(dtype, 1), Scaled(dtype)
+    same.bias.data.add_(1)
+    found = [
+        compiled(model, (torch.ones(2, 16),), tmp_path, settings={"tensorrt": {"refit": True}})
+        for model in (first, other, same)
+    ]
+    assert [one.report.partitions[0].outcome for one in found] == ["built", "built", "hit"]
+    facts, _ = stored(found[0], tmp_path)
+    assert facts["weights"]["refittable"] == ["w0"]
+    assert str(dtype).removeprefix("torch.") in facts["weights"]["frozen"]["w1"]
+
+
+@EIGHT_BITS
+def test_a_slot_is_frozen_unless_tensorrt_refits_its_dtype(dtype: torch.dtype) -> None:
+    """The key and the proof go by the same dtypes."""
+    program = lowered(Scaled(dtype), (torch.ones(2, 16),))
+    refit = trtcache.Settings(tensorrt={"refit": True})
+    assert [slot.dtype for slot in TensorRTRtx().frozen_slots(program, refit)] == [str(dtype).removeprefix("torch.")]
+    proof = prove(network_of(onnx_of(program)), program.interface, "tensorrt_rtx")
+    require_complete(proof, program.interface, "tensorrt_rtx")
+
+
+def test_a_weight_of_eight_bits_from_one_of_floats_is_not_complete() -> None:
+    """The key of a refittable plan does not have the values that it is computed from."""
+    program = lowered(Scaled(torch.float8_e4m3fn), (torch.ones(2, 16),))
+    proof = prove(network_of(onnx_of(program)), program.interface, "tensorrt_rtx")
+    floats, eight = program.interface.weights
+    other = replace(program.interface, weights=(floats, replace(eight, slots=floats.slots)))
+    with pytest.raises(BuildError, match="TensorRT refits weights of bfloat16, float16, float32 only"):
+        require_complete(proof, other, "tensorrt_rtx")
 
 
 def _batch_norm(names: list[str]) -> OnnxModel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -172,6 +173,22 @@ def test_errors_that_somebody_listens_to_are_not_printed_as_errors(caplog: pytes
     assert [one.levelno for one in caplog.records] == [logging.INFO, logging.INFO, logging.DEBUG, logging.ERROR]
     with ears.collect_errors() as none:
         assert "it gave no reason" in none.text
+
+
+def test_errors_of_builds_at_once_are_told_apart() -> None:
+    """A thread that collects gets its own; those of a thread of TensorRT's may be anybody's."""
+    ears = MessageRouter()
+
+    def fail(line: str) -> str:
+        with ears.collect_errors() as errors:
+            ears.route(logging.ERROR, line)
+        return errors.text
+
+    with ears.collect_errors() as errors, ThreadPoolExecutor(1) as another:
+        assert another.submit(fail, "out of memory").result() == "out of memory"
+        ears.route(logging.ERROR, "no tactic")
+        another.submit(ears.route, logging.ERROR, "of a worker").result()
+    assert errors.text == "no tactic; of a worker"
 
 
 def test_tensorrts_own_messages_are_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

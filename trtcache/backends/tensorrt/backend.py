@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.backends.gpu import gpu_here
+from trtcache.backends.gpu import activate, gpu_here
 from trtcache.backends.onnx_operators import why_no_onnx
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.backends.tensorrt import fitness
-from trtcache.backends.tensorrt.engine import UnloadedPlan, load_plan, refit_plan
-from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, plan_target
+from trtcache.backends.tensorrt.engine import REFITTABLE, UnloadedPlan, load_plan, refit_plan
+from trtcache.backends.tensorrt.flavour import EXPORTERS, TENSORRT, TENSORRT_RTX, plan_target
 from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts
 from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.errors import NoDeviceError
@@ -55,23 +55,22 @@ class TensorRTBackend(Backend):
         """Return what is missing. A model on the CPU can be built for a GPU."""
         if device not in self.capabilities.devices:
             return f"builds from models on CPU and CUDA, not on {device}"
-        if not self.flavour.installed:
-            return self.flavour.missing
+        if why := self.flavour.why_unavailable:
+            return why
         if not self.flavour.builds_without_gpu and not torch.cuda.is_available():
             return f"{self.flavour.title} builds on the GPU that the plan is for, and there is none here"
         return None
 
-    def target(self, requested: str | None, device: torch.device) -> Target:  # noqa: ARG002  # independent of the model's device
-        """Return the target of a plan."""
-        return plan_target(requested, self.flavour, gpu_here())
+    def target(self, requested: str | None, device: torch.device) -> Target:
+        """Return the target of a plan: by default the model's GPU, or the current one for a model on the CPU."""
+        return plan_target(requested, self.flavour, gpu_here(device))
 
     def toolchain(self, device: str) -> Mapping[str, object]:  # noqa: ARG002  # a plan is for a GPU
         """Return the exact versions of TensorRT and of the ONNX exporter."""
         return {
             self.flavour.name: self.flavour.version,
             "torch": torch.__version__,
-            "onnx": importlib.metadata.version("onnx"),
-            "onnxscript": importlib.metadata.version("onnxscript"),
+            **{package: importlib.metadata.version(package) for package in EXPORTERS},
         }
 
     def ambient(self) -> Mapping[str, object]:
@@ -87,10 +86,10 @@ class TensorRTBackend(Backend):
         return why_no_onnx(node)
 
     def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
-        """Return the slots whose values a plan contains: all of them if it is not refittable."""
+        """Return the slots whose values a plan contains: all of them unless it is refittable, and then by dtype."""
         if not self.takes_weights(settings):
             return program.interface.slots
-        return tuple(slot for slot in program.interface.slots if not getattr(torch, slot.dtype).is_floating_point)
+        return tuple(slot for slot in program.interface.slots if slot.dtype not in REFITTABLE)
 
     def freeze(self, settings: Settings) -> Settings | None:
         """Return the settings for a plan that is not refittable, unless the caller has decided."""
@@ -112,7 +111,8 @@ class TensorRTBackend(Backend):
         refit = self._refits_here(settings, target)
         from trtcache.backends.tensorrt.build import build_plan  # a hit does not need it
 
-        return build_plan(self.flavour, program, settings, target, folder, refit=refit)
+        with activate(program.device):
+            return build_plan(self.flavour, program, settings, target, folder, refit=refit)
 
     def build_onnx(
         self,
@@ -195,7 +195,8 @@ class TensorRTBackend(Backend):
     ) -> Engine:
         """Return a live engine on a GPU, or elsewhere a plan that can be stored."""
         facts = PlanFacts.read(bytes(read(MEMBER)))
-        return load_plan(self.flavour, read(ENGINE), facts, device=device, weights=weights)
+        with activate(device):
+            return load_plan(self.flavour, read(ENGINE), facts, device=device, weights=weights)
 
 
 class TensorRT(TensorRTBackend):

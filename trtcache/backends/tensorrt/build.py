@@ -10,12 +10,13 @@ from trtcache.backends.onnx_export import to_onnx
 from trtcache.backends.onnx_model import Range
 from trtcache.backends.program_forms import input_name
 from trtcache.backends.protocol import Artifact
-from trtcache.backends.tensorrt.callbacks import defer_interrupts, get_logger, monitor_of
+from trtcache.backends.tensorrt.callbacks import defer_exceptions_of_handlers, get_logger, monitor_of, writer_of
 from trtcache.backends.tensorrt.checks import prove, require_complete, require_known, require_matching_ports, unmark
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, WINDOWS, capabilities_of
 from trtcache.backends.tensorrt.preflight import MEMBER, record_facts
 from trtcache.backends.tensorrt.tuning import TimingCache
 from trtcache.config.frozen import frozen_dataclass
+from trtcache.config.paths import explain_full_disk
 from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.errors import BuildCancelledError, BuildError, BuildMemoryError, ProfileError, UnsupportedOperatorError
 from trtcache.progress import watcher
@@ -26,7 +27,6 @@ from trtcache.weights.slots import fit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
-    from typing import BinaryIO
 
     from trtcache.backends.onnx_model import OnnxModel
     from trtcache.backends.tensorrt.callbacks import ErrorCollector
@@ -74,23 +74,16 @@ def build_onnx_plan(
         UnsupportedOperatorError: TensorRT does not know an operator.
         BuildError: the parser or the builder failed, the network's inputs or outputs differ from the program's, or a
             refittable plan cannot refit a weight whose values are not in its key.
-        BuildCancelledError: the watcher or Ctrl-C cancelled the build.
+        BuildCancelledError: the watcher cancelled the build.
         BuildMemoryError: there was not enough memory.
-        Exception: whatever the watcher raised.
+        OSError: the plan cannot be written.
+        BaseException: whatever the watcher or a signal handler raised, as on Ctrl-C.
     """
     trt, own = flavour.load(), settings.section(TensorRTSettings)
     logger, router = get_logger(trt)
     path = folder / "engine.plan"
 
-    class Writer(trt.IStreamWriter):  # type: ignore[misc,name-defined]  # a class of an extension module
-        def __init__(self, file: BinaryIO) -> None:
-            trt.IStreamWriter.__init__(self)
-            self.file = file
-
-        def write(self, data: bytes) -> int:
-            return self.file.write(data)
-
-    with router.collect_errors() as errors, defer_interrupts() as interrupted:
+    with router.collect_errors() as errors, defer_exceptions_of_handlers(errors):
         network = parse(trt, flavour, logger, model, errors)
         require_matching_ports(trt, network, interface, arguments, flavour.name)
         proof = prove(network, interface, flavour.name)
@@ -103,19 +96,17 @@ def build_onnx_plan(
         _set_target(trt, config, target, flavour)
         add_profile(config, network, ranges, flavour.name)
         measured = TimingCache.of(config, flavour, (target.gpu or gpu_here()) if flavour.times_kernels else None)
-        config.progress_monitor = monitor = monitor_of(trt, watcher() or (lambda _: True), interrupted)
-        with path.open("wb") as file:
-            writer = Writer(file)
-            built = network.builder.build_serialized_network_to_stream(network.definition, config, writer)
-        if monitor.error is not None:
-            raise monitor.error
+        config.progress_monitor = monitor = monitor_of(trt, watcher() or (lambda _: True), errors)
+        built = _write_plan(trt, flavour, network, config, path)
+        if errors.error is not None:
+            raise errors.error
         if monitor.cancelled:
             raise BuildCancelledError(flavour.name, f"in {monitor.cancelled!r}")
-        if not built or not path.stat().st_size:
+        if not built:
             raise failure(flavour, target, errors)
         measured.keep()
     has: dict[str, Json] = {}
-    if refit and not own.strip:  # a load then sets only weights that differ
+    if refit and not own.strip:  # no load uses them yet: it sets all weights
         has = {name: str(fingerprints([model.weights[name]])[0]) for name in proof.refittable}
     facts: dict[str, Json] = {
         "format": 1,
@@ -128,6 +119,25 @@ def build_onnx_plan(
         **record_facts(flavour, own, target),
     }
     return Artifact(path, {MEMBER: json.dumps(facts, sort_keys=True).encode()})
+
+
+def _write_plan(trt: Any, flavour: Flavour, network: Network, config: Any, path: Path) -> bool:
+    """Build a plan into a file, and return whether TensorRT has built one.
+
+    Raises:
+        BaseException: what a write raised; an error of a full disk says what to do.
+        BuildError: the file has another size than was written.
+    """
+    with explain_full_disk(path, f"free space in {path.parent}, or set TMPDIR to a directory on another disk"):
+        with path.open("wb") as file:
+            writer = writer_of(trt, file)
+            built = network.builder.build_serialized_network_to_stream(network.definition, config, writer)
+        if writer.error is not None:
+            raise writer.error
+    size_bytes = path.stat().st_size
+    if size_bytes != writer.size_bytes:
+        raise BuildError(flavour.name, f"{path} has {size_bytes} bytes, and {writer.size_bytes} were written")
+    return bool(built) and size_bytes > 0
 
 
 def _set_options(trt: Any, config: Any, settings: TensorRTSettings, *, refit: bool) -> None:

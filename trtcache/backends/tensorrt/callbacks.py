@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import logging
 import signal
@@ -13,6 +14,8 @@ from trtcache.progress import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
+    from typing import BinaryIO
 
     from trtcache.progress import Watcher
 
@@ -20,11 +23,11 @@ log = logging.getLogger("trtcache.tensorrt")
 _MAX_ERRORS = 20
 
 
-def monitor_of(trt: Any, watcher: Watcher, interrupted: Callable[[], bool]) -> Any:
-    """Return a TensorRT progress monitor that reports phases; the watcher or its exception cancels the build.
+def monitor_of(trt: Any, watcher: Watcher, errors: ErrorCollector) -> Any:
+    """Return a TensorRT progress monitor that reports phases; the watcher or an exception cancels the build.
 
-    No exception may pass through TensorRT's own code: the first is kept in ``error``, to be raised after the build.
-    ``cancelled`` is the name of the phase in which the build was cancelled.
+    No exception may pass through TensorRT's own code, so ``errors`` keeps it. ``cancelled`` is the name of the phase in
+    which the build was cancelled.
     """
 
     class Monitor(trt.IProgressMonitor):  # type: ignore[misc]  # a class of an extension module
@@ -32,7 +35,6 @@ def monitor_of(trt: Any, watcher: Watcher, interrupted: Callable[[], bool]) -> A
             trt.IProgressMonitor.__init__(self)
             self.lock = threading.Lock()
             self.sizes: dict[str, tuple[int, int]] = {}  # the number of steps and the depth of each running phase
-            self.error: BaseException | None = None
             self.cancelled = ""
 
         def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
@@ -50,53 +52,111 @@ def monitor_of(trt: Any, watcher: Watcher, interrupted: Callable[[], bool]) -> A
                 self.sizes.pop(phase_name, None)
 
         def report(self, name: str, done: int) -> bool:
-            if self.error is None and not self.cancelled:
+            if not self.cancelled:
                 steps, depth = self.sizes.get(name, (0, 0))
                 try:
-                    if interrupted() or watcher(Step(name, done, steps, depth)) is False:
+                    if errors.error is not None or watcher(Step(name, done, steps, depth)) is False:
                         self.cancelled = name
-                except BaseException as error:  # noqa: BLE001  # Ctrl-C too: raised again after TensorRT has returned
-                    self.error, self.cancelled = error, name
+                except BaseException as error:  # noqa: BLE001  # raised again after TensorRT has returned
+                    errors.keep(error)
+                    self.cancelled = name
             return not self.cancelled
 
     return Monitor()
 
 
-@contextmanager
-def defer_interrupts() -> Iterator[Callable[[], bool]]:
-    """Defer Ctrl-C until TensorRT has returned; yield a function that returns whether there was one.
+def writer_of(trt: Any, file: BinaryIO) -> Any:
+    """Return a TensorRT stream writer to a file.
 
-    Python raises KeyboardInterrupt in whichever function is running, but TensorRT's callbacks must not raise: an
-    interrupt raised in its logger may be lost. If the program has its own handler, or this is not the main thread,
-    nothing is changed.
-
-    Raises:
-        KeyboardInterrupt: there was one, regardless of the result.
+    TensorRT ignores an exception of a write, and reports a truncated plan as a success: so the first is kept in
+    ``error``, to be raised after the build, and later writes do nothing. ``size_bytes`` is what was written.
     """
-    received, is_default_handler = threading.Event(), signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if threading.current_thread() is not threading.main_thread() or not is_default_handler:
-        yield received.is_set
+
+    class Writer(trt.IStreamWriter):  # type: ignore[misc]  # a class of an extension module
+        def __init__(self) -> None:
+            trt.IStreamWriter.__init__(self)
+            self.size_bytes = 0
+            self.error: BaseException | None = None
+
+        def write(self, data: bytes) -> int:
+            if self.error is not None:
+                return 0
+            try:
+                written = file.write(data)
+            except BaseException as error:  # noqa: BLE001  # raised again after TensorRT has returned
+                self.error = error
+                return 0
+            self.size_bytes += written
+            if written != len(data):
+                self.error = OSError(errno.EIO, f"only {written} of {len(data)} bytes were written", file.name)
+            return written
+
+    return Writer()
+
+
+@contextmanager
+def defer_exceptions_of_handlers(errors: ErrorCollector) -> Iterator[None]:
+    """Let ``errors`` keep what the program's signal handlers raise, so that it is raised when TensorRT has returned.
+
+    Python runs a handler, also that of Ctrl-C, in whichever function is running, and TensorRT's bindings ignore what is
+    raised in a callback or at its start. Handlers run at once, as ever. In other threads than the main one there are
+    none.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
         return
-    signal.signal(signal.SIGINT, lambda *_: received.set())
+    active = True
+
+    def deferring(handler: Callable[[int, FrameType | None], object]) -> Callable[[int, FrameType | None], object]:
+        def handle(number: int, frame: FrameType | None) -> object:
+            try:
+                return handler(number, frame)
+            except BaseException as error:
+                if not active:
+                    raise
+                errors.keep(error)
+                return None
+
+        return handle
+
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    replaced = {number: deferring(handler) for number, handler in handlers.items() if callable(handler)}
     try:
-        yield received.is_set
+        for number, handler in replaced.items():
+            signal.signal(number, handler)
+        yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        if received.is_set():
-            raise KeyboardInterrupt
+        active = False
+        for number, handler in replaced.items():
+            if signal.getsignal(number) is handler:  # none that the program has set meanwhile
+                signal.signal(number, handlers[number])
 
 
 class ErrorCollector:
-    """The first errors that TensorRT logs while this is active, in order."""
+    """The first errors that TensorRT logs while this is active, in order, and an exception of a callback.
+
+    Attributes:
+        thread: the thread that created it, and calls TensorRT.
+        lines: the errors.
+        error: the first exception that was kept, to be raised when TensorRT has returned; an interrupt or exit of the
+            program replaces any other.
+    """
 
     def __init__(self) -> None:
         """Start with none."""
+        self.thread = threading.get_ident()
         self.lines: list[str] = []
+        self.error: BaseException | None = None
 
     def add(self, line: str) -> None:
         """Add an error; only the first few are kept."""
         if len(self.lines) < _MAX_ERRORS:
             self.lines.append(line)
+
+    def keep(self, error: BaseException) -> None:
+        """Keep an exception that may not pass through TensorRT's own code."""
+        if self.error is None or (isinstance(self.error, Exception) and not isinstance(error, Exception)):
+            self.error = error
 
     @property
     def text(self) -> str:
@@ -120,17 +180,30 @@ class MessageRouter:
     def route(self, level: int, message: str) -> None:
         """Handle one message. TensorRT calls this from its own threads.
 
-        An error that is collected becomes an exception, so it is logged at INFO only.
+        An error that is collected becomes an exception, so it is logged at INFO only. Those of a thread that has
+        collectors are theirs alone; those of TensorRT's own threads may be anyone's.
         """
         with self._lock:
-            is_collected = level >= logging.ERROR and bool(self._listeners)
-            for collector in self._listeners if is_collected else ():
-                collector.add(message)
-        log.log(logging.INFO if is_collected else level, "%s", message)
+            own = [one for one in self._listeners if one.thread == threading.get_ident()]
+            listeners = own or [*self._listeners]
+        is_collected = level >= logging.ERROR and bool(listeners)
+        for collector in listeners if is_collected else ():
+            collector.add(message)
+        try:
+            log.log(logging.INFO if is_collected else level, "%s", message)
+        except BaseException as error:
+            if not listeners:
+                raise
+            for collector in listeners:
+                collector.keep(error)
 
     @contextmanager
     def collect_errors(self) -> Iterator[ErrorCollector]:
-        """Collect the errors that are logged in the block."""
+        """Collect the errors that are logged in the block.
+
+        Raises:
+            BaseException: the exception that was kept, regardless of the result.
+        """
         errors = ErrorCollector()
         with self._lock:
             self._listeners.append(errors)
@@ -139,6 +212,8 @@ class MessageRouter:
         finally:
             with self._lock:
                 self._listeners.remove(errors)
+            if errors.error is not None:
+                raise errors.error
 
 
 @functools.cache

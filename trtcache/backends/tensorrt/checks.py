@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.backends.onnx_export import source_line
+from trtcache.backends.tensorrt.engine import REFITTABLE
 from trtcache.backends.tensorrt.runner import dtypes_of
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BuildError, FrozenWeightsError, UnsupportedOperatorError
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface, TensorInput, TensorOutput
-
-_FLOATS = frozenset({"float16", "bfloat16", "float32"})
 
 _UNKNOWN = frozenset({torch.float64, torch.complex32, torch.complex64, torch.complex128})
 _REMEDY = "convert the model and its inputs to float32 (model.float()), or use the aot_inductor backend"
@@ -62,27 +61,28 @@ def prove(network: Network, interface: Interface, kind: str) -> Proof:
         raise BuildError(kind, f"these weights do not reach the network: {', '.join(lost)}")
     refittable, frozen = [], {}
     for weight in weights:
-        if weight.dtype in _FLOATS and network.definition.mark_weights_refittable(weight.name):
+        if weight.dtype in REFITTABLE and network.definition.mark_weights_refittable(weight.name):
             refittable.append(weight.name)
         else:
             names = ", ".join(slot.names[0] for slot in weight.slots if slot.names)
             why = "the network has no refittable weight of this name"
-            if weight.dtype not in _FLOATS:
-                why = f"TensorRT refits weights of floating point only, and this is {weight.dtype}"
+            if weight.dtype not in REFITTABLE:
+                which = f"of {', '.join(sorted(REFITTABLE))}" if "float" in weight.dtype else "of floating point"
+                why = f"TensorRT refits weights {which} only, and this is {weight.dtype}"
             frozen[weight.name] = f"{names}: {why}"
     return Proof(tuple(refittable), frozen)
 
 
 def require_complete(proof: Proof, interface: Interface, kind: str) -> None:
-    """Reject a refittable plan with a frozen floating-point weight.
+    """Reject a refittable plan with a frozen weight whose values are not in its key.
 
-    Values of weights of other dtypes are in the key, so those may be frozen.
+    The key has the values of slots of other dtypes, so weights of those alone may be frozen.
 
     Raises:
         FrozenWeightsError: the message names the weights, each with its reason, and what to do.
     """
-    floating = [one.name for one in interface.weights if one.dtype in _FLOATS]
-    if reasons := [proof.frozen[name] for name in floating if name in proof.frozen]:
+    taken = [one.name for one in interface.weights if any(slot.dtype in REFITTABLE for slot in one.slots)]
+    if reasons := [proof.frozen[name] for name in taken if name in proof.frozen]:
         raise FrozenWeightsError(kind, "; ".join(reasons))
 
 

@@ -30,7 +30,7 @@ def diagnose(flavour: Flavour) -> Iterator[Check]:
     """Yield whether a flavour is installed, and what it can do here."""
     package, title = flavour.name.replace("_", "-"), f"backend {flavour.name}"
     yield check_distribution(flavour.name, (package, f"{package}-cu13", f"{package}-cu12"))
-    if not flavour.installed:
+    if flavour.why_unavailable:
         yield Check(title, "missing", "can do nothing", f"pip install 'trtcache[{flavour.extra}]'")
     elif torch.cuda.is_available():
         where = " on an RTX GPU" if flavour.builds_without_gpu else ""
@@ -55,8 +55,8 @@ class PlanSelfTest(SelfTest):
         Raises:
             BackendUnavailableError: it is not installed.
         """
-        if not flavour.installed:
-            raise BackendUnavailableError(flavour.name, flavour.missing)
+        if why := flavour.why_unavailable:
+            raise BackendUnavailableError(flavour.name, why)
         gpu, refit = gpu_here(), {"tensorrt": {"refit": True}}
         if not flavour.builds_without_gpu:
             return cls("cuda", needs="an NVIDIA GPU", refit_settings=refit, flavour=flavour)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+REFITTABLE = frozenset({"float16", "bfloat16", "float32"})
+"""The dtypes of the weights that TensorRT refits. A plan contains the values of all others, so its key has them."""
+
 _BAKED = "all of them: the plan was built with its weights in it (compile the other model: it finds or builds its own)"
 
 
@@ -85,7 +88,7 @@ class LoadedPlan:
         trt, place = flavour.load(), CudaDevice(device)
         with place.activate():
             # The runtime must live as long as its engine.
-            self._runtime, engine = deserialize(trt, flavour, plan)
+            self._runtime, engine = deserialize(trt, flavour, plan, facts)
             if facts.refit:  # the weights in it are unknown
                 logger, router = get_logger(trt)
                 with router.collect_errors() as errors:
@@ -282,7 +285,7 @@ def refit_plan(
     require_fit(facts, Machine.here(flavour))
     trt = flavour.load()
     logger, router = get_logger(trt)
-    runtime, engine = deserialize(trt, flavour, plan)
+    runtime, engine = deserialize(trt, flavour, plan, facts)
     with router.collect_errors() as errors:
         refit_engine(trt, logger, engine, weights, facts.refittable, errors=errors)
         written = engine.serialize()

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 AMPERE_PLUS = "ampere+"
 WINDOWS = "windows-x86_64"
+EXPORTERS = ("onnx", "onnxscript")
+"""The packages that write ONNX. Their versions are part of a plan's key."""
+
 _CAPABILITY = re.compile(r"sm_?(\d+)(\d)")
 
 
@@ -83,6 +86,21 @@ class Flavour:
     def installed(self) -> bool:
         """Whether its module is installed, without importing it. A folder of that name does not count."""
         return is_installed(self.name)
+
+    @property
+    def why_unavailable(self) -> str | None:
+        """Why it cannot build: it, or a package that writes ONNX for it, is not installed; None if it can."""
+        if not self.installed:
+            return self.missing
+        import importlib.metadata
+
+        for package in EXPORTERS:
+            try:
+                importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                remedy = f"pip install 'trtcache[{self.extra}]'"
+                return f"{package} is not installed, which {self.title} needs for a build; {remedy}"
+        return None
 
     def load(self) -> Any:
         """Import and return its module, which takes 0.1 s and 1 GB of mapped libraries.

@@ -142,8 +142,13 @@ class _Thread:
     kept: list[torch.Tensor] = field(default_factory=list)
 
 
-def deserialize(trt: Any, flavour: Flavour, plan: bytes | memoryview) -> tuple[Any, Any]:
-    """Return a runtime and the engine of a plan. Host code, which a plan can contain, is not allowed.
+def deserialize(
+    trt: Any, flavour: Flavour, plan: bytes | memoryview, facts: PlanFacts | None = None
+) -> tuple[Any, Any]:
+    """Return a runtime and the engine of a plan.
+
+    A version-compatible plan contains a runtime, which TensorRT runs if host code is allowed, and cannot be loaded
+    otherwise. Host code is not allowed in any other plan. The facts are authenticated as the plan is.
 
     Raises:
         IncompatibleEngineError: TensorRT cannot load the plan.
@@ -152,7 +157,7 @@ def deserialize(trt: Any, flavour: Flavour, plan: bytes | memoryview) -> tuple[A
     logger, router = get_logger(trt)
     with router.collect_errors() as errors:
         runtime = trt.Runtime(logger)
-        runtime.engine_host_code_allowed = False
+        runtime.engine_host_code_allowed = facts is not None and facts.version_compatible
         if why := why_invalid(trt, runtime, plan):
             raise NoDeviceError(flavour.name, "", f"{why}; {errors.text}")
         engine = runtime.deserialize_cuda_engine(plan)
