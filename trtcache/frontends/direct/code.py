@@ -66,7 +66,8 @@ METHODS_BY_IDENTITY = frozenset(
 )
 """Methods in C of values that can be equal and not identical: methods are equal only if their objects are identical."""
 
-ALL = "*"  # any name, for code that can compose names at run time
+ALL = "*"  # any name, for code in the user's own files that can compose names at run time
+ALL_IN_MODULES = "*.*"  # any attribute of a module that is not versioned, for code of libraries that can
 STATE_OF_LOGGERS = frozenset({"level", "disabled", "handlers", "parent", "propagate", "manager", "root"})
 """Names, in code or in its strings, that can lead to the state of a logger, which is compared then."""
 OF_LOGGERS = frozenset(("isEnabledFor", "getEffectiveLevel", "hasHandlers", "get_verbosity", "getLevelName"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.digests import hash_bytes
 from trtcache.frontends.direct.classes import HEAP, PLAIN
-from trtcache.frontends.direct.code import ALL, STATE_OF_LOGGERS, identifiers
+from trtcache.frontends.direct.code import ALL, ALL_IN_MODULES, STATE_OF_LOGGERS, identifiers
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure, is_installed, is_user_module, is_versioned_module
 from trtcache.frontends.direct.patches import (
@@ -213,7 +213,7 @@ class Globals:
         if is_last and is_versioned:
             return []
         found: list[str] = []
-        is_all = is_last and ALL in self.names  # names can be composed at run time: then all attributes count
+        is_all = is_last and not self.names.isdisjoint({ALL, ALL_IN_MODULES})  # names can be composed at run time
         for name in list(space) if is_all else sorted(names & space.keys()):
             if name in MODULE_ATTRIBUTES or (label == "sys" and name in CHANGING_IN_SYS):
                 continue

@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 from trtcache.frontends.direct import ownership
 from trtcache.frontends.direct.addresses import find_created, shows_address
 from trtcache.frontends.direct.classes import HEAP, WatchedRepr
-from trtcache.frontends.direct.code import ALL, joined_names
+from trtcache.frontends.direct.code import ALL, ALL_IN_MODULES, joined_names
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
 from trtcache.frontends.direct.patches import C_OF_PYTHON, registered_nodes
@@ -166,11 +166,12 @@ class Recording:
                     self.globals.read_by_model[end] = None
         home = ownership.module_with(space)
         names = use.globals | {"__package__"} if any(level for _, level, _ in use.imports) else use.globals
-        more = [ALL] if use.composes and not ownership.file_is_installed(code.co_filename) else []
+        is_composing = use.composes and not ownership.file_is_installed(code.co_filename)
+        more = [ALL if is_composing else ALL_IN_MODULES] if use.composes else []
         with torch._C.DisableTorchFunction():
             self.globals.note(None if home is None else home.__name__, names, {*use.names, *use.texts, *more})
         self._watch_classes()
-        self._stop_watching(code, use.names | use.texts, is_composing=bool(more))
+        self._stop_watching(code, use.names | use.texts, is_composing=is_composing)
         for chain in use.chains:
             if (created := find_created(chain, space)) is not None:
                 self._watch(created)
