@@ -94,9 +94,16 @@ def backends(*, quick: bool, command: Sequence[str] = _BACKENDS, timeout_s: floa
 
 def store(root: Path, *, readonly: bool) -> list[Check]:
     """Check that the cache directory is usable, its permissions and its file system. Creates nothing."""
-    if not root.exists():
-        return [Check("cache directory", "ok", f"{root}, created by the first build")]
-    return [_check_opens(root, readonly=readonly), _permissions(root), _filesystem(root)]
+    try:
+        if not root.exists():
+            return [Check("cache directory", "ok", f"{root}, created by the first build")]
+        return [_check_opens(root, readonly=readonly), _permissions(root), _filesystem(root)]
+    except OSError as error:
+        return [_unreadable("cache directory", root, error)]
+
+
+def _unreadable(name: str, root: Path, error: OSError) -> Check:
+    return Check(name, "bad", f"{root} cannot be read: {error.strerror}")
 
 
 def _check_opens(root: Path, *, readonly: bool) -> Check:
@@ -138,13 +145,16 @@ def layer(root: Path) -> Check:
     """Check that a lower layer can be read."""
     from trtcache.store.disk import DiskStore
 
-    if not root.is_dir():
-        return Check("layer below", "missing", f"{root} does not exist", "mount it, or remove it from TRTCACHE_PATH")
+    name = "layer below"
     try:
+        if not root.is_dir():
+            return Check(name, "missing", f"{root} does not exist", "mount it, or remove it from TRTCACHE_PATH")
         DiskStore.open(root, readonly=True)
+    except OSError as error:
+        return _unreadable(name, root, error)
     except TrtcacheError as error:
-        return Check("layer below", "bad", str(error))
-    return Check("layer below", "ok", str(root))
+        return Check(name, "bad", str(error))
+    return Check(name, "ok", str(root))
 
 
 def signatures(root: Path, trust: Trust) -> list[Check]:
@@ -171,17 +181,21 @@ def signatures(root: Path, trust: Trust) -> list[Check]:
 
 def temporary_directory() -> Check:
     """Check that programs in the temporary directory can run; packages are unpacked and loaded there."""
-    directory = Path(tempfile.gettempdir())
-    with tempfile.TemporaryDirectory(dir=directory) as inside:
-        program = Path(inside) / "try"
-        program.write_text("#!/bin/sh\nexit 0\n")
-        program.chmod(0o700)
-        try:
-            subprocess.run([program], check=True, timeout=_ASK_S)  # noqa: S603  # written above
-        except (OSError, subprocess.SubprocessError):
-            advice = "AOTInductor loads its library from there: set TMPDIR to a directory without noexec"
-            return Check("temporary directory", "bad", f"{directory} does not let programs run", advice)
-    return Check("temporary directory", "ok", f"{directory}, programs run there")
+    name = "temporary directory"
+    try:
+        directory = Path(tempfile.gettempdir())
+        with tempfile.TemporaryDirectory(dir=directory) as inside:
+            program = Path(inside) / "try"
+            program.write_text("#!/bin/sh\nexit 0\n")
+            program.chmod(0o700)
+            try:
+                subprocess.run([program], check=True, timeout=_ASK_S)  # noqa: S603  # written above
+            except (OSError, subprocess.SubprocessError):
+                advice = "AOTInductor loads its library from there: set TMPDIR to a directory without noexec"
+                return Check(name, "bad", f"{directory} does not let programs run", advice)
+    except OSError as error:  # the directory is full, or there is none that can be written to
+        return Check(name, "bad", f"no file can be written: {error.strerror}", "free space, or set TMPDIR")
+    return Check(name, "ok", f"{directory}, programs run there")
 
 
 def _run_child(command: Sequence[str], timeout_s: float) -> tuple[list[str], tuple[str, str] | None]:

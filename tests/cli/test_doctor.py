@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.store.mounts import mounted
+from tests.store.users import ALICE, as_user, needs_root, public_directory
 from trtcache.backends.aot_inductor.diagnosis import compiler
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.config import backend_names
@@ -169,6 +171,34 @@ def test_a_temporary_directory_where_nothing_runs_is_bad(monkeypatch: pytest.Mon
         os.system(f"umount {tmp_path}")  # noqa: S605
     assert found.status == "bad"
     assert "TMPDIR" in found.advice
+
+
+def test_a_full_temporary_directory_is_bad(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Doctor goes on, also if there is none that can be written to."""
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "nr_inodes=2,size=64k", "none") as small:
+        monkeypatch.setattr("tempfile.tempdir", str(small))
+        (small / "last").touch()
+        found = probes.temporary_directory()
+    assert (found.status, found.found) == ("bad", "no file can be written: No space left on device")
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: [str(tmp_path / "gone")])
+    found = probes.temporary_directory()
+    assert (found.status, "No usable temporary directory" in found.found) == ("bad", True)
+
+
+@needs_root
+def test_directories_that_cannot_be_reached_are_bad() -> None:
+    """Below a directory of another user; doctor goes on."""
+    with public_directory() as public:
+        (public / "closed" / "cache").mkdir(parents=True)
+        (public / "closed").chmod(0o700)
+
+        def look() -> None:
+            checks = [*probes.store(public / "closed" / "cache", readonly=False), probes.layer(public / "closed" / "a")]
+            assert [check.status for check in checks] == ["bad", "bad"]
+            assert all("Permission denied" in check.found for check in checks)
+
+        as_user(ALICE, look)
 
 
 def test_a_layer_is_checked(run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
