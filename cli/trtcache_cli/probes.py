@@ -96,10 +96,23 @@ def store(root: Path, *, readonly: bool) -> list[Check]:
     """Check that the cache directory is usable, its permissions and its file system. Creates nothing."""
     try:
         if not root.exists():
-            return [Check("cache directory", "ok", f"{root}, created by the first build")]
+            return [_check_can_be_made(root, readonly=readonly)]
         return [_check_opens(root, readonly=readonly), _permissions(root), _filesystem(root)]
     except OSError as error:
         return [_unreadable("cache directory", root, error)]
+
+
+def _check_can_be_made(root: Path, *, readonly: bool) -> Check:
+    name = "cache directory"
+    if readonly:
+        return Check(name, "missing", f"{root} does not exist, and is not created: TRTCACHE_READONLY=1")
+    if root.is_symlink():
+        return Check(name, "bad", f"{root} is a link to {root.readlink()}, which does not exist")
+    parent = next(parent for parent in root.parents if parent.exists())
+    if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK, effective_ids=True):
+        return Check(name, "ok", f"{root}, created by the first build")
+    why = "this user cannot write to it" if parent.is_dir() else "it is not a directory"
+    return Check(name, "bad", f"{root} cannot be created in {parent}: {why}", "set TRTCACHE_DIR to another directory")
 
 
 def _unreadable(name: str, root: Path, error: OSError) -> Check:

@@ -7,6 +7,7 @@ import os
 import platform
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +22,6 @@ from trtcache_cli import backend_checks, probes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from .conftest import Result
 
@@ -184,6 +184,31 @@ def test_a_full_temporary_directory_is_bad(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: [str(tmp_path / "gone")])
     found = probes.temporary_directory()
     assert (found.status, "No usable temporary directory" in found.found) == ("bad", True)
+
+
+def test_a_directory_that_no_build_creates_is_reported(tmp_path: Path) -> None:
+    """A read-only cache stays missing, and nothing is created below a file or by a link that leads nowhere."""
+    (found,) = probes.store(tmp_path / "a" / "b", readonly=True)
+    assert (found.status, "does not exist, and is not created" in found.found) == ("missing", True)
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("gone")
+    for path, why in (("file/cache", "it is not a directory"), ("link", "a link to gone, which does not exist")):
+        (found,) = probes.store(tmp_path / path, readonly=False)
+        assert (found.status, why in found.found) == ("bad", True), found
+    (found,) = probes.store(tmp_path / "a" / "b", readonly=False)
+    assert (found.status, found.found) == ("ok", f"{tmp_path / 'a' / 'b'}, created by the first build")
+
+
+@needs_root
+def test_a_directory_that_cannot_be_created_is_bad() -> None:
+    """The nearest parent that exists decides."""
+
+    def look() -> None:
+        (found,) = probes.store(Path("/proc/trtcache/cache"), readonly=False)
+        assert (found.status, "cannot be created in /proc" in found.found) == ("bad", True), found
+
+    with public_directory():
+        as_user(ALICE, look)
 
 
 @needs_root
