@@ -56,7 +56,7 @@ def examine(config: Config, *, quick: bool) -> Iterator[Check]:
         note("checking backends in a child process; --quick skips builds")
     yield from probes.backends(quick=quick)
     yield from probes.store(config.root, readonly=config.readonly)
-    yield from map(probes.layer, config.lower)
+    yield from (probes.layer(root, config.trust) for root in config.lower)
     if config.remotes.urls:
         from trtcache_cli.remote_probe import examine_remotes
 

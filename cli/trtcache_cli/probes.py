@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from trtcache.config.signing_keys import Trust
+    from trtcache.store.disk import DiskStore
 
 DISTRIBUTIONS = {
     "torch": ("torch",),
@@ -154,20 +155,23 @@ def _filesystem(root: Path) -> Check:
     return Check("file system", "ok", found)
 
 
-def layer(root: Path) -> Check:
-    """Check that a lower layer can be read."""
+def layer(root: Path, trust: Trust) -> Check:
+    """Check that a lower layer can be read, and that its entries can be trusted."""
     from trtcache.store.disk import DiskStore
 
     name = "layer below"
     try:
         if not root.is_dir():
             return Check(name, "missing", f"{root} does not exist", "mount it, or remove it from TRTCACHE_PATH")
-        DiskStore.open(root, readonly=True)
+        opened = DiskStore.open(root, readonly=True, trust=trust)
     except OSError as error:
         return _unreadable(name, root, error)
     except TrtcacheError as error:
         return Check(name, "bad", str(error))
-    return Check(name, "ok", str(root))
+    signed = _check_signatures(opened, trust)
+    if signed is None or signed.status == "ok":
+        return Check(name, "ok", str(root))
+    return Check(name, signed.status, f"{root}: signatures {signed.found}", signed.advice)
 
 
 def signatures(root: Path, trust: Trust) -> list[Check]:
@@ -181,15 +185,21 @@ def signatures(root: Path, trust: Trust) -> list[Check]:
         return [Check(name, "bad", str(error))]
     except TrtcacheError:
         return []  # reported for the cache directory
+    check = _check_signatures(opened, trust)
+    return [] if check is None else [check]
+
+
+def _check_signatures(opened: DiskStore, trust: Trust) -> Check | None:
+    name = "signatures"
     if not opened.admission.required:
         if not opened.shared:
-            return []
+            return None
         advice = "unset TRTCACHE_SIGNATURES, and trust keys: trtcache trust add NAME:HEX"
-        return [Check(name, "missing", "off: every user who can write there can make you run their code", advice)]
+        return Check(name, "missing", "off: every user who can write there can make you run their code", advice)
     if not trust.keys:
         advice = "trtcache trust add NAME:HEX, or trtcache trust keygen NAME"
-        return [Check(name, "missing", "required, and no key is trusted: every entry is a miss", advice)]
-    return [Check(name, "ok", f"required, of {', '.join(key.name for key in trust.keys)}")]
+        return Check(name, "missing", "required, and no key is trusted: every entry is a miss", advice)
+    return Check(name, "ok", f"required, of {', '.join(key.name for key in trust.keys)}")
 
 
 def temporary_directory() -> Check:

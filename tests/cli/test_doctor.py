@@ -17,6 +17,7 @@ from tests.store.users import ALICE, as_user, needs_root, public_directory
 from trtcache.backends.aot_inductor.diagnosis import compiler
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.config import backend_names
+from trtcache.config.signing_keys import Trust
 from trtcache.store.root import share
 from trtcache_cli import backend_checks, probes
 
@@ -219,7 +220,10 @@ def test_directories_that_cannot_be_reached_are_bad() -> None:
         (public / "closed").chmod(0o700)
 
         def look() -> None:
-            checks = [*probes.store(public / "closed" / "cache", readonly=False), probes.layer(public / "closed" / "a")]
+            checks = [
+                *probes.store(public / "closed" / "cache", readonly=False),
+                probes.layer(public / "closed" / "a", Trust()),
+            ]
             assert [check.status for check in checks] == ["bad", "bad"]
             assert all("Permission denied" in check.found for check in checks)
 
@@ -235,6 +239,28 @@ def test_a_layer_is_checked(run: Callable[..., Result], tmp_path: Path, monkeypa
     done = run("doctor", "--quick", "--json")
     found = [check["status"] for check in done.json["checks"] if check["name"] == "layer below"]
     assert (found, done.code) == (["ok", "missing", "bad"], 1)
+
+
+def test_trusted_keys_of_a_shared_layer_are_reported(
+    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a shared cache directory: without one, every entry of the layer is a miss."""
+    root = tmp_path / "shared"
+    share(root, os.getgid())
+    rows = []
+    for variable, value in (
+        ("TRTCACHE_PATH", f"{tmp_path / 'up'}:{root}"),
+        ("TRTCACHE_TRUSTED_KEYS", f"ci:{'ab' * 32}"),
+        ("TRTCACHE_SIGNATURES", "off"),
+    ):
+        monkeypatch.delenv("TRTCACHE_DIR", raising=False)
+        monkeypatch.setenv(variable, value)
+        rows.append(next(row[1:3] for row in run("doctor", "--quick").rows if row[0] == "layer below"))
+    assert rows == [
+        ["missing", f"{root}: signatures required, and no key is trusted: every entry is a miss"],
+        ["ok", str(root)],
+        ["missing", f"{root}: signatures off: every user who can write there can make you run their code"],
+    ]
 
 
 CRASH = f"import os, signal; os.kill(os.getpid(), signal.{signal.SIGSEGV.name})"
