@@ -55,6 +55,7 @@ def examine(config: Config, *, quick: bool) -> Iterator[Check]:
     if not quick:
         note("checking backends in a child process; --quick skips builds")
     yield from probes.backends(quick=quick)
+    yield from probes.use_of_the_cache(config)
     yield from probes.store(config.root, readonly=config.readonly)
     yield from (probes.layer(root, config.trust) for root in config.lower)
     if config.remotes.urls:

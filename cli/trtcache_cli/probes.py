@@ -21,6 +21,7 @@ from trtcache.errors import SettingsError, TrtcacheError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from trtcache.config.environment import Config
     from trtcache.config.signing_keys import Trust
     from trtcache.store.disk import DiskStore
 
@@ -91,6 +92,16 @@ def backends(*, quick: bool, command: Sequence[str] = _BACKENDS, timeout_s: floa
                 left.remove(json.loads(line)["end"])
         if left:
             yield Check(f"backend {left.pop(0)}", "bad", *(failure or ("the child ended early", "")))
+
+
+def use_of_the_cache(config: Config) -> list[Check]:
+    """Report a setting that makes compiles build although there is an entry."""
+    name, advice = "use of the cache", "unset it; trtcache config shows where it is set"
+    if config.disable:
+        return [Check(name, "missing", "none: everything is built and nothing stored: TRTCACHE_DISABLE=1", advice)]
+    if config.recache:
+        return [Check(name, "missing", "no hits: everything is built and replaced: TRTCACHE_RECACHE=1", advice)]
+    return []
 
 
 def store(root: Path, *, readonly: bool) -> list[Check]:

@@ -110,6 +110,21 @@ def test_abilities_follow_what_is_there(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert {check.advice for check in probes.backends(quick=True)} == {"pip install 'trtcache[torch]'"}
 
 
+def test_settings_that_build_everything_are_reported(
+    run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else says that a cache which is sound is not used."""
+
+    def used() -> list[list[str]]:
+        return [row[1:3] for row in run("doctor", "--quick").rows if row[0] == "use of the cache"]
+
+    assert used() == []
+    monkeypatch.setenv("TRTCACHE_RECACHE", "1")
+    assert used() == [["missing", "no hits: everything is built and replaced: TRTCACHE_RECACHE=1"]]
+    monkeypatch.setenv("TRTCACHE_DISABLE", "1")
+    assert used() == [["missing", "none: everything is built and nothing stored: TRTCACHE_DISABLE=1"]]
+
+
 @pytest.mark.skipif(not TENSORRT_RTX.installed, reason="needs TensorRT-RTX")
 def test_rtx_builds_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is installed it can build, with or without one."""
