@@ -101,10 +101,10 @@ def read_heat_map(config: Config, path: Path, outcomes: Path | None, listed: Col
 
 def _in_remote(planned: PlannedCell, listed: Collection[str]) -> PlannedCell:
     """Return the state of a cell in a remote: local aliases lead to its key, and the listing says if it is there."""
-    if planned.state == HIT and planned.key not in listed:
+    if planned.key in listed:
+        return replace(planned, state=HIT, reason="", expected_s=None)
+    if planned.state == HIT:
         return replace(planned, state=BUILD, reason="it is in the local cache only")
-    if planned.state == BUILD:
-        return replace(planned, state=UNKNOWN, reason="the local cache has its key alias, but not its engine")
     return planned
 
 
