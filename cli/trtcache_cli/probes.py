@@ -147,6 +147,8 @@ def _check_opens(root: Path, *, readonly: bool) -> Check:
 def _permissions(root: Path) -> Check:
     found = root.stat()
     text = f"mode {stat.S_IMODE(found.st_mode):04o}, owner {found.st_uid}"
+    if found.st_mode & 0o002:
+        return Check("permissions", "bad", f"{text}: every user can write to it", f"chmod o-w {root}")
     if found.st_mode & stat.S_ISGID and found.st_mode & 0o020:
         return Check("permissions", "ok", f"{text}, group {found.st_gid}: shared; trusted keys: trtcache trust ls")
     if found.st_mode & 0o077:

@@ -72,6 +72,16 @@ def test_a_readable_store_is_not_private(put: Callable[..., str], root: Path) ->
     assert f"chmod 700 {root}" in found["permissions"].advice
 
 
+def test_a_store_that_every_user_can_write_to_is_bad(tmp_path: Path) -> None:
+    """Also if it is shared."""
+    root = tmp_path / "shared"
+    share(root, os.getgid())
+    root.chmod(0o2777)
+    found = {check.name: check for check in probes.store(root, readonly=False)}
+    assert (found["permissions"].status, "every user can write to it" in found["permissions"].found) == ("bad", True)
+    assert found["permissions"].advice == f"chmod o-w {root}"
+
+
 def test_trusted_keys_are_reported(run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a shared store: no key, some keys, or signatures not required; an unreadable key is a problem."""
     root = tmp_path / "shared"
