@@ -25,7 +25,7 @@ _COLOURS = {"ok": "green", "missing": "yellow", "bad": "red"}
 
 @click.command(epilog=examples("trtcache doctor", "trtcache doctor --quick --json", "trtcache doctor /mnt/engines"))
 @click.argument("path", type=click.Path(path_type=Path, file_okay=False), required=False)
-@click.option("--quick", is_flag=True, help="Skip builds and exports in child processes (about 30 s).")
+@click.option("--quick", is_flag=True, help="Skip builds and exports in child processes, which take about 30 s.")
 @session_options
 @pass_session
 def doctor(session: Session, path: Path | None, quick: bool) -> int:

@@ -35,8 +35,9 @@ class HeatMap:
 
     Attributes:
         path: the file of the matrix.
-        columns: targets, with the backend and the image where cells differ in them.
-        rows: program and other options -> cells by column; several of one place are of equal options.
+        columns: targets, with the backend where cells differ in it, and the image if there is one.
+        rows: program and other options -> cells by column; a place has several cells if they differ only in
+            ``keep_program``, or are repeated.
         expected_s: seconds that the missing cells take to build.
     """
 

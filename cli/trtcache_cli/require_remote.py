@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trtcache.config.environment import Config
     from trtcache.store.disk import DiskStore
 
-FAILED: Final = 4
+EXIT_REMOTE_FAILED: Final = 4
 
 _DEFINITE = ("absent", "archived", "format", "untrusted")
 """Reasons that the remote itself gave: asking again would give the same."""
@@ -79,4 +79,4 @@ def report_failures(store: DiskStore, since_ns: int, retired: Collection[str]) -
         return 0
     words = ", ".join(f"{what} ({count})" for what, count in failures.most_common())
     complain(f"trtcache: --require-remote: failed {words}")
-    return FAILED
+    return EXIT_REMOTE_FAILED
