@@ -25,7 +25,7 @@ _COLOURS = {"ok": "green", "missing": "yellow", "bad": "red"}
 
 @click.command(epilog=examples("trtcache doctor", "trtcache doctor --quick --json", "trtcache doctor /mnt/engines"))
 @click.argument("path", type=click.Path(path_type=Path, file_okay=False), required=False)
-@click.option("--quick", is_flag=True, help="Skip builds and exports in child processes (about 30 s).")
+@click.option("--quick", is_flag=True, help="Skip builds and exports in child processes, which take about 30 s.")
 @session_options
 @pass_session
 def doctor(session: Session, path: Path | None, quick: bool) -> int:
@@ -55,8 +55,9 @@ def examine(config: Config, *, quick: bool) -> Iterator[Check]:
     if not quick:
         note("checking backends in a child process; --quick skips builds")
     yield from probes.backends(quick=quick)
+    yield from probes.use_of_the_cache(config)
     yield from probes.store(config.root, readonly=config.readonly)
-    yield from map(probes.layer, config.lower)
+    yield from (probes.layer(root, config.trust) for root in config.lower)
     if config.remotes.urls:
         from trtcache_cli.remote_probe import examine_remotes
 

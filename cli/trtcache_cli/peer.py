@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import sys
 import time
 from pathlib import Path
@@ -48,13 +49,14 @@ class Peer:
         return "free"
 
     def see(self, name: str) -> str:
-        """Poll for a file and return when it appeared; first report that it does not exist yet."""
+        """Poll for a file and return when it appeared; first print whether it exists."""
         path = self._directory / name
         _say("there" if path.exists() else "missing")
         end_s = time.monotonic() + LONGEST_S
         while time.monotonic() < end_s:
             if path.exists():
                 return repr(time.monotonic())
+            _exit_if_alone()
             time.sleep(POLL_S)
         return "never"
 
@@ -62,7 +64,9 @@ class Peer:
         """Read a file that is being replaced, until one named ``done`` exists; return the reads and the bad ones."""
         path, reads, bad = self._directory / name, 0, 0
         _say("reading")
-        while not (self._directory / "done").exists():
+        end_s = time.monotonic() + LONGEST_S
+        while time.monotonic() < end_s and not (self._directory / "done").exists():
+            _exit_if_alone()
             reads += 1
             try:
                 raw = path.read_bytes()
@@ -76,6 +80,12 @@ class Peer:
 def _say(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def _exit_if_alone() -> None:
+    """Exit if the standard input has ended: during a command nothing else comes from there."""
+    if select.select([sys.stdin], [], [], 0)[0]:
+        sys.exit()
 
 
 def main() -> None:

@@ -21,7 +21,9 @@ from trtcache.errors import SettingsError, TrtcacheError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from trtcache.config.environment import Config
     from trtcache.config.signing_keys import Trust
+    from trtcache.store.disk import DiskStore
 
 DISTRIBUTIONS = {
     "torch": ("torch",),
@@ -92,11 +94,41 @@ def backends(*, quick: bool, command: Sequence[str] = _BACKENDS, timeout_s: floa
             yield Check(f"backend {left.pop(0)}", "bad", *(failure or ("the child ended early", "")))
 
 
+def use_of_the_cache(config: Config) -> list[Check]:
+    """Report a setting that makes compiles build although there is an entry."""
+    name, advice = "use of the cache", "unset it; trtcache config shows where it is set"
+    if config.disable:
+        return [Check(name, "missing", "none: everything is built and nothing stored: TRTCACHE_DISABLE=1", advice)]
+    if config.recache:
+        return [Check(name, "missing", "no hits: everything is built and replaced: TRTCACHE_RECACHE=1", advice)]
+    return []
+
+
 def store(root: Path, *, readonly: bool) -> list[Check]:
     """Check that the cache directory is usable, its permissions and its file system. Creates nothing."""
-    if not root.exists():
-        return [Check("cache directory", "ok", f"{root}, created by the first build")]
-    return [_check_opens(root, readonly=readonly), _permissions(root), _filesystem(root)]
+    try:
+        if not root.exists():
+            return [_check_can_be_made(root, readonly=readonly)]
+        return [_check_opens(root, readonly=readonly), _permissions(root), _filesystem(root)]
+    except OSError as error:
+        return [_unreadable("cache directory", root, error)]
+
+
+def _check_can_be_made(root: Path, *, readonly: bool) -> Check:
+    name = "cache directory"
+    if readonly:
+        return Check(name, "missing", f"{root} does not exist, and is not created: TRTCACHE_READONLY=1")
+    if root.is_symlink():
+        return Check(name, "bad", f"{root} is a link to {root.readlink()}, which does not exist")
+    parent = next(parent for parent in root.parents if parent.exists())
+    if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK, effective_ids=True):
+        return Check(name, "ok", f"{root}, created by the first build")
+    why = "this user cannot write to it" if parent.is_dir() else "it is not a directory"
+    return Check(name, "bad", f"{root} cannot be created in {parent}: {why}", "set TRTCACHE_DIR to another directory")
+
+
+def _unreadable(name: str, root: Path, error: OSError) -> Check:
+    return Check(name, "bad", f"{root} cannot be read: {error.strerror}")
 
 
 def _check_opens(root: Path, *, readonly: bool) -> Check:
@@ -115,6 +147,8 @@ def _check_opens(root: Path, *, readonly: bool) -> Check:
 def _permissions(root: Path) -> Check:
     found = root.stat()
     text = f"mode {stat.S_IMODE(found.st_mode):04o}, owner {found.st_uid}"
+    if found.st_mode & 0o002:
+        return Check("permissions", "bad", f"{text}: every user can write to it", f"chmod o-w {root}")
     if found.st_mode & stat.S_ISGID and found.st_mode & 0o020:
         return Check("permissions", "ok", f"{text}, group {found.st_gid}: shared; trusted keys: trtcache trust ls")
     if found.st_mode & 0o077:
@@ -134,17 +168,23 @@ def _filesystem(root: Path) -> Check:
     return Check("file system", "ok", found)
 
 
-def layer(root: Path) -> Check:
-    """Check that a lower layer can be read."""
+def layer(root: Path, trust: Trust) -> Check:
+    """Check that a lower layer can be read, and that its entries can be trusted."""
     from trtcache.store.disk import DiskStore
 
-    if not root.is_dir():
-        return Check("layer below", "missing", f"{root} does not exist", "mount it, or remove it from TRTCACHE_PATH")
+    name = "layer below"
     try:
-        DiskStore.open(root, readonly=True)
+        if not root.is_dir():
+            return Check(name, "missing", f"{root} does not exist", "mount it, or remove it from TRTCACHE_PATH")
+        opened = DiskStore.open(root, readonly=True, trust=trust)
+    except OSError as error:
+        return _unreadable(name, root, error)
     except TrtcacheError as error:
-        return Check("layer below", "bad", str(error))
-    return Check("layer below", "ok", str(root))
+        return Check(name, "bad", str(error))
+    signed = _check_signatures(opened, trust)
+    if signed is None or signed.status == "ok":
+        return Check(name, "ok", str(root))
+    return Check(name, signed.status, f"{root}: signatures {signed.found}", signed.advice)
 
 
 def signatures(root: Path, trust: Trust) -> list[Check]:
@@ -158,30 +198,40 @@ def signatures(root: Path, trust: Trust) -> list[Check]:
         return [Check(name, "bad", str(error))]
     except TrtcacheError:
         return []  # reported for the cache directory
+    check = _check_signatures(opened, trust)
+    return [] if check is None else [check]
+
+
+def _check_signatures(opened: DiskStore, trust: Trust) -> Check | None:
+    name = "signatures"
     if not opened.admission.required:
         if not opened.shared:
-            return []
+            return None
         advice = "unset TRTCACHE_SIGNATURES, and trust keys: trtcache trust add NAME:HEX"
-        return [Check(name, "missing", "off: every user who can write there can make you run their code", advice)]
+        return Check(name, "missing", "off: every user who can write there can make you run their code", advice)
     if not trust.keys:
         advice = "trtcache trust add NAME:HEX, or trtcache trust keygen NAME"
-        return [Check(name, "missing", "required, and no key is trusted: every entry is a miss", advice)]
-    return [Check(name, "ok", f"required, of {', '.join(key.name for key in trust.keys)}")]
+        return Check(name, "missing", "required, and no key is trusted: every entry is a miss", advice)
+    return Check(name, "ok", f"required, of {', '.join(key.name for key in trust.keys)}")
 
 
 def temporary_directory() -> Check:
     """Check that programs in the temporary directory can run; packages are unpacked and loaded there."""
-    directory = Path(tempfile.gettempdir())
-    with tempfile.TemporaryDirectory(dir=directory) as inside:
-        program = Path(inside) / "try"
-        program.write_text("#!/bin/sh\nexit 0\n")
-        program.chmod(0o700)
-        try:
-            subprocess.run([program], check=True, timeout=_ASK_S)  # noqa: S603  # written above
-        except (OSError, subprocess.SubprocessError):
-            advice = "AOTInductor loads its library from there: set TMPDIR to a directory without noexec"
-            return Check("temporary directory", "bad", f"{directory} does not let programs run", advice)
-    return Check("temporary directory", "ok", f"{directory}, programs run there")
+    name = "temporary directory"
+    try:
+        directory = Path(tempfile.gettempdir())
+        with tempfile.TemporaryDirectory(dir=directory) as inside:
+            program = Path(inside) / "try"
+            program.write_text("#!/bin/sh\nexit 0\n")
+            program.chmod(0o700)
+            try:
+                subprocess.run([program], check=True, timeout=_ASK_S)  # noqa: S603  # written above
+            except (OSError, subprocess.SubprocessError):
+                advice = "AOTInductor loads its library from there: set TMPDIR to a directory without noexec"
+                return Check(name, "bad", f"{directory} does not let programs run", advice)
+    except OSError as error:  # the directory is full, or there is none that can be written to
+        return Check(name, "bad", f"no file can be written: {error.strerror}", "free space, or set TMPDIR")
+    return Check(name, "ok", f"{directory}, programs run there")
 
 
 def _run_child(command: Sequence[str], timeout_s: float) -> tuple[list[str], tuple[str, str] | None]:

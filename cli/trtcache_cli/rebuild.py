@@ -75,7 +75,7 @@ def _rebuild(session: Session, store: DiskStore, cache: Cache, record: Record) -
     try:
         with working(f"rebuilding {record.name or record.digest[:SHORT_DIGITS]}"):
             report = rebuild_program(cache, session.entry(store.header(record.digest).key))
-    except TrtcacheError as error:
+    except (TrtcacheError, OSError) as error:
         return {**document, "outcome": "failed", "why": str(error)}
     return {
         **document,

@@ -48,7 +48,7 @@ class RemoteStats:
         return self.hits + self.misses.total() + self.uploads + self.failed_uploads.total()
 
     def quantile_s(self, part: float) -> float | None:
-        """Return the time within which this part of the look-ups was answered, None without any."""
+        """Return the quantile of the look-up times, None without any; ``part`` is from 0 to 1."""
         if not self.times_s:
             return None
         return self.times_s[max(0, math.ceil(part * len(self.times_s)) - 1)]

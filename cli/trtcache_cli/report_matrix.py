@@ -35,8 +35,9 @@ class HeatMap:
 
     Attributes:
         path: the file of the matrix.
-        columns: targets, with the backend and the image where cells differ in them.
-        rows: program and other options -> cells by column; several of one place are of equal options.
+        columns: targets, with the backend where cells differ in it, and the image if there is one.
+        rows: program and other options -> cells by column; a place has several cells if they differ only in
+            ``keep_program``, or are repeated.
         expected_s: seconds that the missing cells take to build.
     """
 
@@ -101,10 +102,10 @@ def read_heat_map(config: Config, path: Path, outcomes: Path | None, listed: Col
 
 def _in_remote(planned: PlannedCell, listed: Collection[str]) -> PlannedCell:
     """Return the state of a cell in a remote: local aliases lead to its key, and the listing says if it is there."""
-    if planned.state == HIT and planned.key not in listed:
+    if planned.key in listed:
+        return replace(planned, state=HIT, reason="", expected_s=None)
+    if planned.state == HIT:
         return replace(planned, state=BUILD, reason="it is in the local cache only")
-    if planned.state == BUILD:
-        return replace(planned, state=UNKNOWN, reason="the local cache has its key alias, but not its engine")
     return planned
 
 

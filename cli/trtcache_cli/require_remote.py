@@ -6,13 +6,16 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from trtcache.errors import ReadOnlyError, RemoteError, SettingsError
+from trtcache.store.events import read_sums, since
 from trtcache_cli.output import complain
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from trtcache.config.environment import Config
     from trtcache.store.disk import DiskStore
 
-FAILED: Final = 4
+EXIT_REMOTE_FAILED: Final = 4
 
 _DEFINITE = ("absent", "archived", "format", "untrusted")
 """Reasons that the remote itself gave: asking again would give the same."""
@@ -40,27 +43,40 @@ def open_required(config: Config) -> DiskStore:
     return store
 
 
-def remote_failures(store: DiskStore, since_ns: int) -> Counter[str]:
-    """Count what failed since a time, by event and reason, in all processes that use the store."""
+def retired_logs(store: DiskStore) -> frozenset[str]:
+    """Return the names of the event logs of which only sums are left, to pass to ``report_failures`` afterwards."""
+    return frozenset(summed.log for summed in read_sums(store.events.directory))
+
+
+def remote_failures(store: DiskStore, since_ns: int, retired: Collection[str] = ()) -> Counter[str]:
+    """Count what failed since a time, by event and reason, in all processes that use the store.
+
+    Of a log that became a sum since then, all failures of the day count: their times are not known any more.
+
+    Args:
+        store: the store.
+        since_ns: the time.
+        retired: the logs that were sums at that time.
+    """
+    logs = store.events.logs()  # before the sums: a log that is retired meanwhile is in both
+    sums = [summed for summed in read_sums(store.events.directory) if summed.log not in retired]
     failures: Counter[str] = Counter()
-    for event in store.events.read():
-        if event.t_ns < since_ns:
-            continue
-        reason = event.reason.partition(" ")[2].partition(":")[0]
-        if event.event == "upload_failed":
-            failures[f"upload: {reason}"] += 1
-        elif event.event == "remote_skip" or (event.event == "remote_miss" and reason not in _DEFINITE):
-            failures[f"look-up: {reason}"] += 1
+    for (_, event, text, _), total in since(logs, sums, since_ns).items():
+        reason = text.partition(" ")[2].partition(":")[0]
+        if event == "upload_failed":
+            failures[f"upload: {reason}"] += total.count
+        elif event == "remote_skip" or (event == "remote_miss" and reason not in _DEFINITE):
+            failures[f"look-up: {reason}"] += total.count
     return failures
 
 
-def report_failures(store: DiskStore, since_ns: int) -> int:
-    """Print what failed since a time; return the exit code."""
-    failures = remote_failures(store, since_ns)
+def report_failures(store: DiskStore, since_ns: int, retired: Collection[str]) -> int:
+    """Print what failed since a time, as ``remote_failures`` counts it; return the exit code."""
+    failures = remote_failures(store, since_ns, retired)
     if waiting := len(store.outbox.digests()):
         failures["upload: still waiting in the outbox"] = waiting
     if not failures:
         return 0
     words = ", ".join(f"{what} ({count})" for what, count in failures.most_common())
     complain(f"trtcache: --require-remote: failed {words}")
-    return FAILED
+    return EXIT_REMOTE_FAILED

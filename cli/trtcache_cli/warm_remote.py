@@ -116,7 +116,7 @@ def check_remote(cache: Cache, digests: Collection[str]) -> int:
 
     An entry there that would not be served, such as one that a stranger signed, is replaced if it is here.
     """
-    from trtcache_cli.require_remote import FAILED
+    from trtcache_cli.require_remote import EXIT_REMOTE_FAILED
 
     config = cache.config
     target = config.remotes.target
@@ -130,11 +130,11 @@ def check_remote(cache: Cache, digests: Collection[str]) -> int:
             bad |= miss_reasons(remote, here)
     except RemoteError as error:
         complain(f"trtcache: --require-remote: {error}")
-        return FAILED
+        return EXIT_REMOTE_FAILED
     if missing := set(digests) - there:
         verb = "is" if len(missing) == 1 else "are"
         complain(f"trtcache: --require-remote: {entries_text(len(missing))} {verb} not in {target.text}")
     reasons = Counter(reason for reason in bad.values() if reason)
     for reason, count in reasons.items():
         complain(f"trtcache: --require-remote: {entries_text(count)} in {target.text} cannot be used: {reason}")
-    return FAILED if missing or reasons else 0
+    return EXIT_REMOTE_FAILED if missing or reasons else 0

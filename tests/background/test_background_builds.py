@@ -500,6 +500,20 @@ def test_an_engine_that_another_process_builds_takes_over(portable: str, tmp_pat
     assert_nothing_left(temporary)
 
 
+def test_a_program_that_another_process_builds_gets_a_manifest(portable: str, tmp_path: Path, temporary: Path) -> None:
+    """Once the engine is stored, and with it the key alias; the next process does not export the model."""
+    config = Config(root=tmp_path / "cache", direct="on")
+    cache = Cache(config=config, on_busy="eager")
+    key = trtcache.key(model(), (X,), backend=portable)
+    with holder(tmp_path / "cache", key.digest) as process:
+        module = trtcache.compile(model(), (X,), backend=portable, cache=cache)
+        process.kill()
+    assert module.wait(90), module.report.why
+    assert module.report.direct.startswith("miss"), module.report.direct
+    assert trtcache.compile(model(), (X,), backend=portable, cache=Cache(config=config)).report.route == "direct"
+    assert_nothing_left(temporary)
+
+
 def test_torch_compile(portable: str, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls run in eager torch, with the weights that they pass, until the engine takes over."""
     torch.compiler.reset()

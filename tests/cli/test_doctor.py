@@ -7,19 +7,22 @@ import os
 import platform
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.store.mounts import mounted
+from tests.store.users import ALICE, as_user, needs_root, public_directory
 from trtcache.backends.aot_inductor.diagnosis import compiler
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.config import backend_names
+from trtcache.config.signing_keys import Trust
 from trtcache.store.root import share
 from trtcache_cli import backend_checks, probes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from .conftest import Result
 
@@ -69,6 +72,16 @@ def test_a_readable_store_is_not_private(put: Callable[..., str], root: Path) ->
     assert f"chmod 700 {root}" in found["permissions"].advice
 
 
+def test_a_store_that_every_user_can_write_to_is_bad(tmp_path: Path) -> None:
+    """Also if it is shared."""
+    root = tmp_path / "shared"
+    share(root, os.getgid())
+    root.chmod(0o2777)
+    found = {check.name: check for check in probes.store(root, readonly=False)}
+    assert (found["permissions"].status, "every user can write to it" in found["permissions"].found) == ("bad", True)
+    assert found["permissions"].advice == f"chmod o-w {root}"
+
+
 def test_trusted_keys_are_reported(run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a shared store: no key, some keys, or signatures not required; an unreadable key is a problem."""
     root = tmp_path / "shared"
@@ -105,6 +118,21 @@ def test_abilities_follow_what_is_there(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert "cannot build" in checks["backend aot_inductor"].found
     monkeypatch.setattr(probes, "distribution_version", lambda _: None)
     assert {check.advice for check in probes.backends(quick=True)} == {"pip install 'trtcache[torch]'"}
+
+
+def test_settings_that_build_everything_are_reported(
+    run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else says that a cache which is sound is not used."""
+
+    def used() -> list[list[str]]:
+        return [row[1:3] for row in run("doctor", "--quick").rows if row[0] == "use of the cache"]
+
+    assert used() == []
+    monkeypatch.setenv("TRTCACHE_RECACHE", "1")
+    assert used() == [["missing", "no hits: everything is built and replaced: TRTCACHE_RECACHE=1"]]
+    monkeypatch.setenv("TRTCACHE_DISABLE", "1")
+    assert used() == [["missing", "none: everything is built and nothing stored: TRTCACHE_DISABLE=1"]]
 
 
 @pytest.mark.skipif(not TENSORRT_RTX.installed, reason="needs TensorRT-RTX")
@@ -171,6 +199,62 @@ def test_a_temporary_directory_where_nothing_runs_is_bad(monkeypatch: pytest.Mon
     assert "TMPDIR" in found.advice
 
 
+def test_a_full_temporary_directory_is_bad(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Doctor goes on, also if there is none that can be written to."""
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "nr_inodes=2,size=64k", "none") as small:
+        monkeypatch.setattr("tempfile.tempdir", str(small))
+        (small / "last").touch()
+        found = probes.temporary_directory()
+    assert (found.status, found.found) == ("bad", "no file can be written: No space left on device")
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: [str(tmp_path / "gone")])
+    found = probes.temporary_directory()
+    assert (found.status, "No usable temporary directory" in found.found) == ("bad", True)
+
+
+def test_a_directory_that_no_build_creates_is_reported(tmp_path: Path) -> None:
+    """A read-only cache stays missing, and nothing is created below a file or by a link that leads nowhere."""
+    (found,) = probes.store(tmp_path / "a" / "b", readonly=True)
+    assert (found.status, "does not exist, and is not created" in found.found) == ("missing", True)
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("gone")
+    for path, why in (("file/cache", "it is not a directory"), ("link", "a link to gone, which does not exist")):
+        (found,) = probes.store(tmp_path / path, readonly=False)
+        assert (found.status, why in found.found) == ("bad", True), found
+    (found,) = probes.store(tmp_path / "a" / "b", readonly=False)
+    assert (found.status, found.found) == ("ok", f"{tmp_path / 'a' / 'b'}, created by the first build")
+
+
+@needs_root
+def test_a_directory_that_cannot_be_created_is_bad() -> None:
+    """The nearest parent that exists decides."""
+
+    def look() -> None:
+        (found,) = probes.store(Path("/proc/trtcache/cache"), readonly=False)
+        assert (found.status, "cannot be created in /proc" in found.found) == ("bad", True), found
+
+    with public_directory():
+        as_user(ALICE, look)
+
+
+@needs_root
+def test_directories_that_cannot_be_reached_are_bad() -> None:
+    """Below a directory of another user; doctor goes on."""
+    with public_directory() as public:
+        (public / "closed" / "cache").mkdir(parents=True)
+        (public / "closed").chmod(0o700)
+
+        def look() -> None:
+            checks = [
+                *probes.store(public / "closed" / "cache", readonly=False),
+                probes.layer(public / "closed" / "a", Trust()),
+            ]
+            assert [check.status for check in checks] == ["bad", "bad"]
+            assert all("Permission denied" in check.found for check in checks)
+
+        as_user(ALICE, look)
+
+
 def test_a_layer_is_checked(run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A valid layer is ok, a missing one is reported, and a directory that is not a store is bad."""
     (tmp_path / "photos" / "summer").mkdir(parents=True)
@@ -180,6 +264,28 @@ def test_a_layer_is_checked(run: Callable[..., Result], tmp_path: Path, monkeypa
     done = run("doctor", "--quick", "--json")
     found = [check["status"] for check in done.json["checks"] if check["name"] == "layer below"]
     assert (found, done.code) == (["ok", "missing", "bad"], 1)
+
+
+def test_trusted_keys_of_a_shared_layer_are_reported(
+    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a shared cache directory: without one, every entry of the layer is a miss."""
+    root = tmp_path / "shared"
+    share(root, os.getgid())
+    rows = []
+    for variable, value in (
+        ("TRTCACHE_PATH", f"{tmp_path / 'up'}:{root}"),
+        ("TRTCACHE_TRUSTED_KEYS", f"ci:{'ab' * 32}"),
+        ("TRTCACHE_SIGNATURES", "off"),
+    ):
+        monkeypatch.delenv("TRTCACHE_DIR", raising=False)
+        monkeypatch.setenv(variable, value)
+        rows.append(next(row[1:3] for row in run("doctor", "--quick").rows if row[0] == "layer below"))
+    assert rows == [
+        ["missing", f"{root}: signatures required, and no key is trusted: every entry is a miss"],
+        ["ok", str(root)],
+        ["missing", f"{root}: signatures off: every user who can write there can make you run their code"],
+    ]
 
 
 CRASH = f"import os, signal; os.kill(os.getpid(), signal.{signal.SIGSEGV.name})"

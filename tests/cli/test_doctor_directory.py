@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -118,6 +121,38 @@ def test_a_second_process_that_ends_is_named(
     done = run("doctor", tmp_path)
     assert (done.code, done.rows[-1][:2]) == (1, ["measuring", "bad"]), done.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["read replaced", "see new"])
+def test_the_second_process_ends_with_the_first(tmp_path: Path, command: str) -> None:
+    """Its standard input ends when the first one is killed, whatever it is doing."""
+    other = Other(tmp_path)
+    try:
+        other.ask(command)
+        assert other.process.stdin is not None
+        other.process.stdin.close()
+        assert other.process.wait(10) == 0
+    finally:
+        other.kill()
+
+
+def test_the_second_process_does_not_read_for_ever(tmp_path: Path) -> None:
+    """It answers in time, although nothing says that the file is replaced no more."""
+    code = "from trtcache_cli import peer; peer.LONGEST_S = 0.1; peer.main()"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("read replaced\n")
+        process.stdin.flush()
+        stopper = threading.Timer(20, process.kill)
+        stopper.start()
+        lines = [process.stdout.readline().strip() for _ in range(3)]
+        stopper.cancel()
+        process.stdin.close()
+    assert lines[:2] == ["ready", "reading"]
+    reads, bad = map(int, lines[2].split())
+    assert reads == bad > 0
 
 
 def test_a_slow_write_is_no_wrong_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trtcache.config.environment import Config
 from trtcache.digests import CacheKey
 from trtcache.store.events import EventCount, EventLog
 from trtcache.store.files import Folders
 from trtcache.target import resolve_target
 from trtcache_cli.report_history import LONGEST_DAYS, history, look_ups
+from trtcache_cli.report_matrix import read_heat_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -217,3 +219,20 @@ def test_a_matrix_is_a_heat_map(
         outcomes.write_text(wrong)
         done = run("report", "--matrix", matrix, "--outcomes", outcomes)
         assert (done.code, "--outcomes" in done.err) == (2, True), done
+
+
+def test_a_listing_decides_of_a_known_key(
+    run: Callable[..., Result], file: Path, interpreter: str, tmp_path: Path, store: DiskStore
+) -> None:
+    """Whether the engine is in the local cache too or only its alias."""
+    matrix = tmp_path / "matrix.toml"
+    matrix.write_text(f'[[cells]]\nbackend = "{interpreter}"\nfile = "affine.pt2"\n')
+    engine = run("build", file, "--backend", interpreter, "--json").json["key"]
+
+    def state(listed: set[str]) -> str:
+        config = Config.from_environ({"TRTCACHE_DIR": str(store.root)})
+        return read_heat_map(config, matrix, None, listed).cells[0].state
+
+    assert (state({engine}), state(set())) == ("hit", "missing")
+    assert run("rm", engine).code == 0
+    assert (state({engine}), state(set())) == ("hit", "missing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from trtcache.errors import SettingsError
 from trtcache.frontends.source import CompileOptions
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore
+from trtcache.store.entry import Entry
 from trtcache.testing.interpreter import Interpreter
 from trtcache_cli.main import main
 
@@ -108,6 +110,25 @@ def test_a_failing_program_does_not_stop_others(
     assert "settings['gone']: unknown" in next(one["why"] for one in found["programs"] if one["name"] == "bad")
     code, found = command(capsys, "rebuild", "--dry-run", "--filter", "name=good", "--cache-dir", root)
     assert (code, [one["outcome"] for one in found["programs"]]) == (0, ["kept"])
+
+
+def test_an_error_of_the_system_does_not_stop_others(
+    tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as a temporary directory that is full when the first of two programs is written there."""
+    root, write, failures = tmp_path / "cache", Entry.write, ["No space left on device"]
+    for name, model in (("one", Affine()), ("two", Shared())):
+        trtcache.compile(model, (X,), backend=interpreter, cache=root, keep_program=True, name=name)
+
+    def fail_once(entry: Entry, member: str, path: Path) -> None:
+        if failures:
+            raise OSError(errno.ENOSPC, failures.pop())
+        write(entry, member, path)
+
+    monkeypatch.setattr(Entry, "write", fail_once)
+    code, found = command(capsys, "rebuild", "--cache-dir", root)
+    assert (code, sorted(one["outcome"] for one in found["programs"])) == (1, ["failed", "hit"])
+    assert "No space left on device" in next(one["why"] for one in found["programs"] if one["outcome"] == "failed")
 
 
 def test_a_damaged_program_is_reported(tmp_path: Path, interpreter: str, capsys: pytest.CaptureFixture[str]) -> None:

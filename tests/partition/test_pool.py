@@ -15,9 +15,11 @@ import torch
 import trtcache
 from tests.partition.parts import SOFTMAX, Attention, inputs
 from tests.prepare import prepare
+from trtcache import Cache
 from trtcache.backends.aot_inductor.backend import AotInductor
 from trtcache.compiler import build_pool as pools
 from trtcache.compiler.build_pool import Pool
+from trtcache.config.environment import Config
 from trtcache.errors import BuildError
 from trtcache.testing.interpreter import Interpreter
 
@@ -110,6 +112,28 @@ def test_a_backend_of_this_process_alone_builds_here(
     assert caplog.text.count("in this process: another process cannot rebuild it") == 1
     given = inputs(3)
     torch.testing.assert_close(module(*given), Attention()(*given))
+
+
+def test_parts_are_built_in_processes_where_they_are_built_at_all(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Stored ones are if ``TRTCACHE_RECACHE=1``, and those of a lower layer are hits."""
+    able = replace(Interpreter.capabilities, builds_elsewhere=True)
+    monkeypatch.setattr(Interpreter, "capabilities", able)
+
+    def compile_in(cache: Cache) -> set[str]:
+        caplog.clear()
+        settings = {**SOFTMAX, "build_processes": 2}
+        with caplog.at_level(logging.INFO):
+            module = trtcache.compile(Attention(), inputs(3), backend=interpreter, cache=cache, settings=settings)
+        return {part.outcome for part in module.report.partitions}
+
+    below = tmp_path / "below"
+    assert compile_in(Cache(below)) == {"built"}
+    assert compile_in(Cache(tmp_path / "upper", lower=[below])) == {"hit"}
+    assert "parts in" not in caplog.text
+    assert compile_in(Cache(config=Config(root=below, recache=True))) == {"built"}
+    assert "building 2 parts in 2 processes" in caplog.text
 
 
 def test_packages_can_be_built_elsewhere() -> None:

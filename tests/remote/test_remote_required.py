@@ -18,7 +18,9 @@ from tests.remote.conftest import fetch, free_port
 from trtcache.config.environment import Config
 from trtcache.errors import ReadOnlyError, RemoteError, SettingsError
 from trtcache.store.disk import DiskStore
-from trtcache_cli.require_remote import open_required, remote_failures
+from trtcache.store.events import EventLog
+from trtcache.store.files import Folders
+from trtcache_cli.require_remote import open_required, remote_failures, retired_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +101,26 @@ def test_answers_are_no_failures(hosts: Hosts) -> None:
     ):
         store.events.append(event, reason=f"s3://b {reason}".strip())
     assert remote_failures(store, since_ns) == {"look-up: corrupt": 1, "look-up: open": 1, "upload: denied": 1}
+
+
+def test_failures_in_logs_that_were_reduced_to_sums_count(hosts: Hosts) -> None:
+    """A long run writes more than the logs that are kept; what was in sums before it does not count."""
+    store = hosts.host("a").store
+    assert store is not None
+
+    def write(event: str, reason: str, count: int) -> None:
+        log = EventLog(Folders(store.root, shared=False), clock_ns=time.time_ns, writable=True, limit_bytes=300)
+        for _ in range(count):
+            log.append(event, reason=f"s3://b {reason}")
+
+    write("upload_failed", "busy", 1)
+    write("remote_hit", "", 100)
+    retired, since_ns = retired_logs(store), time.time_ns()
+    assert retired
+    write("upload_failed", "denied", 2)
+    write("remote_hit", "", 100)
+    assert all(event.event == "remote_hit" for event in store.events.read())
+    assert remote_failures(store, since_ns, retired) == {"upload: denied": 2}
 
 
 def test_an_answer_of_a_remote_with_a_long_url_is_no_failure(hosts: Hosts) -> None:

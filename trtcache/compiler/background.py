@@ -348,10 +348,12 @@ def compile_or_run_in_torch(
     if use_worker:
         log.info("%s is not built in the background: %s", source.name, why_not)
     module = compilation.finish()
-    store_manifest_if_exported(source, compilation, module)
-    after_load(module)
     busy = [part.key.digest for part in module.report.partitions if part.reason == "busy" and part.key is not None]
-    if not busy or build.why_not:
+    waits = bool(busy) and not build.why_not
+    if not waits:  # else when the engine is stored: only then does the program have a key alias
+        store_manifest_if_exported(source, compilation, module)
+    after_load(module)
+    if not waits:
         return module
     module.report.background = "another process builds its engine; calls run in torch"
     waiting = BackgroundModule(build.source.program(), _model_of(source, build), module.report, module)

@@ -449,13 +449,16 @@ def build_missing(
 
 
 def _missing(partitions: Mapping[int, Request], cache: Cache) -> dict[str, list[int]]:
-    """Return the partitions without an entry that another process can build, by the digests of their keys."""
+    """Return the partitions to build that another process can build, by the digests of their keys.
+
+    No remote is asked: ``Cache.fetch`` does so, with the lock of the entry.
+    """
     missing: dict[str, list[int]] = {}
     for number, part in partitions.items():
         if not part.backend.capabilities.builds_elsewhere or not isinstance(part.key, CacheKey):
             continue
         if part.backend.bakes_weights(part.settings):
             continue  # another process has no values of weights
-        if cache.store is None or not cache.store.contains(part.key.digest):
+        if cache.config.recache or cache.layers.why_missed(part.key.digest):
             missing.setdefault(part.key.digest, []).append(number)
     return missing

@@ -22,7 +22,7 @@ VERSIONS = ("0001", "0002")
 """Schema versions of the migrations, oldest first; the last one is current."""
 
 Row: TypeAlias = "tuple[str, str, str | None, int, int, int, int, str, float, int, int]"
-"""One entry of the index: the values of :data:`COLUMNS`."""
+"""One entry of the index: the values of ``COLUMNS``."""
 
 SCHEMA: dict[str, type] = {
     "digest": str,
@@ -112,7 +112,7 @@ def is_damage(error: BaseException | None) -> bool:
 
 
 def read_rows(path: Path) -> dict[str, Row] | None:
-    """Return the index's rows by digest, or None if the index has to be rebuilt or migrated first."""
+    """Return the rows by digest, or None if the index cannot be read now, or has to be created, migrated or rebuilt."""
     try:
         if index_state(path) is not IndexState.CURRENT:
             return None
