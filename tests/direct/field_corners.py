@@ -381,3 +381,19 @@ _add("a result of Python's class is taken apart in another order", _model("retur
 # Kernels in Python for torch's operators
 _KERNELS = "lib = torch.library.Library('aten', 'IMPL')\ndef k(a): return a * 2\ndef k2(a): return a * 3\nKS = (k, k2)\nlib.impl('silu', k, 'KEY')\n"
 _add("a kernel in Python for AutogradCPU is another", _model("F.silu(x) * len(KS)", top=_KERNELS.replace("KEY", "AutogradCPU")), "", ("('silu', k,", "('silu', k2,"))
+
+# Names that code of an installed library puts together, or that code of the user's own looks up in one
+_VENV = "import sys\nsys.path.insert(0, 'venv/lib/python3.11/site-packages')\n"
+_ACME = "--- venv/lib/python3.11/site-packages/acme.py\n"
+for _doc, _value, _acme, _settings, _to in (
+    ("a number of a user's module", "acme.read(settings, 'gain')", "def read(module, name):\n    return getattr(module, name.upper())\n", "GAIN = 2.0\n", ("GAIN = 2.0", "GAIN = 3.0")),
+    ("an item of vars of a user's module", "acme.read(settings, 'gain')", "def read(module, name):\n    return vars(module)[name.upper()]\n", "GAIN = 2.0\n", ("GAIN = 2.0", "GAIN = 3.0")),
+    ("a name that a user's module gets", "acme.read(settings, 'gain')", "def read(module, name):\n    return getattr(module, name.upper(), 2.0)\n", "OTHER = 2.0\n", ("OTHER = 2.0", "GAIN = 3.0")),
+    ("a number of the library itself", "acme.read('gain')", "GAIN = 2.0\ndef read(name):\n    return globals()[name.upper()]\n", "", ("GAIN = 2.0", "GAIN = 3.0")),
+    ("a table of the library itself", "acme.read('gain')", "import sys, torch\nGAIN_T = torch.tensor(2.0)\ndef read(name):\n    return getattr(sys.modules[__name__], name.upper() + '_T')\n", "", ("torch.tensor(2.0)", "torch.tensor(3.0)")),
+    ("an array of the library", "getattr(acme, 'gain' + self.t)[0]", "import array\ngain_t = array.array('d', [2.0])\n", "", ("[2.0]", "[3.0]")),
+    ("bytes of the library", "getattr(acme, 'gain' + self.t)[0]", "gain_t = bytearray([2])\n", "", ("[2]", "[3]")),
+    ("an array of a class of the library", "getattr(acme.Table, 'gain' + self.t)[0]", "import array\nclass Table:\n    gain_t = array.array('d', [2.0])\n", "", ("[2.0]", "[3.0]")),
+    ("a memory of the library", "getattr(acme, 'gain' + self.t)[0]", "gain_t = memoryview(bytes([2]))\n", "", ("[2]", "[3]")),
+):
+    _add(f"a composed name finds {_doc}", _model(f"x * {_value}", "self.t = '_t'", "import acme, settings\n") + "--- settings.py\n" + (_settings or "pass\n") + _ACME + _acme, "", _to, first=_VENV)

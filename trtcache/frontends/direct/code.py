@@ -67,7 +67,7 @@ METHODS_BY_IDENTITY = frozenset(
 """Methods in C of values that can be equal and not identical: methods are equal only if their objects are identical."""
 
 ALL = "*"  # any name, for code in the user's own files that can compose names at run time
-ALL_IN_MODULES = "*.*"  # any attribute of a module that is not versioned, for code of libraries that can
+ALL_IN = "*."  # before the name of a module: any attribute of it and of the user's modules, for code of libraries
 STATE_OF_LOGGERS = frozenset({"level", "disabled", "handlers", "parent", "propagate", "manager", "root"})
 """Names, in code or in its strings, that can lead to the state of a logger, which is compared then."""
 OF_LOGGERS = frozenset(("isEnabledFor", "getEffectiveLevel", "hasHandlers", "get_verbosity", "getLevelName"))

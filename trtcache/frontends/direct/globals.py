@@ -7,13 +7,13 @@ import decimal
 import json
 import marshal
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import BuiltinFunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from trtcache.digests import hash_bytes
 from trtcache.frontends.direct.classes import HEAP, PLAIN
-from trtcache.frontends.direct.code import ALL, ALL_IN_MODULES, STATE_OF_LOGGERS, identifiers
+from trtcache.frontends.direct.code import ALL, ALL_IN, STATE_OF_LOGGERS, identifiers
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure, is_installed, is_user_module, is_versioned_module
 from trtcache.frontends.direct.patches import (
@@ -76,6 +76,8 @@ class Globals:
         versioned: names that code of torch, NumPy and Python looks up in its modules, by module.
         read_by_model: modules of torch, NumPy and Python that the model's code reads.
         before: identities of the keys of each ``lru_cache`` function, and its misses, when it was first described.
+        composed: modules and names that only code of libraries can find, by names that it puts together.
+        dropped: what has no description in modules of libraries, and matters if code can put together its name.
     """
 
     def __init__(self, walk: Walk) -> None:
@@ -87,15 +89,19 @@ class Globals:
         self.versioned: dict[str, set[str]] = {}
         self.read_by_model: dict[str, None] = {}
         self.before: dict[int, tuple[set[int], int]] = {}
+        self.dropped: dict[str, dict[str, UnstableError]] = {}
+        self.composed: set[tuple[str, str]] = set()
         self._note_caches()
 
-    def read(self, module: str, name: str, *, is_tolerant: bool = False) -> None:
+    def read(self, module: str, name: str, *, is_tolerant: bool = False, is_composed: bool = False) -> None:
         """Describe a global.
 
         Args:
             module: the name of its module.
             name: its name there.
             is_tolerant: whether an object without a description is written by its type alone.
+            is_composed: whether only code of libraries can find it, by a name that it puts together: then it is
+                described, and nothing is refused for what it could do.
 
         Raises:
             UnstableError: it cannot be described.
@@ -119,9 +125,11 @@ class Globals:
                     self._visit_modules(value)
             return
         self.reads[module, name] = None
+        if is_composed:
+            self.composed.add((module, name))
         unstable = dict(self.walk.unstable)
         try:
-            with self.walk.tolerant(is_tolerant=is_tolerant):
+            with self.walk.tolerant(is_tolerant=is_tolerant), self.walk.isolate() if is_composed else nullcontext():
                 said = (
                     self.walk.value(value) if name in space else ["absent", name, *value_of_builtins(name, self.walk)]
                 )
@@ -129,11 +137,13 @@ class Globals:
         except UnstableError as error:
             raise error.below(f"global {name} of {module}") from None
         if is_tolerant and is_installed(module):
-            self.walk.unstable = unstable  # composed names are looked up in modules of own files
+            self.dropped.setdefault(module, {}).update(self.walk.unstable)
+            self.walk.unstable = unstable
 
     def values(self) -> list[object]:
-        """Return the values of the globals that were described."""
-        return [vars(sys.modules[module]).get(name) for module, name in self.reads if module in sys.modules]
+        """Return the values of the globals that were described, without those under composed names of libraries."""
+        reads = [read for read in self.reads if read[0] in sys.modules and read not in self.composed]
+        return [vars(sys.modules[module]).get(name) for module, name in reads]
 
     def _visit_modules(self, value: Any) -> None:
         """Visit the modules that an object leads to, without the object itself."""
@@ -165,6 +175,10 @@ class Globals:
                     with suppress(UnstableError):  # ``caches`` raises it
                         self._visit_modules(result)
         self._look_in_modules(self.names | identifiers(self.walk.texts), is_last=True)
+        if composing := {name.removeprefix(ALL_IN) for name in self.names if name.startswith(ALL_IN)}:
+            self._describe_all_attributes(composing)
+        for label in self._modules_of_user():
+            self.walk.unstable = self.dropped.get(label, {}) | self.walk.unstable
         if ALL in self.names or self.names & STATE_OF_LOGGERS:
             found = {one.name: one for logger in self.walk.loggers.values() for one in _with_parents(logger)}
             self.written["loggers"] = {name: _logger_state(one) for name, one in sorted(found.items())}
@@ -183,6 +197,29 @@ class Globals:
                 if is_user_module(label):
                     self.written.setdefault(label, {})["order of attributes"] = list(vars(module))
         self._note_caches()
+
+    def _describe_all_attributes(self, labels: set[str]) -> None:
+        """Describe all other attributes of these modules and of the user's: a library can put together their names."""
+        known = self.walk.visited_modules
+        done: set[str] = set()
+        while pending := sorted((labels & sys.modules.keys()).union(filter(is_user_module, known)) - done):
+            done.update(pending)
+            for label in pending:
+                if is_versioned_module(label):
+                    continue
+                for name, value in sorted(vars(sys.modules[label]).items()):
+                    if name in MODULE_ATTRIBUTES or (label, name) in self.reads:
+                        continue
+                    if not isinstance(value, ModuleType):
+                        self.read(label, name, is_tolerant=True, is_composed=True)
+                    elif sys.modules.get(other := str(vars(value).get("__name__"))) is value:
+                        self.written.setdefault(label, {}).setdefault(name, ["module", other])
+                        known.setdefault(other, value)
+
+    def _modules_of_user(self) -> set[str]:
+        """Return the modules that are globals of the user's own modules, as far as those were read."""
+        reads = [vars(sys.modules[module]).get(name) for module, name in self.reads if is_user_module(module)]
+        return {str(vars(one).get("__name__")) for one in reads if isinstance(one, ModuleType)}
 
     def _look_in_modules(self, names: set[str], *, is_last: bool) -> None:
         """Describe attributes of the visited modules, in the order of the modules' names.
@@ -213,7 +250,7 @@ class Globals:
         if is_last and is_versioned:
             return []
         found: list[str] = []
-        is_all = is_last and not self.names.isdisjoint({ALL, ALL_IN_MODULES})  # names can be composed at run time
+        is_all = is_last and ALL in self.names  # names can be composed at run time: then all attributes count
         for name in list(space) if is_all else sorted(names & space.keys()):
             if name in MODULE_ATTRIBUTES or (label == "sys" and name in CHANGING_IN_SYS):
                 continue

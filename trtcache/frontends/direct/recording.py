@@ -22,12 +22,12 @@ from torch.utils import _pytree as pytree
 from trtcache.frontends.direct import ownership
 from trtcache.frontends.direct.addresses import find_created, shows_address
 from trtcache.frontends.direct.classes import HEAP, WatchedRepr
-from trtcache.frontends.direct.code import ALL, ALL_IN_MODULES, joined_names
+from trtcache.frontends.direct.code import ALL, ALL_IN, joined_names
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
 from trtcache.frontends.direct.patches import C_OF_PYTHON, registered_nodes
 from trtcache.frontends.direct.refusals import ALLOWED_OF_LOGGERS, Refusals
-from trtcache.frontends.direct.uses import absolute_name, is_text_or_number, uses
+from trtcache.frontends.direct.uses import Uses, absolute_name, is_text_or_number, uses
 from trtcache.frontends.direct.writers import OUTPUTS
 
 if TYPE_CHECKING:
@@ -69,6 +69,17 @@ _BY_TORCH = (
 
 IMPURE = "impure"
 _IS_IMPURE = {ownership.PYTHON: is_impure_in_python, ownership.TORCH: is_impure_in_torch}
+
+
+def _composed_names(code: CodeType, use: Uses, space: dict[str, Any]) -> list[str]:
+    """Return what stands for the names that code puts together.
+
+    Code of a library looks in its own module, in those that are globals of it, or in one of the user's.
+    """
+    if not ownership.file_is_installed(code.co_filename):
+        return [ALL]
+    modules = [ownership.module_with(space), *(space.get(name) for name in use.globals)]
+    return [f"{ALL_IN}{vars(one)['__name__']}" for one in modules if isinstance(one, ModuleType)]
 
 
 class Recording:
@@ -166,12 +177,11 @@ class Recording:
                     self.globals.read_by_model[end] = None
         home = ownership.module_with(space)
         names = use.globals | {"__package__"} if any(level for _, level, _ in use.imports) else use.globals
-        is_composing = use.composes and not ownership.file_is_installed(code.co_filename)
-        more = [ALL if is_composing else ALL_IN_MODULES] if use.composes else []
+        more = _composed_names(code, use, space) if use.composes else []
         with torch._C.DisableTorchFunction():
             self.globals.note(None if home is None else home.__name__, names, {*use.names, *use.texts, *more})
         self._watch_classes()
-        self._stop_watching(code, use.names | use.texts, is_composing=is_composing)
+        self._stop_watching(code, use.names | use.texts, is_composing=ALL in more)
         for chain in use.chains:
             if (created := find_created(chain, space)) is not None:
                 self._watch(created)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import contextvars
 import datetime
@@ -373,6 +374,8 @@ WRITERS: dict[type, Writer] = {
     complex: _complex,
     decimal.Decimal: _decimal,
     bytes: lambda _, value: ["bytes", hash_bytes(value).hex()],
+    bytearray: lambda _, value: ["bytearray", hash_bytes(value).hex()],
+    array.array: lambda _, value: ["array.array", value.typecode, hash_bytes(value.tobytes()).hex()],
     list: lambda walk, value: ["list", *walk.items(value)],
     tuple: lambda walk, value: ["tuple", *walk.items(value)],
     torch.Size: lambda walk, value: ["size", *walk.items(tuple(value))],
