@@ -215,6 +215,8 @@ class Globals:
                     elif sys.modules.get(other := str(vars(value).get("__name__"))) is value:
                         self.written.setdefault(label, {}).setdefault(name, ["module", other])
                         known.setdefault(other, value)
+                        if other.partition(".")[0] == label.partition(".")[0]:  # names in it can be put together, too
+                            labels |= {other}
 
     def _modules_of_user(self) -> set[str]:
         """Return the modules that are globals of the user's own modules, as far as those were read."""
