@@ -119,7 +119,7 @@ def test_parts_of_the_key_are_told_in_words(changes: list[tuple[str, Any]], told
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "told"),
+    ("one", "other", "expected"),
     [
         (
             ["collections.deque", 3, None],
@@ -144,10 +144,10 @@ def test_parts_of_the_key_are_told_in_words(changes: list[tuple[str, Any]], told
         (["one.Pair", None, None], ["other.Pair", None, None], "one.Pair(*) -> other.Pair(*)"),
     ],
 )
-def test_trees_that_read_alike_are_told_with_their_contexts(one: list[Any], other: list[Any], told: str) -> None:
+def test_trees_that_read_alike_are_shown_with_their_contexts(one: list[Any], other: list[Any], expected: str) -> None:
     """The names of classes without their modules do not say how these differ."""
     a, b = (edited(("structure/output", tree)) for tree in (one, other))
-    assert [str(found) for found in explain(a, b)] == [f"structure.output: {told}"]
+    assert [str(found) for found in explain(a, b)] == [f"structure.output: {expected}"]
 
 
 def test_equal_documents_have_no_difference() -> None:

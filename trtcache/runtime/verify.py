@@ -120,8 +120,8 @@ class Examples:
         size_bytes = sum(one.nbytes for one in leaves if isinstance(one, torch.Tensor))
         kept = size_bytes <= KEPT_BYTES and not any(isinstance(one, Input) for one in leaves)
         reference = weakref.ref(model) if isinstance(model, torch.nn.Module) else None
-        args_kept, kwargs_kept = (args, kwargs) if kept else (None, None)
-        return cls(args_kept, kwargs_kept, reference, modes, autocast)
+        kept_args, kept_kwargs = (args, kwargs) if kept else (None, None)
+        return cls(kept_args, kept_kwargs, reference, modes, autocast)
 
 
 def modes_of(model: object) -> Modes | None:
@@ -162,11 +162,11 @@ def eager(
             module = in_modes(module, modes)
         except RunError as error:
             raise VerifyError(why=error.why) from error
-    parameters, buffers = (one(remove_duplicate=False) for one in (module.named_parameters, module.named_buffers))
-    names = {name for name, _ in (*parameters, *buffers)}
+    buffers = dict(module.named_buffers(remove_duplicate=False))
+    names = {*dict(module.named_parameters(remove_duplicate=False)), *buffers}
     used = {name: one.detach() for name, one in weights.items() if name in names}
     clones: dict[int, torch.Tensor] = {}  # BatchNorm in train mode writes to its buffers
-    for name, buffer in module.named_buffers(remove_duplicate=False):
+    for name, buffer in buffers.items():
         if name not in used:
             used[name] = clones.setdefault(id(buffer), buffer.detach().clone())
 
