@@ -26,7 +26,7 @@ from trtcache.frontends.direct.bytecode import (
 )
 from trtcache.frontends.direct.classes import HEAP, IMMUTABLE, NUMBERS_AND_TEXT, WRAPPERS, class_dict, instance_dict
 from trtcache.frontends.direct.code import ALL, METHODS_BY_IDENTITY
-from trtcache.frontends.direct.ownership import file_is_versioned
+from trtcache.frontends.direct.ownership import file_is_versioned, is_versioned_module
 
 if TYPE_CHECKING:
     import dis
@@ -361,10 +361,13 @@ def _referents(value: object) -> Iterator[Any]:
 def has_plain_values(walk: Walk, names: tuple[str, ...]) -> bool:
     """Return whether names lead to texts and numbers only, or to properties of tensors and functions.
 
-    That is so if all attributes of the last name are such, and no property and no method ``__getattr__`` can give
-    another object under one of the names.
+    That is so if all attributes of the last name are such, and no property and no ``__getattr__`` of a class or a
+    module can give another object under one of the names.
     """
-    if any("__getattr__" in (space := class_dict(cls)) or "__getattribute__" in space for cls in walk.classes):
+    modules = [vars(one) for label, one in walk.visited_modules.items() if not is_versioned_module(label)]
+    if any(
+        "__getattr__" in space or "__getattribute__" in space for space in (*map(class_dict, walk.classes), *modules)
+    ):
         return False
     values = [*walk.attributes(names[-1])]
     others = [[*walk.attributes(name)] for name in names[:-1]]

@@ -6,6 +6,7 @@ import _abc  # type: ignore[import-not-found]  # CPython's implementation of abc
 import abc
 import collections
 import functools
+import gc
 import re
 import sys
 import types
@@ -19,7 +20,7 @@ from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.ownership import file_is_versioned, lookup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
 
 
@@ -31,7 +32,9 @@ TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a static C type has no attributes that can be set
 IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: neither has a heap type in C
 NOTHING = object()  # in place of a value, where None could be one
-DERIVED = frozenset({"__dict__", "__weakref__", "__slotnames__", "__annotations__", "__firstlineno__"})
+DERIVED = frozenset(
+    ("__dict__", "__weakref__", "__slotnames__", "__annotations__", "__firstlineno__", "__static_attributes__")
+)
 """Class attributes that Python derives, and annotations; code that reads annotations is refused."""
 
 OF_PYDANTIC = frozenset(
@@ -270,6 +273,18 @@ def instance_dict(value: object) -> dict[str, Any]:
     """
     form = layout(type(value))  # type: ignore[arg-type]  # classes are hashed by identity
     return {} if form is None or form[1] is None else form[1](value)
+
+
+def has_hidden_state(value: object, space: dict[str, Any], held: Iterable[object]) -> bool:
+    """Return whether an instance refers to anything else than its dictionary and what it is known to hold.
+
+    Since Python 3.13 most instances keep the values of their attributes themselves, besides a dictionary of them.
+    """
+    known = set(map(id, held))
+    known.add(id(space))
+    if sys.version_info >= (3, 13):
+        known.update(map(id, space.values()))
+    return any(id(one) not in known for one in gc.get_referents(value))
 
 
 def read_slot(descriptor: Any, value: Any) -> Any:

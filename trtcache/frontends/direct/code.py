@@ -38,7 +38,11 @@ UNSEEN = frozenset(
         *("is_shared", "is_pinned", "byte_bounds", "const_data_ptr", "_weak_ref", "shares_memory", "may_share_memory"),
         *("untyped_storage", "storage", "is_inference", "__weakref__"),
         *("annotation", "annotations", "return_annotation"),
-        *("__firstlineno__", "__slotnames__"),  # with __annotations__ and __weakref__, what DERIVED has
+        *(
+            "__firstlineno__",
+            "__static_attributes__",
+            "__slotnames__",
+        ),  # with __annotations__ and __weakref__, what DERIVED has
         *("get_type_hints", "get_annotations", "ctypes", "__array_interface__", "__cuda_array_interface__"),
         *("getrefcount", "getweakrefcount", "getweakrefs", "cache_info"),
         *("_is_view", "_view_func", "_use_count", "_is_zerotensor"),

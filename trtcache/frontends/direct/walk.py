@@ -10,7 +10,6 @@ table of :mod:`trtcache.frontends.direct.writers` has no description.
 from __future__ import annotations
 
 import collections
-import gc
 import sys
 import weakref
 from abc import ABCMeta
@@ -42,6 +41,7 @@ from trtcache.frontends.direct.classes import (
     class_qualname,
     exempt_attributes,
     full_name,
+    has_hidden_state,
     instance_dict,
     is_c_type,
     is_unordered_set,
@@ -477,15 +477,13 @@ class Walk:
             written.append(said)
         space: dict[str, Any] = {} if read_dict is None else read_dict(value)
         refuse_other_dict(cls, space)
-        held.append(space)
         state = list(space.items())
         for descriptor in slots:
             found = read_slot(descriptor, value)
             if found is not NOTHING:
                 state.append((descriptor.__name__, found))
                 held.append(found)
-        known = set(map(id, held))
-        if any(id(one) not in known for one in gc.get_referents(value)):
+        if has_hidden_state(value, space, held):
             raise UnstableError(f"type {cls.__module__}.{cls.__qualname__} with hidden state")
         written.append(self.pairs(state, cls))
         return written
@@ -572,8 +570,7 @@ class Walk:
                 raise UnstableError(f"type {kind.__qualname__}, in which a slot hides {min(hidden)}")
             if len(dict(held)) < len(held):
                 raise UnstableError(f"type {kind.__qualname__} with two slots of one name")
-        known = {id(kind), id(space), *(id(found) for _, found in held)}
-        if any(id(one) not in known for one in gc.get_referents(module)):
+        if has_hidden_state(module, space, [kind, *(found for _, found in held)]):
             raise UnstableError(f"type {kind.__qualname__} with hidden state")
         written: dict[str, Json] = {
             "class": self.value(kind),
