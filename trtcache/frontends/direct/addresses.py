@@ -24,7 +24,15 @@ from trtcache.frontends.direct.bytecode import (
     is_raised,
     value_start,
 )
-from trtcache.frontends.direct.classes import HEAP, IMMUTABLE, NUMBERS_AND_TEXT, WRAPPERS, class_dict, instance_dict
+from trtcache.frontends.direct.classes import (
+    HEAP,
+    IMMUTABLE,
+    NUMBERS_AND_TEXT,
+    WRAPPERS,
+    annotations_of,
+    class_dict,
+    instance_dict,
+)
 from trtcache.frontends.direct.code import ALL, METHODS_BY_IDENTITY
 from trtcache.frontends.direct.ownership import file_is_versioned, is_versioned_module
 
@@ -316,8 +324,7 @@ def find_text_type(visited: Collection[object], kinds: Collection[object]) -> st
     Returns:
         The first one's name; empty if there is none.
     """
-    notes = {id(value.__annotations__) for value in visited if type(value) is FunctionType}
-    notes |= {id(class_dict(value).get("__annotations__")) for value in visited if isinstance(value, type)}
+    notes = {id(annotations_of(value)) for value in visited if type(value) is FunctionType or isinstance(value, type)}
     held = (one for value in visited if id(value) not in notes for one in _referents(value))
     methods = (value for one in kinds if isinstance(one, type) for value in _versioned_methods(one))
     found = (one for one in (*held, *kinds, *methods) if _makes_texts(one))

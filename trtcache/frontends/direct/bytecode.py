@@ -69,22 +69,29 @@ def instructions(code: CodeType) -> list[dis.Instruction]:
 
 
 _SUPER = "LOAD_SUPER_ATTR"  # Python 3.12
+_SMALL = "LOAD_SMALL_INT"  # Python 3.14
 
 
 @functools.cache
 def _is_new_form(opname: str) -> bool:
-    return opname == _SUPER or any(part in opname for part in ("_BORROW", "_CHECK", "_FAST_"))
+    return opname in {_SUPER, _SMALL, "BINARY_OP"} or any(part in opname for part in ("_BORROW", "_CHECK", "_FAST_"))
 
 
 def _normalize(steps: Iterable[dis.Instruction]) -> Iterator[dis.Instruction]:
     """Yield instructions in the form of Python 3.11.
 
     An instruction of 3.13 for two variables becomes two, and one of 3.12 for an attribute of ``super()`` a call of
-    ``super`` and the attribute's look-up.
+    ``super`` and the attribute's look-up. In 3.14 a small number is no constant, and ``[]`` a binary operation.
     """
     for step in steps:
         if not _is_new_form(step.opname):
             yield step
+            continue
+        if step.opname == _SMALL:
+            yield step._replace(opname="LOAD_CONST", argval=step.arg)
+            continue
+        if step.opname == "BINARY_OP":
+            yield step._replace(opname="BINARY_SUBSCR") if step.argrepr == "[]" else step
             continue
         if step.opname == _SUPER:
             yield step._replace(opname="CALL", opcode=dis.opmap["CALL"], arg=2, argval=2, argrepr="")

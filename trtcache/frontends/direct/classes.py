@@ -17,7 +17,7 @@ import torch
 
 from trtcache.digests import hash_bytes
 from trtcache.frontends.direct.errors import UnstableError
-from trtcache.frontends.direct.ownership import file_is_versioned, lookup
+from trtcache.frontends.direct.ownership import file_is_versioned, is_installed, lookup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -33,7 +33,11 @@ HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a static C type has no attributes that can 
 IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: neither has a heap type in C
 NOTHING = object()  # in place of a value, where None could be one
 DERIVED = frozenset(
-    ("__dict__", "__weakref__", "__slotnames__", "__annotations__", "__firstlineno__", "__static_attributes__")
+    (
+        *("__dict__", "__weakref__", "__slotnames__", "__firstlineno__", "__static_attributes__"),
+        *("__annotations__", "__annotations_cache__", "__annotate__", "__annotate_func__"),
+        "__conditional_annotations__",
+    )
 )
 """Class attributes that Python derives, and annotations; code that reads annotations is refused."""
 
@@ -69,6 +73,7 @@ class_dict = type.__dict__["__dict__"].__get__
 class_mro = type.__dict__["__mro__"].__get__
 class_bases = type.__dict__["__bases__"].__get__
 class_qualname = type.__dict__["__qualname__"].__get__
+_class_annotations = type.__dict__["__annotations__"].__get__  # noqa: RUF063  # without those of bases
 class_module = type.__dict__["__module__"].__get__
 C_FUNCTIONS = (types.BuiltinFunctionType, type(re.compile("").match))  # Include/methodobject.h: PyCMethod_Type
 C_DESCRIPTORS = frozenset(
@@ -285,6 +290,24 @@ def has_hidden_state(value: object, space: dict[str, Any], held: Iterable[object
     if sys.version_info >= (3, 13):
         known.update(map(id, space.values()))
     return any(id(one) not in known for one in gc.get_referents(value))
+
+
+def annotations_of(owner: FunctionType | type) -> dict[str, Any]:
+    """Return the annotations of a function or a class in the user's own files, not those of its bases.
+
+    Python 3.14 evaluates them when they are read. If that fails, as names in them are not defined, this returns texts.
+    """
+    if is_installed(owner.__module__):
+        return {}
+    if sys.version_info < (3, 14) and isinstance(owner, type):
+        found: dict[str, Any] = class_dict(owner).get("__annotations__", {})
+        return found
+    try:
+        return owner.__annotations__ if isinstance(owner, FunctionType) else _class_annotations(owner)
+    except Exception:  # noqa: BLE001  # they are code of the user's
+        library = sys.modules["annotationlib"]
+        texts: dict[str, Any] = library.get_annotations(owner, format=library.Format.STRING)
+    return texts
 
 
 def read_slot(descriptor: Any, value: Any) -> Any:

@@ -38,12 +38,16 @@ UNSEEN = frozenset(
         *("is_shared", "is_pinned", "byte_bounds", "const_data_ptr", "_weak_ref", "shares_memory", "may_share_memory"),
         *("untyped_storage", "storage", "is_inference", "__weakref__"),
         *("annotation", "annotations", "return_annotation"),
+        *("__firstlineno__", "__static_attributes__", "__slotnames__", "__annotations_cache__", "__annotate__"),
+        *("__annotate_func__", "__conditional_annotations__"),  # with __annotations__ and __weakref__, what DERIVED has
         *(
-            "__firstlineno__",
-            "__static_attributes__",
-            "__slotnames__",
-        ),  # with __annotations__ and __weakref__, what DERIVED has
-        *("get_type_hints", "get_annotations", "ctypes", "__array_interface__", "__cuda_array_interface__"),
+            "get_type_hints",
+            "get_annotations",
+            "annotationlib",
+            "ctypes",
+            "__array_interface__",
+            "__cuda_array_interface__",
+        ),
         *("getrefcount", "getweakrefcount", "getweakrefs", "cache_info"),
         *("_is_view", "_view_func", "_use_count", "_is_zerotensor"),
         *("get_cache_token", "hashvalue", "_hash", "MethodType", "ZoneInfo", "zoneinfo"),
@@ -121,6 +125,8 @@ def _constant(value: Any) -> Any:
         return ("set", *(map(repr, value) if is_ordered(value) else sorted(map(repr, value))))
     if isinstance(value, tuple):
         return ("tuple", *map(_constant, value))
+    if isinstance(value, slice):  # Python 3.14
+        return ("slice", *map(_constant, (value.start, value.stop, value.step)))
     return value if type(value) in _MARSHALLED else (type(value).__name__, value)
 
 

@@ -196,6 +196,8 @@ def _compares(steps: list[dis.Instruction], place: int) -> tuple[str, ...] | Non
     if steps[place].opname != "IS_OP":
         return None
     before = steps[place - 1]
+    if before.opname == "LOAD_COMMON_CONSTANT":  # in Python 3.14, all(...) of a generator compares the function
+        return None
     if before.opname == "LOAD_CONST":
         return None if any(before.argval is one for one in _SINGLETONS) else ()
     start = chain_start(steps, place - 1)

@@ -33,6 +33,7 @@ from trtcache.frontends.direct.classes import (
     STATIC_TYPES,
     TENSORS,
     WatchedRepr,
+    annotations_of,
     changed_answers,
     class_bases,
     class_dict,
@@ -359,7 +360,7 @@ class Walk:
         node = pytree.SUPPORTED_NODES.get(cls)
         nested = node and [self.value(one) for one in (node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn)]
         names: list[Json] = [module, qualname, str(type.__dict__["__name__"].__get__(cls))]
-        names += [cls.__flags__ & _COLLECTIONS, self._annotations(cls, space.get("__annotations__"))]
+        names += [cls.__flags__ & _COLLECTIONS, self._annotations(cls)]
         above = [
             self.items(base for base in bases if base not in SET_TYPES)
             for bases in (class_mro(cls)[1:], class_bases(cls))
@@ -422,7 +423,7 @@ class Walk:
                 return ["function", name, qualname, *function_changes(inner, self)]
         self.codes |= codes_in(code)
         home = module_with(space)
-        notes = self._annotations(function, function.__annotations__)
+        notes = self._annotations(function)
         written: list[Json] = [
             "function",
             str(space.get("__name__")),
@@ -449,9 +450,9 @@ class Walk:
             written += [[one, *value_of_builtins(one, self)] for one in names if one not in space]
         return written
 
-    def _annotations(self, owner: Any, annotations: Any) -> Json:
+    def _annotations(self, owner: FunctionType | type) -> Json:
         """Describe the annotations in the user's own files, which code can read under a composed name."""
-        if not annotations or is_installed(owner.__module__):
+        if not (annotations := annotations_of(owner)):
             return None
         with self.tolerant():
             return self.value(annotations)
