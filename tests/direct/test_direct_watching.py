@@ -26,6 +26,7 @@ import trtcache
 from tests.direct.package import X
 from trtcache.frontends.direct.bytecode import _normalize
 from trtcache.frontends.direct.classes import changed_answers, registered_classes
+from trtcache.frontends.direct.code import code_digest
 from trtcache.frontends.direct.errors import UnstableError
 from trtcache.frontends.direct.globals import Globals
 from trtcache.frontends.direct.manifest import FORMAT, read
@@ -473,4 +474,13 @@ def test_instructions_for_two_variables_are_taken_apart() -> None:
     ):
         found = list(_normalize([step._replace(opname=opname, argval=("a", "b"))]))
         assert [(one.opname, one.argval) for one in found] == list(zip(expected, "ab", strict=True))
-    assert list(_normalize([step])) == [step]
+    (number,) = _normalize([step._replace(opname="LOAD_SMALL_INT", arg=3, argval=3)])
+    (item,) = _normalize([step._replace(opname="BINARY_OP", argrepr="[]")])
+    assert (number.opname, number.argval, item.opname) == ("LOAD_CONST", 3, "BINARY_SUBSCR")
+
+
+def test_a_constant_slice_is_in_the_digest_of_code() -> None:
+    """Python 3.14 has such constants, which ``marshal`` does not write in the version without references."""
+    code = _loaded.__code__
+    found = [code_digest(code.replace(co_consts=(None, slice(1, end), (slice(0, 2),)))) for end in (2, 3, 3.0)]
+    assert len(set(found)) == len(found)
