@@ -474,6 +474,7 @@ def test_instructions_for_two_variables_are_taken_apart() -> None:
     ):
         found = list(_normalize([step._replace(opname=opname, argval=("a", "b"))]))
         assert [(one.opname, one.argval) for one in found] == list(zip(expected, "ab", strict=True))
+        assert [dis.opname[one.opcode] for one in found] == expected  # whose effects on the stack are added up
     (number,) = _normalize([step._replace(opname="LOAD_SMALL_INT", arg=3, argval=3)])
     (item,) = _normalize([step._replace(opname="BINARY_OP", argrepr="[]")])
     assert (number.opname, number.argval, item.opname) == ("LOAD_CONST", 3, "BINARY_SUBSCR")

@@ -101,7 +101,7 @@ def _normalize(steps: Iterable[dis.Instruction]) -> Iterator[dis.Instruction]:
         first, is_double, second = step.opname.replace("_BORROW", "").partition("_FAST_")
         if is_double and isinstance(step.argval, tuple):
             for opname, name in zip((f"{first}_FAST", second), step.argval, strict=True):
-                yield step._replace(opname=opname, argval=name)
+                yield step._replace(opname=opname, opcode=dis.opmap[opname], argval=name)
         else:
             yield step._replace(opname=step.opname.replace("_BORROW", "").replace("_CHECK", ""))
 
