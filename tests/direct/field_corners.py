@@ -397,3 +397,21 @@ for _doc, _value, _acme, _settings, _to in (
     ("a memory of the library", "getattr(acme, 'gain' + self.t)[0]", "gain_t = memoryview(bytes([2]))\n", "", ("[2]", "[3]")),
 ):
     _add(f"a composed name finds {_doc}", _model(f"x * {_value}", "self.t = '_t'", "import acme, settings\n") + "--- settings.py\n" + (_settings or "pass\n") + _ACME + _acme, "", _to, first=_VENV)
+_BETA = "--- venv/lib/python3.11/site-packages/beta/__init__.py\nfrom beta import table\nGAIN = 2.0\n--- venv/lib/python3.11/site-packages/beta/table.py\nRATE = 5.0\n"
+for _doc, _value, _acme in (
+    ("a number of another library, which is an argument", "acme.read(settings.beta, 'gain')", "def read(module, name):\n    return getattr(module, name.upper())\n"),
+    ("a number of another library, by vars", "acme.read(settings.beta, 'gain')", "def read(module, name):\n    return vars(module)[name.upper()]\n"),
+    ("a number of another library, by its dictionary", "acme.read(settings.beta, 'gain')", "def read(module, name):\n    return sum(v for v in module.__dict__.values() if type(v) is float)\n"),
+    ("a number of another library, in a table", "acme.read('b', 'gain')", "import beta\nLIBRARIES = {'b': beta}\ndef read(key, name):\n    return getattr(LIBRARIES[key], name.upper())\n"),
+    ("a number of another library, imported in a function", "acme.read('gain')", "def read(name):\n    import beta\n    return getattr(beta, name.upper())\n"),
+    ("a number of another library, in a closure", "acme.read('gain')", "import beta\ndef make(module):\n    return lambda name: getattr(module, name.upper())\nread = make(beta)\n"),
+    ("a number of another library, an attribute of a class", "acme.Reader().read('gain')", "import beta\nclass Reader:\n    module = beta\n    def read(self, name):\n        return getattr(self.module, name.upper())\n"),
+):
+    _add(f"a composed name finds {_doc}", _model(f"x * {_value}", "pass", "import acme, settings\n") + "--- settings.py\nimport beta\n" + _ACME + _acme + _BETA, "", ("GAIN = 2.0", "GAIN = 3.0"), first=_VENV)
+    _add(f"a composed name finds {_doc}, which is set", _model(f"x * {_value}", "pass", "import acme, settings\n") + "--- settings.py\nimport beta\n" + _ACME + _acme + _BETA, "import beta; beta.GAIN = 3.0", first=_VENV)
+_add("a composed name finds a number of another library's submodule", _model("x * acme.read(settings.beta, 'table', 'rate')", "pass", "import acme, settings\n") + "--- settings.py\nimport beta\n" + _ACME + "def read(module, part, name):\n    return getattr(getattr(module, part[:5]), name.upper())\n" + _BETA, "", ("RATE = 5.0", "RATE = 6.0"), first=_VENV)
+
+# State of torch's and Python's own modules in an object with other attributes in each thread
+_add("a thread's state in a module of torch", _model("x * (3.0 if serialization._serialization_tls.skip_data else 2.0)", top="from torch import serialization\n"), "from torch import serialization; serialization.skip_data().__enter__()")
+_add("an object of a thread's own, set on a class of torch", _model("x * nn.Linear.config.gain", top="import threading\nnn.Linear.config = threading.local()\nnn.Linear.config.gain = 2.0\n"), "", ("config.gain = 2.0", "config.gain = 3.0"))
+_add("an object of a thread's own, set on a module of Python", _model("x * wave.config.gain", top="import threading, wave\nwave.config = threading.local()\nwave.config.gain = 2.0\n"), "", ("config.gain = 2.0", "config.gain = 3.0"))

@@ -199,10 +199,14 @@ class Globals:
         self._note_caches()
 
     def _describe_all_attributes(self, labels: set[str]) -> None:
-        """Describe all other attributes of these modules and of the user's: a library can put together their names."""
+        """Describe all other attributes of these modules and of those that were visited, with their submodules.
+
+        A library can put together the names of attributes of modules that it is passed, or that it finds in a table.
+        """
         known = self.walk.visited_modules
+        labels.update(known)
         done: set[str] = set()
-        while pending := sorted((labels & sys.modules.keys()).union(filter(is_user_module, known)) - done):
+        while pending := sorted((labels & sys.modules.keys()) - done):
             done.update(pending)
             for label in pending:
                 if is_versioned_module(label):
@@ -214,9 +218,9 @@ class Globals:
                         self.read(label, name, is_tolerant=True, is_composed=True)
                     elif sys.modules.get(other := str(vars(value).get("__name__"))) is value:
                         self.written.setdefault(label, {}).setdefault(name, ["module", other])
-                        known.setdefault(other, value)
-                        if other.partition(".")[0] == label.partition(".")[0]:  # names in it can be put together, too
-                            labels |= {other}
+                        if is_user_module(other) or other.partition(".")[0] == label.partition(".")[0]:
+                            labels.add(other)  # names in it can be put together, too
+                            known.setdefault(other, value)
 
     def _modules_of_user(self) -> set[str]:
         """Return the modules that are globals of the user's own modules, as far as those were read."""

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import sys
+import threading
 from dataclasses import asdict, field
 from importlib import import_module
 from operator import itemgetter
@@ -49,7 +50,7 @@ log = logging.getLogger(__name__)
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 14
+FORMAT = 15
 MAX_MANIFESTS = 8
 
 _PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
@@ -283,9 +284,11 @@ def _read_by_model(module: str, space: Mapping[str, Any], names: set[str], walk:
     # A cache such as re._cache differs in each process; code that reads one by a chain of names is refused.
     found = [pair for pair in found if pair[0][:1] != "_" or type(pair[1]) not in CONTAINERS]
     found = [pair for pair in found if not isinstance(pair[1], ModuleType) or isinstance(pair[1], NAMESPACES)]
-    for _, value in found:
+    for name, value in found:
         if type(value) in {FunctionType, functools._lru_cache_wrapper}:
             refuse_unseen_state(value)
+        if isinstance(value, threading.local):
+            raise UnstableError("an object with other attributes in each thread").below(f"{module}.{name}")
     found = sorted(found, key=itemgetter(0))
     return [*([name, walk.value(value)] for name, value in found), *rest]
 

@@ -23,6 +23,7 @@ from trtcache.frontends.direct.classes import (
     DERIVED,
     FUNCTION_TYPES,
     HEAP,
+    NUMBERS_AND_TEXT,
     PLAIN,
     UNORDERED_SETS,
     WRAPPERS,
@@ -219,8 +220,8 @@ def describe_changes(  # noqa: C901  # one case for each kind
             written.append([name, walk.value(value)])
         elif name[:1] != "_" or is_read:
             written.append([name, kind.__module__, kind.__qualname__])
-            if is_read and type(own := getattr(value, "__dict__", None)) is dict:
-                more = {key: one for key, one in own.items() if type(one) in PLAIN or is_unversioned(one)}
+            if (is_read or owner) and type(own := getattr(value, "__dict__", None)) is dict:
+                more = {key: one for key, one in own.items() if type(one) in NUMBERS_AND_TEXT or is_unversioned(one)}
                 written.append(walk.pairs(more.items()))
     return written
 

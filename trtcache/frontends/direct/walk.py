@@ -318,7 +318,9 @@ class Walk:
     def describe_class(self, cls: type) -> Json:  # noqa: C901  # versioned classes and others
         """Describe a class: a versioned one by its name and by later changes, any other in full."""
         space, qualname = class_dict(cls), class_qualname(cls)
-        module, is_static = str(class_module(cls)), not cls.__flags__ & HEAP
+        module, is_static = class_module(cls), not cls.__flags__ & HEAP
+        if type(module) is not str:  # such as a property for instances
+            module = type(module).__name__
         if cls in LOOK_UP_TYPES:
             self.has_look_up = True
         if cls in SET_TYPES:
