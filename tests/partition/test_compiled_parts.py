@@ -198,6 +198,37 @@ def test_changed_inputs_and_operators_with_effects_are_the_models(interpreter: s
     torch.testing.assert_close(ours, theirs)
 
 
+class Last(nn.Module):
+    """A buffer that is filled from an input, which the call may then change, and is returned."""
+
+    def __init__(self, *, clears: bool) -> None:
+        super().__init__()
+        self.clears = clears
+        self.register_buffer("last", torch.zeros(3, 8))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return the buffer, a view of it, and what keeps the program in parts."""
+        self.last.copy_(x)
+        made = double(x)
+        if self.clears:
+            x.zero_()
+        return self.last, self.last.view(-1), made + 1
+
+
+@pytest.mark.parametrize("clears", [True, False])
+def test_a_buffer_that_is_filled_from_an_input_is_not_the_input(
+    interpreter: str, tmp_path: Path, *, clears: bool
+) -> None:
+    """Results have the old content of the input, and keep it when the caller writes to the input again."""
+    module, model = compiled(Last(clears=clears), (X.clone(),), interpreter, tmp_path), Last(clears=clears)
+    given, theirs = X.clone(), X.clone()
+    found, expected = module(given), model(theirs)
+    torch.testing.assert_close(given, theirs)
+    given.fill_(9)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(module.state_dict()["last"], model.last)
+
+
 class Shown(nn.Module):
     """Results that are an input, a weight, a view of an input, and a constant; sizes that depend on values."""
 
