@@ -20,6 +20,7 @@ from trtcache.lowering.rewriting import (
     is_returned,
     is_view,
     nodes_in,
+    operator_of,
     reaches_output,
     reads_strides,
     recipe_of,
@@ -295,7 +296,7 @@ def _is_of_input(node: fx.Node) -> bool:
 
 def _reads_memory(user: fx.Node) -> bool:
     """Return whether ``as_strided`` reads the memory of a tensor, itself or through a view."""
-    return user.target in AS_STRIDED or (is_view(user) and any(map(_reads_memory, user.users)))
+    return operator_of(user) in AS_STRIDED or (is_view(user) and any(map(_reads_memory, user.users)))
 
 
 def _is_fresh(source: fx.Node, copy: fx.Node) -> bool:
