@@ -249,6 +249,13 @@ def is_view(node: fx.Node) -> bool:
     return target is not node.target and bool(node.all_input_nodes) and _is_composite(target)
 
 
+def memory_owner(node: fx.Node) -> fx.Node:
+    """Return the node whose memory a node may share, looking through views."""
+    while node.op == "call_function" and is_view(node):
+        node = node.all_input_nodes[0]
+    return node
+
+
 @functools.cache
 def _is_composite(target: object) -> bool:
     key = torch._C.DispatchKey.CompositeImplicitAutograd
