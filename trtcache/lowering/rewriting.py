@@ -210,6 +210,14 @@ def reads_strides(node: fx.Node) -> bool:
     return namespace not in _NAMESPACES
 
 
+@functools.cache
+def accepts_any_layout(target: object) -> bool:
+    """Return whether an operator computes with any layout of its arguments: views and elementwise operators do."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return True
+    return makes_view(target) or torch.Tag.pointwise in target.tags
+
+
 def feed_stride_readers(graph: fx.Graph, readers: Collection[object] = ()) -> set[fx.Node]:
     """Return the nodes on which results depend that may depend on layouts: one that is changed can be passed on.
 
