@@ -161,6 +161,14 @@ DIFFERENT: dict[str, Callable[[], tuple[str, str]]] = {
     "the range of a size": lambda: (dynamic(Dim("rows", max=8)), dynamic(Dim("rows", max=9))),
     "settings": lambda: (linear(), key(nn.Linear(4, 4), X, settings={"inductor": {"max_autotune": True}})),
     "target": lambda: (linear(), key(nn.Linear(4, 4), X, target="x86-64-v2")),
+    "which results share memory": lambda: (
+        of(lambda s, x: ((h := x * 2).view(-1), h), X),
+        of(lambda s, x: ((x * 2).view(-1), x * 2), X),
+    ),
+    "which of two equal results is shown by a view": lambda: (
+        of(lambda s, x: ((h := x * 2).view(-1), h, x * 2), X),
+        of(lambda s, x: ((h := x * 2).view(-1), x * 2, h), X),
+    ),
     "causal attention": lambda: (attention(causal=False), attention(causal=True)),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ from trtcache.lowering.operators import operator_name
 from trtcache.lowering.stages import TorchSelection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 X = torch.randn(3, 4)
 GELU = "torch.nn.modules.activation.GELU"
@@ -91,6 +91,34 @@ def test_a_module_that_is_called_twice_is_marked_in_both_places() -> None:
     """torch.export numbers the calls of one module; a name means all of them."""
     twice = Calls(lambda lin, x: lin(lin(x).relu()))
     assert marked(lower(twice, (X,), torch_executed=TorchSelection(["lin"]))).count("aten.addmm.default") == 2
+
+
+@pytest.mark.parametrize(
+    ("function", "operator"),
+    [
+        (lambda _, x: (x.relu().flatten(), x.relu().flatten()), "aten.view"),
+        (lambda _, x: (x.relu().unbind()[0], x.relu().unbind()[0]), "aten.unbind"),
+        (lambda _, x: (x.relu().type_as(x), x.relu().type_as(x)), "aten.type_as"),
+        (lambda _, x: (torch.einsum("ij->ji", x.relu()), torch.einsum("ij->ji", x.relu())), "aten.einsum"),
+    ],
+)
+def test_results_behind_marked_views_stay_apart(function: Callable[..., Any], operator: str) -> None:
+    """Each view shows a tensor of its own, as in torch, also if its schema does not declare that it is one."""
+    program = lower(Calls(function), (X,), torch_executed=TorchSelection([], [operator]))
+    assert len(marked(program)) == 2
+    assert [operator_name(node.target) for node in program.order].count("aten.relu.default") == 2
+
+
+def test_copies_before_and_behind_marked_views_stay() -> None:
+    """A result that torch copied does not have the memory of an input, or of another result."""
+    selection = TorchSelection([], ["aten.view"])
+    program = lower(Calls(lambda _, x: x.double().float().flatten()), (X,), torch_executed=selection)
+    assert "aten.clone.default" in [operator_name(node.target) for node in program.order]
+    program = lower(Calls(lambda _, x: [(h := x.relu()).clone(), h.flatten()]), (X,), torch_executed=selection)
+    assert "aten.clone.default" in [operator_name(node.target) for node in program.order]
+    beside = Calls(lambda _, x: x[1:].clone().view(-1).as_strided((2,), (1,), 4) + 1)
+    program = lower(beside, (X,), torch_executed=TorchSelection([], ["aten.as_strided"]))
+    assert "aten.clone.default" in [operator_name(node.target) for node in program.order]
 
 
 class Reaching(nn.Module):

@@ -12,12 +12,14 @@ from torch import nn
 from torch.export import Dim
 
 import trtcache
+from tests.models import Calls
 from tests.partition.parts import BATCH, SOFTMAX, Attention, Twice, double, dynamic, fill, inputs
 from trtcache.compiler import build as building
 from trtcache.errors import BuildError, BuildForbiddenError, ExportError, GuardError, PartitionError
 from trtcache.testing.interpreter import Interpretation, Interpreter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 X = torch.randn(3, 8)
@@ -196,6 +198,58 @@ def test_changed_inputs_and_operators_with_effects_are_the_models(interpreter: s
     theirs = ours.clone()
     torch.testing.assert_close(module(given, ours), Changing()(given, theirs))
     torch.testing.assert_close(ours, theirs)
+
+
+class Last(nn.Module):
+    """A buffer that is filled from an input, which the call may then change, and is returned."""
+
+    def __init__(self, *, clears: bool) -> None:
+        super().__init__()
+        self.clears = clears
+        self.register_buffer("last", torch.zeros(3, 8))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return the buffer, a view of it, and what keeps the program in parts."""
+        self.last.copy_(x)
+        made = double(x)
+        if self.clears:
+            x.zero_()
+        return self.last, self.last.view(-1), made + 1
+
+
+@pytest.mark.parametrize("clears", [True, False])
+def test_a_buffer_that_is_filled_from_an_input_is_not_the_input(
+    interpreter: str, tmp_path: Path, *, clears: bool
+) -> None:
+    """Results have the old content of the input, and keep it when the caller writes to the input again."""
+    module, model = compiled(Last(clears=clears), (X.clone(),), interpreter, tmp_path), Last(clears=clears)
+    given, theirs = X.clone(), X.clone()
+    found, expected = module(given), model(theirs)
+    torch.testing.assert_close(given, theirs)
+    given.fill_(9)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(module.state_dict()["last"], model.last)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: nn.functional.group_norm(x.transpose(1, 2), 2),
+        lambda x: nn.functional.group_norm(x.transpose(1, 2).contiguous().relu(), 2),
+        lambda x: nn.functional.group_norm(x.transpose(1, 2).contiguous().view(2, 4, 6, 1), 2),
+        lambda x: torch.pdist(x[0].t()),
+    ],
+    ids=["its own copy", "the model's copy", "a view of a copy", "pdist"],
+)
+@pytest.mark.parametrize(
+    "given", [torch.randn(2, 6, 4), torch.randn(2, 4, 6).transpose(1, 2)], ids=["dense", "strided"]
+)
+def test_kernels_of_torch_have_the_layout_that_they_require(
+    interpreter: str, tmp_path: Path, function: Callable[[torch.Tensor], torch.Tensor], given: torch.Tensor
+) -> None:
+    """Copies that only change a layout are removed, and kernels that refuse another layout run all the same."""
+    module = compiled(Calls(lambda _, x: function(x)), (given,), interpreter, tmp_path, settings={"min_block_size": 99})
+    torch.testing.assert_close(module(given), function(given))
 
 
 class Shown(nn.Module):

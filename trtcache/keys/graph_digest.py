@@ -18,7 +18,7 @@ from trtcache.digests import Digest, hash_bytes
 from trtcache.errors import CanonicalizationError
 from trtcache.lowering.operators import TORCHS_OWN, is_arithmetic, operator_name, why_unknown
 from trtcache.lowering.rewrites.cleanup import mergeable
-from trtcache.lowering.rewriting import argument_names, expression, is_random
+from trtcache.lowering.rewriting import argument_names, expression, is_random, memory_owner
 from trtcache.weights import recipes
 
 if TYPE_CHECKING:
@@ -37,9 +37,10 @@ def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tu
     """Return the graph as one record for each node, and its digest.
 
     A record is ``[operator, arguments, value, uses]``: in the arguments an operand is ``{"$use": k}``, the k-th of
-    ``uses``, which are indices into the list, so that a record does not depend on its position. The last record is the
-    output. A node's digest is over its record without ``uses``, as canonical JSON with a length prefix, and the digests
-    of its operands, 32 bytes each.
+    ``uses``, which are indices into the list, so that a record does not depend on its position. A node's digest is over
+    its record without ``uses``, as canonical JSON with a length prefix, and the digests of its operands, 32 bytes each.
+    The last record is the output, ``[output, results, uses]``. If results are views of one of several nodes that
+    compute the same, it has before ``uses`` for each use the number of the first one that shares its memory.
 
     Args:
         program: a lowered program.
@@ -65,6 +66,11 @@ def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tu
         places[node] = len(records)
         records.append([*head, [places[used] for used in uses]])
     head, uses = writer.output(program)
+    # Nodes that compute the same have one digest, but not the same memory: which of them a result is a view of decides
+    # which results share memory. Elsewhere the digests tell it, and the record has no owners.
+    owners = [memory_owner(node) for node in uses]
+    if owners != uses and len(set(owners)) > len({digests[one] for one in owners}):
+        head.append([owners.index(one) for one in owners])
     records.append([*head, [places.get(used, -1) for used in uses]])
     effects = [digests[node] for node in program.order if not node.users]
     ranges = program.symbols.ranges(program.constraints)  # also of sizes that only operators make

@@ -39,12 +39,14 @@ from trtcache.lowering.model_state import preserve_state, random_states, record_
 from trtcache.lowering.operators import is_standard_library
 from trtcache.lowering.rewrites.constants import new_constant
 from trtcache.lowering.rewriting import (
+    accepts_any_layout,
     arguments,
     covers_memory,
     draws_random_numbers,
     expression,
     group_tied,
     identity_of,
+    is_contiguous,
     is_mutating,
     is_static,
     kind_of,
@@ -558,6 +560,12 @@ def mark(program: ExportedProgram) -> MarkedGraph:
         replace(role, target=first[groups[str(role.target)]].meta["weight"]) if role.kind == "weight" else role
         for role in output.meta["roles"]
     )
+    for node in graph_module.graph.nodes:
+        if node.op == "call_function" and not accepts_any_layout(node.target):
+            tensors = {place: tensor_of(one) for place, one in enumerate(node.args)}
+            node.meta["contiguous"] = [
+                place for place, one in tensors.items() if one is not None and is_contiguous(one)
+            ]
     return MarkedGraph(graph_module, state, values, constants)
 
 

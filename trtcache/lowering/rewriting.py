@@ -11,6 +11,7 @@ import sympy
 import torch
 from torch import fx
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.weights.recipes import WeightRef
 from trtcache.weights.slots import is_fake
 
@@ -20,6 +21,26 @@ if TYPE_CHECKING:
     from trtcache.weights.recipes import Recipe
 
 aten = torch.ops.aten
+
+
+@frozen_dataclass
+class TorchExecuted:
+    """An operator that torch executes, hidden from passes: it equals no operator that they know."""
+
+    operator: torch._ops.OperatorBase
+
+    @property
+    def __name__(self) -> str:
+        return f"torch_executed_{self.operator}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the operator."""
+        return self.operator(*args, **kwargs)
+
+
+def operator_of(node: fx.Node) -> Any:
+    """Return what a node calls, also if that is hidden from passes."""
+    return node.target.operator if isinstance(node.target, TorchExecuted) else node.target
 
 
 def tensor_of(node: object) -> torch.Tensor | None:
@@ -182,11 +203,19 @@ _NAMESPACES = frozenset({"aten", "prims", "_operator", "math"})
 
 
 def reads_strides(node: fx.Node) -> bool:
-    """Return whether a node's result may depend on the layout of its arguments; custom operators' may."""
+    """Return whether a node's result may depend on the layout of its arguments; custom and hidden operators' may."""
     if node.op != "call_function" or node.target in _STRIDE_READERS:
         return node.op == "call_function"
     namespace = getattr(node.target, "namespace", None) or getattr(node.target, "__module__", None)
     return namespace not in _NAMESPACES
+
+
+@functools.cache
+def accepts_any_layout(target: object) -> bool:
+    """Return whether an operator computes with any layout of its arguments: views and elementwise operators do."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return True
+    return makes_view(target) or torch.Tag.pointwise in target.tags
 
 
 def feed_stride_readers(graph: fx.Graph, readers: Collection[object] = ()) -> set[fx.Node]:
@@ -197,7 +226,7 @@ def feed_stride_readers(graph: fx.Graph, readers: Collection[object] = ()) -> se
         readers: the operators to consider; by default all whose result may depend on the layout of an argument.
     """
     calls = (node for node in graph.nodes if node.op == "call_function")
-    pending = [node for node in calls if (node.target in readers if readers else reads_strides(node))]
+    pending = [node for node in calls if (operator_of(node) in readers if readers else reads_strides(node))]
     found: set[fx.Node] = set()
     while pending:
         inputs = set(pending.pop().all_input_nodes) - found
@@ -220,7 +249,25 @@ def is_view(node: fx.Node) -> bool:
     """Return whether a node may share the memory of its argument; an item of several views does as they do."""
     if node.target is operator.getitem:
         return is_view(node.args[0])  # type: ignore[arg-type]  # operators return tuples as nodes
-    return node.target is aten.reshape.default or makes_view(node.target)
+    target = operator_of(node)
+    if target is aten.reshape.default or makes_view(target):
+        return True
+    # A composite operator can return a view that its schema does not declare: meshgrid, type_as, einsum. Only one that
+    # is hidden is still in a graph for this reason; those that backends keep compute new tensors.
+    return target is not node.target and bool(node.all_input_nodes) and _is_composite(target)
+
+
+def memory_owner(node: fx.Node) -> fx.Node:
+    """Return the node whose memory a node may share, looking through views."""
+    while node.op == "call_function" and is_view(node):
+        node = node.all_input_nodes[0]
+    return node
+
+
+@functools.cache
+def _is_composite(target: object) -> bool:
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return isinstance(target, torch._ops.OpOverload) and target.has_kernel_for_dispatch_key(key)
 
 
 def canonical_order(graph: fx.Graph) -> tuple[list[fx.Node], dict[fx.Node, list[Any]]]:

@@ -23,7 +23,7 @@ from trtcache.lowering.guards import ExportGuards
 from trtcache.lowering.passes import installed_passes
 from trtcache.lowering.pipeline import default_pipeline, last_pipeline
 from trtcache.lowering.program import LoweredProgram, finish
-from trtcache.lowering.rewriting import draws_random_numbers, is_random
+from trtcache.lowering.rewriting import TorchExecuted, draws_random_numbers, is_random
 from trtcache.lowering.unguarded_sizes import assert_numbers
 
 if TYPE_CHECKING:
@@ -107,21 +107,6 @@ _OPERATORS = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
 _NOTE = "trtcache.torch_executed:"
 _CALL_NUMBER = re.compile(r"@\d+$")  # torch.export numbers further calls of a module: "lin@1"
 _VARIABLE = re.compile(r"^[LG]\['\w+'\]\.?")  # torch.compile adds the variable with the model: "L['self'].lin"
-
-
-@frozen_dataclass
-class TorchExecuted:
-    """An operator that torch executes, hidden from passes: it equals no operator that they know."""
-
-    operator: torch._ops.OperatorBase
-
-    @property
-    def __name__(self) -> str:
-        return f"torch_executed_{self.operator}"
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the operator."""
-        return self.operator(*args, **kwargs)
 
 
 @frozen_dataclass

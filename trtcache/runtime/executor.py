@@ -75,7 +75,7 @@ class PartitionedEngine:
             self._template[place] = weights[name].detach()
         for name, place in plan.constants:
             self._template[place] = constants[name]
-        self._constant_memory = {one.untyped_storage().data_ptr() for one in constants.values() if one.numel()}
+        self._constant_memory = {_address(one) for one in constants.values() if one.numel()}
         self._calls = [self._call(number) for number in range(len(plan.division.parts))]
         self._stored = [(self._weights[name].detach(), place) for name, place in plan.stores]
 
@@ -180,17 +180,24 @@ class PartitionedEngine:
             values[place] = self._plan.empty(size)
 
     def _collect_results(self, values: list[Any]) -> list[torch.Tensor]:
-        """Return the results, and write new contents of weights after all readers of the old ones have run."""
+        """Return the results, and write new contents of weights after all readers of the old ones have run.
+
+        A result is copied out of memory that it must not share: that of constants, since the caller may write to
+        results; that of weights and inputs which the call changes; and that of inputs whose values are a weight's new
+        content, since the model returns the weight.
+        """
         results = [values[place] for place in self._plan.results]
         results = [one.detach() if one.requires_grad else one for one in results]
-        if self._constant_memory:  # the caller may write to results
-            results = [_clone_if_in(one, self._constant_memory) for one in results]
-        if self._stored:
-            memory = {weight.untyped_storage().data_ptr() for weight, _ in self._stored}
+        contents = [values[place] for _, place in self._stored]
+        changed = [*(weight for weight, _ in self._stored), *(values[place] for place in self._plan.changed_inputs)]
+        memory = self._constant_memory | set(map(_address, changed))
+        if contents:
+            memory |= set(map(_address, contents)) & set(map(_address, values[: self._plan.input_count]))
+        if memory:
             results = [_clone_if_in(one, memory) for one in results]
-            contents = [_clone_if_in(values[place], memory) for _, place in self._stored]
-            for (weight, _), content in zip(self._stored, contents, strict=True):
-                weight.copy_(content)
+            contents = [_clone_if_in(one, memory) for one in contents]
+        for (weight, _), content in zip(self._stored, contents, strict=True):
+            weight.copy_(content)
         return results
 
 
@@ -209,9 +216,14 @@ def _without_gil(engine: Engine) -> Engine:
         return engine
 
 
+def _address(tensor: torch.Tensor) -> int:
+    """Return the address of a tensor's memory, which views share."""
+    return tensor.untyped_storage().data_ptr()
+
+
 def _clone_if_in(tensor: torch.Tensor, memory: set[int]) -> torch.Tensor:
     """Return a copy of a tensor if it is in this memory."""
-    return tensor.clone() if tensor.untyped_storage().data_ptr() in memory else tensor
+    return tensor.clone() if _address(tensor) in memory else tensor
 
 
 def weights_of(
@@ -253,6 +265,8 @@ class ExecutionPlan:
         steps: the partitions in order.
         results: the places of the program's results.
         stores: the weights that a call modifies, with the places of their new contents.
+        input_count: the number of inputs, whose places come first.
+        changed_inputs: the places of the inputs that a call modifies.
         needs: for each partition, those whose results it uses.
         turns: the partitions that run in sequence regardless of their inputs.
         users: for each place that can be freed, how many partitions write or read it.
@@ -273,7 +287,10 @@ class ExecutionPlan:
             from trtcache.partition.capability import is_sequential  # imports sympy, which takes half a second
 
             self.turns = tuple(n for n, part in enumerate(parts) if any(map(is_sequential, part.cluster.nodes)))
-        self._places: dict[Wire, int] = {InputWire(place): place for place in range(len(interface.inputs))}
+        self.input_count = len(interface.inputs)
+        changed = {one.target for one in interface.results if one.kind == "input"}
+        self.changed_inputs = tuple(place for place, one in enumerate(interface.inputs) if one.leaf in changed)
+        self._places: dict[Wire, int] = {InputWire(place): place for place in range(self.input_count)}
         self.results = tuple(map(self._place, division.results))
         self.stores = tuple((name, self._place(wire)) for name, wire in division.stores)
         self.steps = self._add_lifetimes([self._step(number) for number in range(len(parts))])

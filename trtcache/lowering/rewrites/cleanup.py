@@ -19,7 +19,9 @@ from trtcache.lowering.rewriting import (
     is_random,
     is_returned,
     is_view,
+    memory_owner,
     nodes_in,
+    operator_of,
     reaches_output,
     reads_strides,
     recipe_of,
@@ -288,14 +290,12 @@ def _free_views(node: fx.Node) -> None:
 
 def _is_of_input(node: fx.Node) -> bool:
     """Return whether a node is an input or a view of one, which can be a part of a larger memory."""
-    while node.op == "call_function" and is_view(node):
-        node = node.all_input_nodes[0]
-    return "input" in node.meta
+    return "input" in memory_owner(node).meta
 
 
 def _reads_memory(user: fx.Node) -> bool:
     """Return whether ``as_strided`` reads the memory of a tensor, itself or through a view."""
-    return user.target in AS_STRIDED or (is_view(user) and any(map(_reads_memory, user.users)))
+    return operator_of(user) in AS_STRIDED or (is_view(user) and any(map(_reads_memory, user.users)))
 
 
 def _is_fresh(source: fx.Node, copy: fx.Node) -> bool:
