@@ -34,7 +34,7 @@ from trtcache.config.contention import ContentionPolicy
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration
 from trtcache.digests import CacheKey
-from trtcache.errors import BuildForbiddenError, LockTimeoutError, TrtcacheError
+from trtcache.errors import BuildForbiddenError, CanonicalizationError, LockTimeoutError, TrtcacheError
 from trtcache.runtime.background import BackgroundModule
 from trtcache.runtime.on_guard import TorchCalls
 from trtcache.runtime.report import Report
@@ -43,6 +43,7 @@ from trtcache.settings import FROZEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from trtcache.digests import Json
     from trtcache.frontends.source import CompileOptions, Source
     from trtcache.runtime import CompiledModule
 
@@ -193,17 +194,19 @@ class BackgroundBuild:
         file = source.path
         backend = source.find_backend(options)
         layouts = None
-        if file is None:
-            program = source.program()
+        sent, structures = _without_classes(source.program())
+        if file is None or structures:  # the worker cannot read a file with classes that it lacks
+            file = None
             if not backend.capabilities.bakes_weights:
-                layouts = layouts_of(program.state_dict)
-            _save(program, folder / PROGRAM, with_weights=layouts is None)
+                layouts = layouts_of(sent.state_dict)
+            _save(sent, folder / PROGRAM, with_weights=layouts is None)
         kept = KeptOptions.of(options)
         settings = {"build_processes": 1, **kept.settings}
         request = {
             "name": source.name,
             "file": str(Path(file).absolute()) if file is not None else "",
             "layouts": layouts,
+            "structures": structures,
             "export_s": source.export_s,
             "device_type": source.device_type,
             "backend": backend.name,
@@ -237,6 +240,22 @@ def _parse_folder(line: str) -> Path:
     if not line.endswith("\n"):
         raise WorkerError("the worker cannot create a temporary folder")
     return Path(line.rstrip("\n"))
+
+
+def _without_classes(
+    program: torch.export.ExportedProgram,
+) -> tuple[torch.export.ExportedProgram, dict[str, Json]]:
+    """Return a program for a process without the classes of its arguments and results, and a description of these.
+
+    Raises:
+        WorkerError: a class has no stable description.
+    """
+    from trtcache.compiler.program_file import without_classes
+
+    try:
+        return without_classes(program)
+    except CanonicalizationError as error:
+        raise WorkerError(str(error)) from error
 
 
 def _save(program: torch.export.ExportedProgram, path: Path, *, with_weights: bool) -> None:
