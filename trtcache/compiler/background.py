@@ -30,6 +30,7 @@ from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.compiler.background_worker import PROGRAM, REQUEST, layouts_of, remove
 from trtcache.compiler.compile import find_or_export, store_manifest_if_exported, try_fast_path
 from trtcache.compiler.kept_program import KeptOptions
+from trtcache.compiler.torch_flags import read_flags
 from trtcache.config.contention import ContentionPolicy
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration
@@ -87,6 +88,10 @@ class BackgroundBuild:
             return "a worker needs a cache directory that it can write to"
         if self.options.settings.weights == FROZEN:
             return "its engine has the values of weights in it, and those may change during the build"
+        try:
+            read_flags()
+        except ValueError as error:
+            return str(error)
         return _CHANGES_WEIGHTS if changes_weights(self.source.program()) else ""
 
     def run(self, busy: Sequence[str] = ()) -> str:
@@ -207,6 +212,7 @@ class BackgroundBuild:
             "file": str(Path(file).absolute()) if file is not None else "",
             "layouts": layouts,
             "structures": structures,
+            "flags": read_flags(),
             "export_s": source.export_s,
             "device_type": source.device_type,
             "backend": backend.name,

@@ -132,10 +132,12 @@ def _build(folder: Path) -> str:
     from trtcache.cache import Cache
     from trtcache.compiler.compile import build_source
     from trtcache.compiler.kept_program import KeptOptions, keep
+    from trtcache.compiler.torch_flags import set_flags
     from trtcache.frontends.source import CompileOptions
     from trtcache.settings import Settings
 
     request = json.loads((folder / REQUEST).read_text())
+    set_flags(request["flags"])
     cache = Cache.from_environ()
     options = CompileOptions(
         request["backend"], Settings.of(request["settings"]), request["target"], request["is_subgraph"]
