@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import textwrap
+import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +14,10 @@ import torch
 
 import trtcache
 from trtcache.backends.aot_inductor.backend import ambient
+from trtcache.compiler.background import BackgroundBuild, build_in_thread
 from trtcache.compiler.torch_flags import read_flags
+from trtcache.frontends.resolve import resolve
+from trtcache.frontends.source import CompileOptions
 from trtcache.keys.key import process_state
 
 if TYPE_CHECKING:
@@ -61,6 +66,26 @@ def test_another_process_gets_what_keys_depend_on(run_python: RunPython) -> None
     flags = json.dumps(read_flags())
     found = json.loads(run_python(textwrap.dedent(_WORKER).format(flags=flags)).stdout)
     assert found == json.loads(json.dumps([ambient(), process_state()]))
+
+
+def test_an_option_of_inductor_holds_in_the_thread_of_a_build(tmp_path: Path) -> None:
+    """The caller has set it in its own context, and a new thread would have the default."""
+    from torch._inductor import config
+
+    source = resolve(torch.export.export(torch.nn.Linear(8, 2), (X,)), ())
+    build = BackgroundBuild(source, CompileOptions.of(None, None, None), trtcache.Cache(tmp_path))
+    seen: list[object] = []
+    done = threading.Event()
+
+    def load(how: str) -> None:
+        seen.extend((how, ambient()["inductor"]))
+        done.set()
+
+    with config.patch({"epilogue_fusion": False}), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BackgroundBuild, "run", lambda *_: "built")
+        build_in_thread(build, load, seen.append, ExitStack())
+        assert done.wait(30)
+    assert seen == ["built", {"epilogue_fusion": False}]
 
 
 @pytest.fixture(params=["precision", "pass"])

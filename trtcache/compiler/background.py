@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -442,9 +443,13 @@ class _BuildThread(threading.Thread):
         super().__init__(name=f"trtcache: {build.source.name}", daemon=True)
         self._build, self._load, self._fail, self._resources, self._busy = build, load, fail, resources, busy
         self._loading, self._is_ending, self._pid = threading.Lock(), False, os.getpid()
+        self._context = copy_context()  # options of Inductor that were set in one thread hold there only (torch 2.13)
 
     def run(self) -> None:
         """Build and load."""
+        self._context.run(self._build_and_load)
+
+    def _build_and_load(self) -> None:
         atexit.register(self._end)
         try:
             with self._resources:
