@@ -34,6 +34,20 @@ def test_the_environment_that_changes_code_is_taken_and_nothing_else() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER",
+        "AOTINDUCTOR_REPRO_LEVEL",
+        "INDUCTOR_PROVENANCE",
+        "TORCHDYNAMO_AUTO_FUNCTIONALIZED_V2",
+    ],
+)
+def test_variables_of_inductor_with_other_prefixes_count(name: str) -> None:
+    """A package of a debugging run prints tensors in each call: no other process may take it for its own."""
+    assert environment({name: "2", "CI": "1", "CXX": "g++"}) == {name: "2"}
+
+
 def deterministic() -> Iterator[None]:
     """Switch deterministic algorithms on for a while."""
     torch.use_deterministic_algorithms(mode=True)

@@ -9,6 +9,7 @@ import textwrap
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,33 @@ if TYPE_CHECKING:
     from tests.conftest import StartPython
 
 X = torch.randn(3, 8)
+
+
+@dataclass
+class Pair:
+    """Arguments and results of a class that workers do not know."""
+
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+torch.export.register_dataclass(Pair, serialized_type_name="tests.background.Pair")
+
+
+class Swap(nn.Module):
+    """Swaps a pair."""
+
+    def forward(self, pair: Pair) -> Pair:
+        """Swap, and scale both."""
+        return Pair(pair.second * 2, pair.first + 1)
+
+
+class Both(nn.Module):
+    """Returns a pair."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Pair:
+        """Scale the first, and shift the second."""
+        return Pair(x * 2, y + 1)
 
 
 class Counter(nn.Module):
@@ -139,6 +167,33 @@ def test_calls_beside_a_build(
     assert len(builds()) == 1
     assert all(before and after for before, after in counts)
     assert_nothing_left(temporary)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_classes_that_only_this_process_has_registered(
+    portable: str, tmp_path: Path, temporary: Path, dynamic: bool
+) -> None:
+    """A worker builds under the key of the process, which alone has the classes of arguments and results."""
+    pair, rows = Pair(torch.randn(3, 4), torch.randn(3, 4)), torch.export.Dim("rows", min=2)
+    shapes = ([{0: rows}, {0: rows}],) if dynamic else None
+    options: dict[str, Any] = {"backend": portable, "cache": tmp_path / "cache", "on_miss": "background"}
+    module = trtcache.compile(Swap(), (pair,), dynamic_shapes=shapes, **options)
+    assert module.wait(90), module.report.why
+    found = module(pair)
+    assert type(found) is Pair
+    torch.testing.assert_close((found.first, found.second), (pair.second * 2, pair.first + 1))
+    assert_nothing_left(temporary)
+
+
+def test_the_file_of_a_program_with_a_class(portable: str, tmp_path: Path) -> None:
+    """The worker gets the program itself, since it cannot read such a file."""
+    torch.export.save(torch.export.export(Both(), (X, X)), tmp_path / "program.pt2")
+    options: dict[str, Any] = {"backend": portable, "cache": tmp_path / "cache", "on_miss": "background"}
+    module = trtcache.compile(tmp_path / "program.pt2", **options)
+    assert module.wait(90), module.report.why
+    found = module(X, X)
+    assert type(found) is Pair
+    torch.testing.assert_close(found.second, X + 1)
 
 
 def test_it_is_a_submodule_before_and_after(portable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import sys
+import textwrap
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +27,7 @@ from trtcache.testing.interpreter import Interpreter
 from trtcache_cli.main import main
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.conftest import RunPython
 
 X = torch.ones(2, 4)
 
@@ -61,6 +64,45 @@ def test_a_kept_program_is_built_for_another_toolchain(
     assert set(DiskStore.open(root).pins()) == {second}
     code, found = command(capsys, "rebuild", "--cache-dir", root)
     assert (code, [one["outcome"] for one in found["programs"]]) == (0, ["hit"])
+
+
+_KEEP = """
+    import sys
+    sys.path.append({site!r})
+    from dataclasses import dataclass
+    import torch
+    import trtcache
+    @dataclass
+    class Pair:
+        first: torch.Tensor
+        second: torch.Tensor
+    torch.export.register_dataclass(Pair)
+    class Swap(torch.nn.Module):
+        def forward(self, pair):
+            return Pair(pair.second * 2, pair.first + 1)
+    pair = Pair(torch.ones(2), torch.ones(3))
+    module = trtcache.compile(Swap(), (pair,), backend="portable", cache={root!r}, keep_program=True)
+    print(module.report.partitions[0].outcome, type(module(pair)).__name__)
+"""
+
+
+def test_a_kept_program_needs_no_classes(
+    tmp_path: Path, interpreter: str, capsys: pytest.CaptureFixture[str], run_python: RunPython
+) -> None:
+    """``rebuild`` has not registered the classes of its arguments and results, and builds under the model's key."""
+    assert interpreter
+    root = tmp_path / "cache"
+    site = next(path for path in sys.path if (Path(path) / "interpreter-1.0.dist-info").exists())
+    code = textwrap.dedent(_KEEP).format(site=site, root=str(root))
+    assert run_python(code).stdout.split() == ["built", "Pair"]
+    (program,) = programs(root)
+    for record in load_records(DiskStore.open(root)):
+        if record.digest != program:
+            Cache(root).delete(DiskStore.open(root).header(record.digest).key)
+    code_of_rebuild, found = command(capsys, "rebuild", "--cache-dir", root)
+    assert (code_of_rebuild, [one["outcome"] for one in found["programs"]]) == (0, ["built"])
+    assert programs(root) == [program]
+    assert run_python(code).stdout.split() == ["hit", "Pair"]
 
 
 def test_a_kept_program_has_no_weights_and_no_inputs() -> None:

@@ -238,6 +238,25 @@ def test_a_refit_takes_a_module_or_a_mapping(compiled: Callable[..., trtcache.Co
         module.refit([("a", X)])  # type: ignore[arg-type]
 
 
+def test_after_a_refit_the_first_of_tied_weights_counts(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Also if the given model has equal weights that are apart: only the first is read after that."""
+
+    def make() -> nn.Sequential:
+        return nn.Sequential(nn.Linear(4, 4, bias=False), nn.Tanh(), nn.Linear(4, 4, bias=False)).eval()
+
+    tied, apart, x = make(), make(), torch.randn(2, 4)
+    tied[2].weight = tied[0].weight
+    apart.load_state_dict(tied.state_dict())
+    module = compiled(tied, (x,))
+    module.refit(apart)
+    with torch.no_grad():
+        before = module(x)
+        apart[2].weight.mul_(2)
+        assert torch.equal(module(x), before)
+        apart[0].weight.mul_(2)
+        torch.testing.assert_close(module(x), apart(x))
+
+
 def test_weights_that_are_tied_stay_tied(compiled: Callable[..., trtcache.CompiledModule]) -> None:
     """Tied names need equal values, whether they share memory or not; one of the names is enough."""
     index = torch.tensor([0, 1, 2])

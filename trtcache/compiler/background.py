@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,11 +31,12 @@ from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.compiler.background_worker import PROGRAM, REQUEST, layouts_of, remove
 from trtcache.compiler.compile import find_or_export, store_manifest_if_exported, try_fast_path
 from trtcache.compiler.kept_program import KeptOptions
+from trtcache.compiler.torch_flags import read_flags
 from trtcache.config.contention import ContentionPolicy
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration
 from trtcache.digests import CacheKey
-from trtcache.errors import BuildForbiddenError, LockTimeoutError, TrtcacheError
+from trtcache.errors import BuildForbiddenError, CanonicalizationError, LockTimeoutError, TrtcacheError
 from trtcache.runtime.background import BackgroundModule
 from trtcache.runtime.on_guard import TorchCalls
 from trtcache.runtime.report import Report
@@ -43,6 +45,7 @@ from trtcache.settings import FROZEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from trtcache.digests import Json
     from trtcache.frontends.source import CompileOptions, Source
     from trtcache.runtime import CompiledModule
 
@@ -86,6 +89,10 @@ class BackgroundBuild:
             return "a worker needs a cache directory that it can write to"
         if self.options.settings.weights == FROZEN:
             return "its engine has the values of weights in it, and those may change during the build"
+        try:
+            read_flags()
+        except ValueError as error:
+            return str(error)
         return _CHANGES_WEIGHTS if changes_weights(self.source.program()) else ""
 
     def run(self, busy: Sequence[str] = ()) -> str:
@@ -193,17 +200,20 @@ class BackgroundBuild:
         file = source.path
         backend = source.find_backend(options)
         layouts = None
-        if file is None:
-            program = source.program()
+        sent, structures = _without_classes(source.program())
+        if file is None or structures:  # the worker cannot read a file with classes that it lacks
+            file = None
             if not backend.capabilities.bakes_weights:
-                layouts = layouts_of(program.state_dict)
-            _save(program, folder / PROGRAM, with_weights=layouts is None)
+                layouts = layouts_of(sent.state_dict)
+            _save(sent, folder / PROGRAM, with_weights=layouts is None)
         kept = KeptOptions.of(options)
         settings = {"build_processes": 1, **kept.settings}
         request = {
             "name": source.name,
             "file": str(Path(file).absolute()) if file is not None else "",
             "layouts": layouts,
+            "structures": structures,
+            "flags": read_flags(),
             "export_s": source.export_s,
             "device_type": source.device_type,
             "backend": backend.name,
@@ -237,6 +247,22 @@ def _parse_folder(line: str) -> Path:
     if not line.endswith("\n"):
         raise WorkerError("the worker cannot create a temporary folder")
     return Path(line.rstrip("\n"))
+
+
+def _without_classes(
+    program: torch.export.ExportedProgram,
+) -> tuple[torch.export.ExportedProgram, dict[str, Json]]:
+    """Return a program for a process without the classes of its arguments and results, and a description of these.
+
+    Raises:
+        WorkerError: a class has no stable description.
+    """
+    from trtcache.compiler.program_file import without_classes
+
+    try:
+        return without_classes(program)
+    except CanonicalizationError as error:
+        raise WorkerError(str(error)) from error
 
 
 def _save(program: torch.export.ExportedProgram, path: Path, *, with_weights: bool) -> None:
@@ -417,9 +443,13 @@ class _BuildThread(threading.Thread):
         super().__init__(name=f"trtcache: {build.source.name}", daemon=True)
         self._build, self._load, self._fail, self._resources, self._busy = build, load, fail, resources, busy
         self._loading, self._is_ending, self._pid = threading.Lock(), False, os.getpid()
+        self._context = copy_context()  # options of Inductor that were set in one thread hold there only (torch 2.13)
 
     def run(self) -> None:
         """Build and load."""
+        self._context.run(self._build_and_load)
+
+    def _build_and_load(self) -> None:
         atexit.register(self._end)
         try:
             with self._resources:

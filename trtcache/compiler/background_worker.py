@@ -132,10 +132,12 @@ def _build(folder: Path) -> str:
     from trtcache.cache import Cache
     from trtcache.compiler.compile import build_source
     from trtcache.compiler.kept_program import KeptOptions, keep
+    from trtcache.compiler.torch_flags import set_flags
     from trtcache.frontends.source import CompileOptions
     from trtcache.settings import Settings
 
     request = json.loads((folder / REQUEST).read_text())
+    set_flags(request["flags"])
     cache = Cache.from_environ()
     options = CompileOptions(
         request["backend"], Settings.of(request["settings"]), request["target"], request["is_subgraph"]
@@ -150,14 +152,13 @@ def _build(folder: Path) -> str:
 
 def open_source(folder: Path, request: dict[str, Any]) -> Source:
     """Return the source that a request is about: a program's file, or a program with zeros for weights."""
-    import torch
-
+    from trtcache.compiler.program_file import read_program
     from trtcache.frontends.exported import ExportedSource
     from trtcache.frontends.resolve import resolve
 
     if request["file"]:
         return resolve(request["file"], name=request["name"])
-    program: torch.export.ExportedProgram = torch.export.load(folder / PROGRAM)
+    program = read_program(folder / PROGRAM, request["structures"])
     # torch.export.export sets no value there; without it the digest is that of the program that was sent, unless torch
     # reads something else than it has written. Then the alias that is stored here leads nowhere.
     program.graph.output_node().meta.pop("val", None)

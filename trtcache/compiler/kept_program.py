@@ -1,8 +1,8 @@
 """Programs kept beside their engines, without weights, to rebuild engines after an upgrade without the models.
 
 ``compile(..., keep_program=True)`` stores an entry of kind ``program``: the output of ``torch.export.save`` with zeros
-for every weight, and the options of the compilation. An engine with embedded weights cannot be built from zeros, so
-its program is not kept.
+for every weight, and the options of the compilation; if arguments or results have classes, also a description of these
+(``program_file``). An engine with embedded weights cannot be built from zeros, so its program is not kept.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.compiler.program_file import without_classes
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey
 from trtcache.settings import Settings
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KIND = "program"
-PROGRAM, OPTIONS = "program.pt2", "asked.json"
+PROGRAM, OPTIONS, STRUCTURES = "program.pt2", "asked.json", "structures.json"
 
 
 @frozen_dataclass
@@ -109,11 +110,14 @@ def keep(
         return
     data = io.BytesIO()
     try:
-        torch.export.save(without_weights(program()), data)
+        saved, structures = without_classes(without_weights(program()))
+        torch.export.save(saved, data)
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
         log.warning("the program of %s is not kept: torch cannot save it: %s", report.name, error)
         return
     contents = {PROGRAM: data.getvalue(), OPTIONS: options.write()}
+    if structures:
+        contents[STRUCTURES] = json.dumps(structures).encode()
     cache.keep(key, contents, build_s=report.export_s + report.decompose_s, name=report.name)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache.compiler import build as building
-from trtcache.compiler.kept_program import OPTIONS, PROGRAM, KeptOptions, key_of
+from trtcache.compiler.kept_program import OPTIONS, PROGRAM, STRUCTURES, KeptOptions, key_of
+from trtcache.compiler.program_file import read_program
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -35,8 +37,9 @@ def rebuild(cache: Cache, entry: Entry) -> Report:
     with tempfile.TemporaryDirectory(prefix="trtcache-program-") as folder:
         path = Path(folder) / PROGRAM
         entry.write(PROGRAM, path)
+        has_classes = STRUCTURES in entry.members
         report = building.build(
-            path,
+            read_program(path, json.loads(bytes(entry.read(STRUCTURES)))) if has_classes else path,
             backend=options.backend,
             settings=options.settings,
             target=options.target,
@@ -48,7 +51,7 @@ def rebuild(cache: Cache, entry: Entry) -> Report:
         raise SettingsError(f"entry {entry.key.digest[:16]}", why)
     key = key_of(report)
     if key is not None and key.digest != entry.key.digest:
-        contents = {PROGRAM: bytes(entry.read(PROGRAM)), OPTIONS: bytes(entry.read(OPTIONS))}
+        contents = {member: bytes(entry.read(member)) for member in entry.members}
         cache.keep(key, contents, build_s=entry.build_s, name=entry.name)
         store, old = cache.store, entry.key.digest
         if store is not None and store.contains(key.digest):

@@ -89,6 +89,17 @@ def test_assigned_weights_are_used_and_the_old_ones_freed(compile_model: Compile
     assert made() == [(1, 2)]
 
 
+def test_parameters_can_be_swapped_after_a_reset(compile_model: CompileModel) -> None:
+    """``swap_tensors`` refuses weights that an engine watches; after a reset of Dynamo none does."""
+    model, x = nn.Linear(4, 4), torch.randn(3, 4)
+    compiled = compile_model(model)
+    compiled(x)
+    torch._dynamo.reset()
+    gc.collect()
+    torch.utils.swap_tensors(model.weight, nn.Parameter(torch.randn(4, 4)))
+    assert difference(model(x), compiled(x)) is None
+
+
 def _new_values(model: Weights) -> None:
     model.w.copy_(torch.randn(4, 4))
 

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PREFIX = "TORCHINDUCTOR_"
+# These are few, and most change the code of packages, as AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER does.
+_OTHER_PREFIXES = ("AOT_INDUCTOR_", "AOTINDUCTOR_", "INDUCTOR_")
 # Inductor's own caches, worker processes and logging: none of these affect a package.
 _IGNORED = (
     "AUTOGRAD_",
@@ -21,7 +23,26 @@ _IGNORED = (
     "WORKER_",
     "WRITE_",
 )
-_OTHER_NAMES = ("ATEN_CPU_CAPABILITY",)  # torch/_inductor/cpu_vec_isa.py selects vector instructions by it
+# Other variables that torch/_inductor and torch/_functorch read for the code that they generate (torch 2.13). CI is not
+# one of them: caches are often filled there, and it affects only a warning and backward passes. Nor is CXX: machines
+# that only run packages have no compiler (docs/adr/0003).
+_OTHER_NAMES = frozenset(
+    {
+        "ATEN_CPU_CAPABILITY",  # torch/_inductor/cpu_vec_isa.py selects vector instructions by it
+        "CUTEDSL_ENABLE_AUTOTUNING",
+        "CUTLASS_EPILOGUE_FUSION",
+        "ENABLE_PERSISTENT_TMA_MATMUL",
+        "ENABLE_TEMPLATE_TMA_STORE",
+        "ENABLE_TMA_LOAD_FOR_TEMPLATE_EPILOGUE",
+        "FAKE_ALLOW_META",
+        "PYTORCH_REORDER_COLLECTIVES_LIMIT",
+        "PYTORCH_SINK_WAITS_LIMIT",
+        "TORCHDYNAMO_AUTO_FUNCTIONALIZED_V2",
+        "TORCH_COMPILE_DEBUG",  # debug handles in the code, as with INDUCTOR_PROVENANCE
+        "TRITON_INTERPRET",
+        "TRITON_USE_META_WS",
+    }
+)
 _TORCH_PREFIXES = ("TORCH_", "PYTORCH_", "ATEN_")
 
 
@@ -39,7 +60,8 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that affect Inductor's builds."""
     ignored = tuple(_PREFIX + name for name in _IGNORED)
     names = [name for name in environ if name.startswith(_PREFIX) and not name.startswith(ignored)]
-    return {name: environ[name] for name in sorted({*names, *(set(_OTHER_NAMES) & set(environ))})}
+    names += [name for name in environ if name.startswith(_OTHER_PREFIXES) or name in _OTHER_NAMES]
+    return {name: environ[name] for name in sorted(names)}
 
 
 def torch_environment(environ: Mapping[str, str]) -> dict[str, str]:
