@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch.utils import _pytree as pytree
 
 import trtcache
-from tests.bundle.plain_models import Subject, subjects
+from tests.bundle.plain_models import FAST, Copies, Subject, subjects
 from tests.effort import TORTURE
 from tests.models import nested_tensor, retrained
 from trtcache.errors import InputError, RefitError, RunError, SettingsError
@@ -329,6 +329,26 @@ def test_outputs_outlive_inputs_and_programs(folder: Path) -> None:
     filler = [np.full((3, 4), 9.0, np.float32) for _ in range(1000)]
     assert_same(kept, expected)
     assert len(filler) == 1000
+
+
+def test_a_result_is_not_the_memory_of_a_weight(engines: Path, tmp_path: Path) -> None:
+    """A caller may write to it, with torch and without, after a refit with a read-only array as well."""
+    model, x = Copies(), np.ones(4, np.float32)
+    module = trtcache.compile(model, (torch.ones(4),), settings=FAST, cache=engines)
+    trtcache.export(module, tmp_path / "copies.pt2")
+    before, given = model.turn.numpy().copy(), model.turn.numpy() * 2
+    given.flags.writeable = False
+    loaded, refitted = plain(tmp_path, "copies"), plain(tmp_path, "copies")
+    refitted.refit({"turn": given})
+    calls = (lambda: to_numpy(module(torch.ones(4))), lambda: loaded(x), lambda: refitted(x))
+    for call, expected in zip(calls, (before, before, before * 2), strict=True):
+        for _ in range(2):
+            made = call()
+            assert np.array_equal(made[0], expected.view(np.float32).reshape(4, 2))
+            for result in made[:3]:
+                result[...] = 7
+    assert np.array_equal(model.turn.numpy(), before)
+    assert np.array_equal(given, before * 2)
 
 
 def test_eight_threads_get_their_own_answers(folder: Path) -> None:
