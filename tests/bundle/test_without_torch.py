@@ -29,7 +29,7 @@ from trtcache.errors import InputError, RefitError, RunError, SettingsError
 from trtcache.runtime import program as programs
 from trtcache.runtime.program import Program
 from trtcache.runtime.structure import Output
-from trtcache.weights.arrays import HostArray, array_of
+from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -650,6 +650,25 @@ def test_arrays_are_read_through_every_protocol(dtype: str) -> None:
     assert places == {(dtype, (2, 2, 4), (12, 8, 1), array.ctypes.data)}
     assert array_of("text") is None
     assert array_of(3) is None
+
+
+def test_a_scalar_of_numpy_is_not_written_to() -> None:
+    """Its memory is a copy, so a call that changes it is an error."""
+    scalar, array = array_of(np.float32(1)), array_of(np.zeros((), np.float32))
+    assert scalar is not None
+    assert array is not None
+    assert (scalar.writable, array.writable) == (False, True)
+
+
+class Masked(np.ma.MaskedArray):
+    """A masked array of a class of its own."""
+
+
+@pytest.mark.parametrize("value", [np.ma.masked_array(np.zeros(2)), np.zeros(2).view(Masked), np.ma.masked])
+def test_masked_arrays_are_refused(value: Any) -> None:
+    """Whatever their class: an engine would read what is masked."""
+    with pytest.raises(UnreadableArrayError, match="a masked array"):
+        array_of(value)
 
 
 def test_ordered_outputs_and_their_replacements_keep_names() -> None:

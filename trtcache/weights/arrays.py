@@ -231,9 +231,12 @@ def _of_tensor(torch: Any, tensor: Any) -> HostArray:
 
 
 def _of_numpy(numpy: Any, value: Any) -> HostArray:
-    if type(value).__name__ == "MaskedArray":
+    # NumPy imports this module on its first use: without it there is no masked array.
+    if isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise UnreadableArrayError("a masked array", hint="use .filled()")
     array = numpy.asarray(value)
+    if isinstance(value, numpy.generic):
+        array.flags.writeable = False  # a copy of a scalar: what a call writes there would be lost
     dtype = array.dtype.name
     if dtype not in ITEM_BYTES:
         raise UnreadableArrayError(f"an array of {dtype}")
