@@ -461,6 +461,34 @@ def test_an_array_exports_a_copy_if_asked_to() -> None:
     assert copied.stride() == shared.stride()
 
 
+class Unversioned:
+    """An object that exports an array as DLPack did before 1.0."""
+
+    def __init__(self, array: HostArray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **_: object) -> Any:
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_read_only_array_is_exported(dtype: torch.dtype) -> None:
+    """As read-only where the consumer knows of that, else as a copy."""
+    tensor = torch.arange(6.0).view(2, 3).t().to(dtype)
+    array = array_of(tensor)
+    assert array is not None
+    array = replace(array, writable=False)
+    copied = torch.from_dlpack(Unversioned(array))
+    assert torch.equal(copied, tensor)
+    assert copied.data_ptr() != tensor.data_ptr()
+    if dtype is torch.float32:
+        shared = np.from_dlpack(array)
+        assert (shared.flags.writeable, shared.ctypes.data) == (False, tensor.data_ptr())
+
+
 class Counting:
     """An engine whose calls are counted in an array, in place of torch's kernels as well."""
 
