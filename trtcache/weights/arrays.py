@@ -225,13 +225,13 @@ def array_of(value: Any) -> HostArray | None:
 
 
 def _of_tensor(torch: Any, tensor: Any) -> HostArray:
-    from trtcache.weights.slots import NESTED, NESTED_HINT, memory_fault  # it imports this module
+    from trtcache.weights.slots import NESTED, NESTED_HINT, is_plain, memory_fault  # it imports this module
 
     if tensor.is_nested:
         raise UnreadableArrayError(NESTED, hint=NESTED_HINT)
     if tensor.layout is not torch.strided:
         raise UnreadableArrayError(f"one of layout {tensor.layout}", hint="use .to_dense()")
-    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+    if not is_plain(tensor):
         raise UnreadableArrayError(type(tensor).__name__, "a plain tensor", "an engine reads memory directly")
     if tensor.device.type == "cpu" and (fault := memory_fault(tensor)):
         raise UnreadableArrayError(fault, "a tensor with memory")
