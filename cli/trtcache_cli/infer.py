@@ -160,7 +160,7 @@ def _call_of(program: Any, arguments: Mapping[str, Any]) -> Callable[[], Any]:
     """Return a call of a program, which takes tensors if it is a module of torch."""
     values = dict(arguments)
     if type(program).__name__ == "CompiledModule":
-        values = {name: _tensor(one) if hasattr(one, "dtype") else one for name, one in values.items()}
+        values = {name: _tensor(name, one) if hasattr(one, "dtype") else one for name, one in values.items()}
     places = sorted((name for name in values if name.isdecimal()), key=int)
     if places != [str(place) for place in range(len(places))]:
         raise click.BadParameter(f"the positions {', '.join(places)} do not begin at 0", param_hint="--input")
@@ -177,11 +177,20 @@ def _call_of(program: Any, arguments: Mapping[str, Any]) -> Callable[[], Any]:
     return call
 
 
-def _tensor(array: Any) -> Any:
+def _tensor(name: str, array: Any) -> Any:
+    """Return a copy of an array as a tensor.
+
+    Raises:
+        BadParameter: torch does not have its dtype.
+    """
     torch = sys.modules["torch"]
     if array.dtype.name == "bfloat16":  # which torch.from_numpy does not take
         return torch.from_numpy(array.view("int16").copy()).view(torch.bfloat16)
-    return torch.from_numpy(array.copy())
+    try:
+        return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), order="C"))
+    except TypeError as error:
+        why = f"{name!r} is an array of {array.dtype.name}, which torch does not have"
+        raise click.BadParameter(why, param_hint="--input") from error
 
 
 def _arrays(made: Any) -> list[Any]:

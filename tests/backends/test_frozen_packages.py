@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import subprocess
 import sys
@@ -129,6 +130,56 @@ def test_results_that_weights_alone_give_are_copies(root: Path) -> None:
     for result in module(X)[1:2]:
         result.mul_(7)
     assert_answers(module, net())
+
+
+class Conjugated(nn.Module):
+    """Weights of complex numbers that are conjugated or negated lazily, and such a constant and input."""
+
+    scale: torch.Tensor
+
+    def __init__(self) -> None:
+        """Create it with random weights."""
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight = nn.Parameter(torch.randn(4, 4, dtype=torch.complex64))
+        self.register_buffer("scale", torch.randn(4, dtype=torch.complex64))
+        self.constant = torch.randn(4, dtype=torch.complex64)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return products with them, and the weights themselves."""
+        of_weights = self.scale.conj(), self.scale.conj().imag, self.weight.mH, self.constant.conj()
+        return x @ self.weight.mH, x * self.scale.conj(), torch.vdot(self.scale, x[0]), x.conj(), *of_weights
+
+
+@pytest.mark.slow
+def test_conjugated_weights_keep_their_values(tmp_path: Path) -> None:
+    """A package stores a tensor's bytes, without the bit that conjugates or negates it lazily."""
+    model, x = Conjugated(), torch.randn(2, 4, dtype=torch.complex64)
+    module = trtcache.compile(model, (x,), cache=tmp_path, settings=FROZEN)
+    torch.testing.assert_close(tuple(module(x)), model(x), rtol=1e-5, atol=1e-5)
+
+
+class Lazy(nn.Module):
+    """Either the weight or the input is conjugated lazily."""
+
+    def __init__(self, of_weight: bool) -> None:
+        """Choose."""
+        super().__init__()
+        self.weight, self.of_weight = nn.Parameter(torch.ones(4, dtype=torch.complex64)), of_weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a product."""
+        return x * self.weight.conj() if self.of_weight else x.conj() * self.weight
+
+
+def test_only_keys_of_frozen_conjugated_weights_tell_how_they_are_built() -> None:
+    """Engines that earlier versions built of these are not used; all others are."""
+    x = torch.ones(2, 4, dtype=torch.complex64)
+    for of_weight, weights in itertools.product((True, False), ("frozen", "refittable")):
+        key = trtcache.key(Lazy(of_weight), (x,), settings={"weights": weights})
+        parts: Any = key.document["parts"]
+        expected = "physical" if of_weight and weights == "frozen" else None
+        assert parts.get("lazy_operators") == expected
 
 
 @pytest.mark.slow

@@ -76,6 +76,19 @@ class Folded(nn.Module):
         return self.other(self.one(self.norm(self.conv(x))).relu())
 
 
+class Copies(nn.Module):
+    """Results that are copies of a weight and of a constant, some seen through views that Inductor does not copy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("turn", torch.polar(torch.ones(4), torch.arange(4.0)))
+        self.constant = torch.polar(torch.ones(4), torch.arange(4.0))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        copied = self.turn.clone()
+        return torch.view_as_real(copied), copied.imag, torch.view_as_real(self.constant.clone()), x * 2
+
+
 class Scaled(nn.Module):
     """An int that varies, as a number, as a size and as a result."""
 

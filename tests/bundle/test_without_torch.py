@@ -22,14 +22,14 @@ from safetensors.torch import save_file
 from torch.utils import _pytree as pytree
 
 import trtcache
-from tests.bundle.plain_models import Subject, subjects
+from tests.bundle.plain_models import FAST, Copies, Subject, subjects
 from tests.effort import TORTURE
 from tests.models import nested_tensor, retrained
 from trtcache.errors import InputError, RefitError, RunError, SettingsError
 from trtcache.runtime import program as programs
 from trtcache.runtime.program import Program
 from trtcache.runtime.structure import Output
-from trtcache.weights.arrays import HostArray, array_of
+from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -331,6 +331,26 @@ def test_outputs_outlive_inputs_and_programs(folder: Path) -> None:
     assert len(filler) == 1000
 
 
+def test_a_result_is_not_the_memory_of_a_weight(engines: Path, tmp_path: Path) -> None:
+    """A caller may write to it, with torch and without, after a refit with a read-only array as well."""
+    model, x = Copies(), np.ones(4, np.float32)
+    module = trtcache.compile(model, (torch.ones(4),), settings=FAST, cache=engines)
+    trtcache.export(module, tmp_path / "copies.pt2")
+    before, given = model.turn.numpy().copy(), model.turn.numpy() * 2
+    given.flags.writeable = False
+    loaded, refitted = plain(tmp_path, "copies"), plain(tmp_path, "copies")
+    refitted.refit({"turn": given})
+    calls = (lambda: to_numpy(module(torch.ones(4))), lambda: loaded(x), lambda: refitted(x))
+    for call, expected in zip(calls, (before, before, before * 2), strict=True):
+        for _ in range(2):
+            made = call()
+            assert np.array_equal(made[0], expected.view(np.float32).reshape(4, 2))
+            for result in made[:3]:
+                result[...] = 7
+    assert np.array_equal(model.turn.numpy(), before)
+    assert np.array_equal(given, before * 2)
+
+
 def test_eight_threads_get_their_own_answers(folder: Path) -> None:
     """Many calls of 8 threads on one program are what one thread gets."""
     program = plain(folder, "sizes")
@@ -439,6 +459,34 @@ def test_an_array_exports_a_copy_if_asked_to() -> None:
     array.numpy()[0, 0] = 7
     assert (float(shared[0, 0]), float(copied[0, 0])) == (7.0, 0.0)
     assert copied.stride() == shared.stride()
+
+
+class Unversioned:
+    """An object that exports an array as DLPack did before 1.0."""
+
+    def __init__(self, array: HostArray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **_: object) -> Any:
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_read_only_array_is_exported(dtype: torch.dtype) -> None:
+    """As read-only where the consumer knows of that, else as a copy."""
+    tensor = torch.arange(6.0).view(2, 3).t().to(dtype)
+    array = array_of(tensor)
+    assert array is not None
+    array = replace(array, writable=False)
+    copied = torch.from_dlpack(Unversioned(array))
+    assert torch.equal(copied, tensor)
+    assert copied.data_ptr() != tensor.data_ptr()
+    if dtype is torch.float32:
+        shared = np.from_dlpack(array)
+        assert (shared.flags.writeable, shared.ctypes.data) == (False, tensor.data_ptr())
 
 
 class Counting:
@@ -630,6 +678,25 @@ def test_arrays_are_read_through_every_protocol(dtype: str) -> None:
     assert places == {(dtype, (2, 2, 4), (12, 8, 1), array.ctypes.data)}
     assert array_of("text") is None
     assert array_of(3) is None
+
+
+def test_a_scalar_of_numpy_is_not_written_to() -> None:
+    """Its memory is a copy, so a call that changes it is an error."""
+    scalar, array = array_of(np.float32(1)), array_of(np.zeros((), np.float32))
+    assert scalar is not None
+    assert array is not None
+    assert (scalar.writable, array.writable) == (False, True)
+
+
+class Masked(np.ma.MaskedArray):
+    """A masked array of a class of its own."""
+
+
+@pytest.mark.parametrize("value", [np.ma.masked_array(np.zeros(2)), np.zeros(2).view(Masked), np.ma.masked])
+def test_masked_arrays_are_refused(value: Any) -> None:
+    """Whatever their class: an engine would read what is masked."""
+    with pytest.raises(UnreadableArrayError, match="a masked array"):
+        array_of(value)
 
 
 def test_ordered_outputs_and_their_replacements_keep_names() -> None:

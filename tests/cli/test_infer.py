@@ -60,6 +60,7 @@ def test_what_is_wrong_is_one_line(run: Callable[..., Result], exported: Path, t
     x, trusted = tmp_path / "x.npy", ("--trust", "local-file")
     (tmp_path / "empty.npy").touch()
     np.save(tmp_path / "wide.npy", np.ones((3, 5), np.float32))
+    np.save(tmp_path / "text.npy", np.array(["a"]))
     for arguments, code, words in (
         (("-i", f"x={tmp_path / 'none.npy'}", *trusted), 2, "none.npy"),
         (("-i", "x", *trusted), 2, "is not NAME=VALUE"),
@@ -75,10 +76,22 @@ def test_what_is_wrong_is_one_line(run: Callable[..., Result], exported: Path, t
         (("-i", f"x={x}", *trusted, *("-o", tmp_path / "y.npy") * 2), 2, "y.npy is given twice"),
         (trusted, 1, "give each with --input: by name, positional ones by position from 0"),
         (("-i", f"x={tmp_path / 'wide.npy'}", *trusted), 1, "expected shape (3, 4)"),
+        (("-i", f"x={tmp_path / 'text.npy'}", *trusted), 2, "'x' is an array of str32, which torch does not have"),
     ):
         done = run("infer", exported, *arguments)
         assert (done.code, len(done.err.splitlines())) == (code, 1), done.err
         assert words in done.err
+
+
+def test_another_byte_order_is_read(run: Callable[..., Result], exported: Path, tmp_path: Path) -> None:
+    """With torch as without, where it is copied too."""
+    x = np.load(tmp_path / "x.npy")
+    files = (tmp_path / "first.npy", tmp_path / "second.npy")
+    for order, file in zip("<>", files, strict=True):
+        np.save(tmp_path / "x.npy", x.astype(f"{order}f4"))
+        done = run("infer", exported, "--trust", "local-file", "-i", f"x={tmp_path / 'x.npy'}", "-o", file)
+        assert done.code == 0, done.err
+    assert files[0].read_bytes() == files[1].read_bytes()
 
 
 @pytest.mark.slow

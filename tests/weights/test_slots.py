@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.testing._internal.two_tensor import TwoTensor
 
 from tests.models import nested_tensor
 from trtcache.errors import RefitError
@@ -84,6 +87,22 @@ def test_every_fault_is_named_at_once() -> None:
     assert [one.split(" ")[0] for one in raised.value.mismatched] == ["a", "c"]
     assert "tied to d" in str(raised.value)
     assert str(raised.value).startswith("weights do not fit, nothing was changed")
+
+
+class Sharded(TwoTensor):
+    """A tensor without memory of its own, of which the whole can be made, as a DTensor's."""
+
+    def full_tensor(self) -> torch.Tensor:
+        """Return the whole."""
+        whole: torch.Tensor = self.a
+        return whole
+
+
+@pytest.mark.parametrize(("kind", "hint"), [(TwoTensor, ""), (Sharded, "; use .full_tensor()")])
+def test_tensors_without_memory_of_their_own_are_named(kind: type, hint: str) -> None:
+    """A state_dict of FSDP2 has such weights."""
+    with pytest.raises(RefitError, match=re.escape(f"w (a {kind.__name__}, not a plain tensor{hint})")):
+        fit([engine_weight("w")], {"w": kind(torch.ones(2, 3), torch.ones(2, 3))}, known=frozenset("w"), device=CPU)
 
 
 def test_names_that_no_slot_uses_are_passed_over() -> None:

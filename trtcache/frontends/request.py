@@ -187,8 +187,8 @@ class TorchRequest(Request):
         if slots == self.backend.frozen_slots(self.program, self.settings) or not isinstance(self.key, CacheKey):
             return None
         try:
-            frozen = canonical(frozen_part(self.program, slots)["frozen"])
-            changed = {"settings": canonical(settings.document()), "frozen": frozen}
+            parts = {"settings": settings.document(), **frozen_part(self.program, slots)}
+            changed = {name: canonical(part) for name, part in parts.items()}
         except CanonicalizationError:
             return None
         return replace(self, settings=settings, key=_with_parts(self.key, changed))

@@ -275,11 +275,16 @@ def key_parts(
 
 
 def frozen_part(program: LoweredProgram, frozen: Sequence[Slot]) -> dict[str, object]:
-    """Return the key part with the values of frozen weights; empty without any."""
+    """Return the key parts of frozen weights: their values, and how lazy operators on them are built; empty without."""
     if not frozen:
         return {}
+    from trtcache.lowering.rewriting import lazy_constants  # imports sympy; a hit does not
+
     found = fingerprints([program.state[slot.names[0]] for slot in frozen])
-    return {"frozen": [[slot.index, digest] for slot, digest in zip(frozen, found, strict=True)]}
+    parts: dict[str, object] = {"frozen": [[slot.index, digest] for slot, digest in zip(frozen, found, strict=True)]}
+    if lazy_constants(program.order):  # engines without this part had such weights without their conjugation
+        parts["lazy_operators"] = "physical"
+    return parts
 
 
 def part_digests(key: CacheKey) -> str:

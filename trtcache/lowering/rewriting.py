@@ -235,6 +235,30 @@ def feed_stride_readers(graph: fx.Graph, readers: Collection[object] = ()) -> se
     return found
 
 
+PHYSICAL: Mapping[Any, Any] = {
+    aten._conj.default: aten._conj_physical.default,
+    aten._neg_view.default: aten.neg.default,
+}
+"""Operators that conjugate or negate lazily, by a bit of their result, and those that compute the same values."""
+
+
+def lazy_constants(nodes: Iterable[fx.Node]) -> list[fx.Node]:
+    """Return the calls that conjugate or negate lazily what depends on no input: on weights and constants alone.
+
+    Args:
+        nodes: the nodes in the order in which they run; a placeholder is an input unless it is an engine's weight.
+    """
+    found: list[fx.Node] = []
+    varying: set[fx.Node] = set()
+    for node in nodes:
+        is_input = node.op == "placeholder" and "engine_weight" not in node.meta
+        if is_input or not varying.isdisjoint(node.all_input_nodes):
+            varying.add(node)
+        elif node.target in PHYSICAL:
+            found.append(node)
+    return found
+
+
 def is_returned(node: fx.Node) -> bool:
     """Return whether the output exposes the memory of a node, itself or through a view."""
     return any(reaches_output(user) for user in node.users)

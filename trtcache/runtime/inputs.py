@@ -22,6 +22,7 @@ from trtcache.weights.slots import (
     contiguous,
     dtype_name,
     is_aligned,
+    is_plain,
     memory_fault,
 )
 
@@ -282,11 +283,6 @@ def _is_contiguous(spec: TensorInput) -> bool:
 
 def _fixed_size(spec: TensorInput) -> torch.Size:
     return torch.Size([size for size in spec.shape if isinstance(size, int)])
-
-
-def is_plain(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor has its own memory; classes that intercept operators (fake, distributed) have none."""
-    return type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
 
 
 def _apply_layout(spec: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> torch.Tensor:

@@ -16,11 +16,12 @@ from trtcache.errors import GuardError, InputError
 from trtcache.runtime.checks import bind_sizes, evaluate_size
 from trtcache.runtime.inputs import InputCheck
 from trtcache.runtime.memory import has_layout, to_layout
-from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, places, separate_memory
+from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, places, separate_memory, storage, storages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trtcache.backends.protocol import Engine
     from trtcache.runtime.executable import Executable
     from trtcache.runtime.on_guard import OnGuard
     from trtcache.runtime.refit import EngineSwap
@@ -51,6 +52,8 @@ class ModuleCall:
         self._has_sizes = any(result.kind == "size" for result in self._results)
         self._layouts = tuple(one.layout for one in self._results if one.is_output)
         self.operator = EngineCall.of(interface, self)
+        self._stored, self._stored_last = set[int](), set[int]()
+        self._stored_for: Engine | None = None
 
     def another(self, swap: EngineSwap) -> ModuleCall:
         """Return the same call of another engine, with the same fixed sizes and threads."""
@@ -110,11 +113,25 @@ class ModuleCall:
                 raise
             # Fake tensors fail the check; the operator computes their shapes.
             return self.operator(leaves)
-        outputs = self._run(inputs)
+        outputs = self._copy_weights_in(self._run(inputs))
         for place, order in enumerate(self._layouts):
             if order is not None and not has_layout(outputs[place], order):
                 outputs[place] = to_layout(outputs[place], order)
         return outputs
+
+    def _copy_weights_in(self, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return outputs with copies of those that are the memory of a weight or a constant: a caller may write to one.
+
+        Inductor drops the copy in ``torch.view_as_real(weight.clone())``, and its runtime copies neither this view nor
+        that of ``unfold`` (torch 2.13). Storages are compared, since ``share_memory_`` moves the memory of one.
+        """
+        engine = self.swap.engine
+        if engine is not self._stored_for:
+            now = storages(self._executable.constants.values()) | self.swap.weight_storages()
+            # A refit may have come between: then they are of the last engine.
+            self._stored, self._stored_last, self._stored_for = now | self._stored_last, now, engine
+        stored = self._stored
+        return [one.clone() if storage(one) in stored else one for one in outputs] if stored else outputs
 
     def _run(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """Run the engine, without autocast: the program has the casts with which it was exported.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -148,13 +149,26 @@ class HostArray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return _CPU, 0
 
-    def __dlpack__(self, *, copy: bool | None = None, **_: Any) -> Any:
-        """Return it as a DLPack capsule, with ``copy`` of a copy; NumPy, which makes it, keeps the memory alive."""
-        values = self.as_integers() if self.dtype == "bfloat16" else self.numpy()
-        capsule = (values.copy(order="K") if copy else values).__dlpack__()
-        if self.dtype != "bfloat16":
-            return capsule
-        _DLTensor.from_address(capsule_pointer(capsule, b"dltensor")).code = 4  # kDLBfloat
+    def __dlpack__(self, *, max_version: tuple[int, int] | None = None, copy: bool | None = None, **_: Any) -> Any:
+        """Return it as a DLPack capsule; NumPy, which makes it, keeps the memory alive.
+
+        Args:
+            max_version: the latest version of DLPack that the consumer knows; None if it knows only those before 1.0,
+                in which nothing is read-only: read-only memory is copied for it.
+            copy: whether it is a copy; None if it is one where that is needed.
+        """
+        is_bfloat16 = self.dtype == "bfloat16"
+        values = self.as_integers() if is_bfloat16 else self.numpy()
+        if copy:
+            values = values.copy(order="K")
+        if max_version and max_version >= (1, 0) and not is_bfloat16:  # whose code is written below
+            with suppress(TypeError):  # NumPy before 2.1 knows no version
+                return values.__dlpack__(max_version=max_version)
+        if copy is None and not values.flags.writeable:
+            values = values.copy(order="K")
+        capsule = values.__dlpack__()
+        if is_bfloat16:
+            _DLTensor.from_address(capsule_pointer(capsule, b"dltensor")).code = 4  # kDLBfloat
         return capsule
 
 
@@ -211,13 +225,13 @@ def array_of(value: Any) -> HostArray | None:
 
 
 def _of_tensor(torch: Any, tensor: Any) -> HostArray:
-    from trtcache.weights.slots import NESTED, NESTED_HINT, memory_fault  # it imports this module
+    from trtcache.weights.slots import NESTED, NESTED_HINT, is_plain, memory_fault  # it imports this module
 
     if tensor.is_nested:
         raise UnreadableArrayError(NESTED, hint=NESTED_HINT)
     if tensor.layout is not torch.strided:
         raise UnreadableArrayError(f"one of layout {tensor.layout}", hint="use .to_dense()")
-    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+    if not is_plain(tensor):
         raise UnreadableArrayError(type(tensor).__name__, "a plain tensor", "an engine reads memory directly")
     if tensor.device.type == "cpu" and (fault := memory_fault(tensor)):
         raise UnreadableArrayError(fault, "a tensor with memory")
@@ -231,9 +245,12 @@ def _of_tensor(torch: Any, tensor: Any) -> HostArray:
 
 
 def _of_numpy(numpy: Any, value: Any) -> HostArray:
-    if type(value).__name__ == "MaskedArray":
+    # NumPy imports this module on its first use: without it there is no masked array.
+    if isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise UnreadableArrayError("a masked array", hint="use .filled()")
     array = numpy.asarray(value)
+    if isinstance(value, numpy.generic):
+        array.flags.writeable = False  # a copy of a scalar: what a call writes there would be lost
     dtype = array.dtype.name
     if dtype not in ITEM_BYTES:
         raise UnreadableArrayError(f"an array of {dtype}")

@@ -396,6 +396,9 @@ def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | 
         return "a fake tensor, which has no values"
     if tensor.is_nested:
         return NESTED
+    if not is_plain(tensor):
+        hint = "; use .full_tensor()" if hasattr(tensor, "full_tensor") else ""  # of torch's DTensor
+        return f"a {type(tensor).__name__}, not a plain tensor{hint}"
     if tuple(tensor.shape) != slot.shape:
         return f"shape {tuple(tensor.shape)}, the engine has {slot.shape}"
     if dtype_name(tensor.dtype) != slot.dtype:
@@ -415,6 +418,13 @@ def _unused_mismatch(tensor: object, old: torch.Tensor | None) -> str | None:
     if old is not None and tensor.shape != old.shape:
         return f"shape {tuple(tensor.shape)}, the model has {tuple(old.shape)}"
     return None
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has its own memory; classes that intercept operators (fake, distributed) have none."""
+    import torch
+
+    return type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
 
 
 def is_fake(tensor: torch.Tensor) -> bool:

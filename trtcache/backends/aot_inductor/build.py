@@ -32,6 +32,7 @@ from trtcache.config.inductor_settings import PINNED_INDUCTOR_OPTIONS, InductorS
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.capture import quiet
+from trtcache.lowering.rewriting import PHYSICAL, lazy_constants
 from trtcache.settings import FROZEN, PACKED, REFITTABLE
 from trtcache.weights.slots import fit
 
@@ -156,6 +157,12 @@ def _compile_once(
     frozen, state = weights == FROZEN, program.state
     values = fit(program.interface.weights, state, known=frozenset(state), device=program.device) if frozen else {}
     module, examples = to_module_with_weights(program, values)
+    if frozen:
+        # Freezing computes them, and a package stores the bytes of a tensor without its lazy bit: "x @ w.mH" gave
+        # the product with the transposed weight (torch 2.13).
+        for node in lazy_constants(module.graph.nodes):
+            node.target = PHYSICAL[node.target]
+        module.recompile()
     packing: Packing = {}
     if weights == PACKED:
         mutated = {weight.name for weight in program.interface.weights if weight.is_mutated}

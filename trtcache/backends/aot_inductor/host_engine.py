@@ -17,6 +17,7 @@ from trtcache.backends.aot_inductor.marks import is_transposed
 from trtcache.digests import hash_bytes
 from trtcache.errors import IncompatibleEngineError, RunError
 from trtcache.weights.arrays import follow, tensor_of
+from trtcache.weights.slots import layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -116,7 +117,9 @@ class HostEngine:
             self._assumptions.check(inputs)
 
     def run(self, inputs: Sequence[HostArray]) -> list[HostArray]:
-        """Return the engine's outputs, which keep the memory alive that they share with inputs or weights.
+        """Return the engine's outputs, which keep the memory alive that they share with inputs.
+
+        An output that is the memory of a weight is copied: a caller may write to it, and the weight may be read-only.
 
         Raises:
             GuardError: the package was not compiled for these sizes.
@@ -128,11 +131,13 @@ class HostEngine:
         container = self._process_container()
         outputs: list[HostArray] = container.run(inputs)
         for output in outputs:
-            # The tensor of an input or a weight does not own its memory, nor does an output that is a view of it.
+            # The tensor of an input does not own its memory, nor does an output that is a view of it.
             sharing = [one for one in inputs if _is_within(output.pointer, one.pointer, one.extent_bytes)]
-            output.writable = all(one.writable for one in sharing)
-            output.owner.kept = (*sharing, container) if self._is_of_weight(output.pointer) else tuple(sharing)
-        return outputs
+            output.writable, output.owner.kept = all(one.writable for one in sharing), tuple(sharing)
+        return [self._copy(one) if self._is_of_weight(one.pointer) else one for one in outputs]
+
+    def _copy(self, output: HostArray) -> HostArray:
+        return libtorch().copy(output, layout(output.shape, output.strides))
 
     def _is_of_weight(self, pointer: int) -> bool:
         return any(begin <= pointer < max(end, begin + 1) for begin, end in self._ranges)

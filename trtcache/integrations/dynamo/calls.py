@@ -21,7 +21,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError, InputError
 from trtcache.lowering.interface import evaluate
 from trtcache.lowering.symbols import Symbols
-from trtcache.runtime.inputs import is_plain
+from trtcache.weights.slots import is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
