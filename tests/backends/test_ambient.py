@@ -107,3 +107,28 @@ def test_an_option_of_inductor_counts_while_it_differs_from_its_default() -> Non
     with config.patch({"cpp.simdlen": 256}):
         assert ambient()["inductor"] == {"cpp.simdlen": 256}
     assert ambient() == before
+
+
+def test_a_pass_of_inductor_counts_by_its_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass changes the code of an engine; a function that does not say what it depends on is not shared."""
+    from torch._inductor import config
+    from torch._inductor.custom_graph_pass import CustomGraphPass
+
+    class Pass(CustomGraphPass):
+        def __init__(self, version: str) -> None:
+            self.version = version
+
+        def __call__(self, graph: object) -> None:
+            """Do nothing."""
+
+        def uuid(self) -> str:
+            return self.version
+
+    def found(value: object) -> object:
+        monkeypatch.setattr(config, "post_grad_custom_post_pass", value)
+        return ambient().get("passes")
+
+    assert found(None) is None
+    assert found(Pass("1")) == found(Pass("1"))
+    assert found(Pass("1")) != found(Pass("2"))
+    assert found(lambda graph: None) != found(lambda graph: None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.keys.torch_config import overrides
+from trtcache.keys.torch_config import overrides, passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -62,6 +62,8 @@ def read_flags() -> dict[str, Json]:
             flags[name] = get()
         except RuntimeError as error:  # a precision that was set for one device (torch 2.13)
             raise ValueError(f"the {name} cannot be sent to a worker: {error}") from error
+    for name, _ in passes(sys.modules.get("torch._inductor.config")):
+        raise ValueError(f"torch._inductor.config.{name} cannot be sent to a worker")
     for name, value in _options().items():
         try:
             is_same = json.loads(json.dumps(value)) == value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +14,50 @@ _WRITTEN_BY_BUILDS = ("aot_inductor.metadata",)  # torch/_inductor/compile_fx.py
 
 
 def overrides(config: ModuleType | None) -> Iterator[tuple[str, object]]:
-    """Yield options whose value differs from both their default and their environment variable."""
+    """Yield options whose value differs from both their default and their environment variable, but not passes.
+
+    ``passes`` yields those: what Inductor's own cache ignores in its configuration, it treats in another way there.
+    """
+    ignored = (*getattr(config, "_cache_config_ignore_prefix", ()), *_WRITTEN_BY_BUILDS)
+    yield from (pair for pair in _set_options(config) if not pair[0].startswith(ignored))
+
+
+def passes(config: ModuleType | None) -> Iterator[tuple[str, str]]:
+    """Yield options for passes over graphs that are set and that ``overrides`` leaves out, with what identifies them.
+
+    That is ``uuid()``, as for ``torch._inductor.custom_graph_pass.CustomGraphPass``. A function without it is another
+    one in each process, since what it does depends on more than its own code.
+    """
+    ignored = tuple(getattr(config, "_cache_config_ignore_prefix", ()))
+    for name, value in _set_options(config):
+        if name.startswith(ignored) and "pass" in name:
+            kind, uuid = type(value), getattr(value, "uuid", None)
+            found = uuid() if callable(uuid) else value if kind in {str, bool, int} else None
+            token = f"{_PROCESS} {_number(value)}" if found is None else repr(found)
+            yield name, f"{kind.__module__}.{kind.__qualname__} {token}"
+
+
+_PROCESS = secrets.token_hex(16)
+_WITHOUT_UUID: list[object] = []  # kept, so that no other object is taken for one of them
+
+
+def _number(value: object) -> int:
+    if not any(one is value for one in _WITHOUT_UUID):
+        _WITHOUT_UUID.append(value)
+    return next(number for number, one in enumerate(_WITHOUT_UUID) if one is value)
+
+
+def _set_options(config: ModuleType | None) -> Iterator[tuple[str, object]]:
     entries: Mapping[str, Any] = getattr(config, "_config", {})
     if not entries:
         return
     from torch.utils import _config_module
 
     unset: object = _config_module._UNSET_SENTINEL
-    ignored = (*getattr(config, "_cache_config_ignore_prefix", ()), *_WRITTEN_BY_BUILDS)
     for name, entry in entries.items():
         override = entry.user_override
         value = override.get() if isinstance(override, ContextVar) else override  # torch 2.11: the value itself
-        if value is unset or name.startswith(ignored):
+        if value is unset:
             continue
         defaults = (entry.default, entry.env_value_default, entry.env_value_force)
         if value not in [default for default in defaults if default is not unset]:

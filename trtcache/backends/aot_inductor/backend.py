@@ -20,7 +20,7 @@ from trtcache.backends.aot_inductor.variables import environment as environment
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.config.inductor_settings import InductorSettings
 from trtcache.errors import IncompatibleEngineError
-from trtcache.keys.torch_config import overrides
+from trtcache.keys.torch_config import overrides, passes
 from trtcache.settings import FROZEN, PACKED, REFITTABLE
 from trtcache.target import Target, resolve_target
 
@@ -172,6 +172,7 @@ def ambient() -> dict[str, object]:
         return {**INITIAL_AMBIENT, "environment": environment(os.environ)}
     import torch
 
+    config = sys.modules.get("torch._inductor.config")
     kernels = {name: getattr(torch.backends.cuda, f"{name}_sdp_enabled") for name in _ATTENTION_KERNELS}
     return {
         "deterministic": torch.are_deterministic_algorithms_enabled(),
@@ -179,7 +180,8 @@ def ambient() -> dict[str, object]:
         "mkldnn": torch.backends.mkldnn.enabled,
         "attention": {name: bool(enabled()) for name, enabled in kernels.items()},
         "environment": environment(os.environ),
-        "inductor": dict(sorted(overrides(sys.modules.get("torch._inductor.config")))),
+        "inductor": dict(sorted(overrides(config))),
+        **({"passes": found} if (found := dict(sorted(passes(config)))) else {}),
     }
 
 

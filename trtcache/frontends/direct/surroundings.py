@@ -417,7 +417,8 @@ def _own_entries(table: Mapping[type, Any], walk: Walk) -> Json:
 
 def _find_overrides(module: Any, walk: Walk) -> Iterator[Json]:
     """Yield the options of a torch configuration module that this process has set."""
-    from trtcache.keys.torch_config import overrides
+    from trtcache.keys.torch_config import overrides, passes
 
     for option, value in sorted(overrides(module)):
         yield [option, walk.value(value)]
+    yield from map(list, sorted(passes(module)))
