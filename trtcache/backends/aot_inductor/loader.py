@@ -28,12 +28,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from trtcache.backends.aot_inductor.marks import FROZEN_MARK, read_mark
 from trtcache.backends.protocol import GRAPH, INTERFACE
-from trtcache.errors import FixedWeightsError, GuardError, IncompatibleEngineError
+from trtcache.errors import FixedWeightsError, GuardError, IncompatibleEngineError, RunError
 from trtcache.lowering.guard_checks import compile_guards, failed_guard
 from trtcache.lowering.interface import affine, describe, guard_symbols
+from trtcache.weights.slots import memory_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import torch
 
@@ -367,6 +368,39 @@ def _empty_tensor(layout: torch.layout, is_inference: bool) -> torch.Tensor:
         return torch.empty(0, layout=layout)
 
 
+class Addresses:
+    """The addresses of tensors' memory, to notice that it was moved or freed.
+
+    A package reads its constants at the addresses that they had when they were set (``ConstantHandle`` in
+    ``aoti_runtime``). ``share_memory_``, which a queue of processes calls as well, and ``resize_`` move the memory of a
+    storage and free the old one. torch does not count these changes, so the addresses are compared before each call,
+    which takes some 50 ns for each storage.
+    """
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Store the addresses as they are now."""
+        import torch
+
+        storages = [tensor.untyped_storage() for tensor in tensors if tensor.numel()]
+        self._storages: list[Any] = list({storage._cdata: storage for storage in storages}.values())
+        self._read = torch.UntypedStorage.data_ptr
+        self._addresses = list(map(self._read, self._storages))
+
+    def are_current(self) -> bool:
+        """Return whether all memory is where it was."""
+        return list(map(self._read, self._storages)) == self._addresses
+
+
+def require_memory(tensors: Iterable[torch.Tensor]) -> None:
+    """Check that tensors have memory, before their addresses are given to a package.
+
+    Raises:
+        RunError: the memory of one was freed.
+    """
+    if any(memory_fault(tensor) is not None for tensor in tensors):
+        raise RunError("aot_inductor", "the memory of a weight was freed")
+
+
 class _Loaded:
     """A loader with its constants set, which reads their memory.
 
@@ -384,6 +418,7 @@ class _Loaded:
         self._loader = package.open()
         metadata = self._loader.get_metadata()
         self.frozen = FROZEN_MARK in metadata
+        self._addresses = Addresses(() if self.frozen else tensors.values())
         self.packed = pack(tensors, read_mark(metadata))
         self._tensors = tensors if self.packed is None else self.packed.tensors  # these must outlive the loader
         if not self.frozen:
@@ -395,6 +430,10 @@ class _Loaded:
             weakref.finalize(self._loader, self._aliases.empty).atexit = False
             # The binding has no keyword arguments.
             self._loader.load_constants(self._aliases.tensors, False, False, True)
+
+    def is_current(self) -> bool:
+        """Return whether all memory is where it was, and no packed weight has been changed in place."""
+        return self._addresses.are_current() and (self.packed is None or self.packed.is_current())
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the package."""
@@ -465,7 +504,11 @@ class PackageEngine:
         self._package.check_sizes(inputs)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run the package."""
+        """Run the package.
+
+        Raises:
+            RunError: the memory of a weight was freed.
+        """
         self._package.check_sizes(inputs)
         if self._enters:
             import torch
@@ -478,7 +521,10 @@ class PackageEngine:
                 torch.zeros(1, device=device)
                 entered[device] = True
         loaded = self._loaded
-        if loaded.packed is not None and not loaded.packed.is_current():
+        if not loaded.is_current():
+            require_memory(self._shared.values())
+            if self._enters:
+                _wait(self._package.device)
             # The package may be running in other threads: they go on with the old weights.
             loaded = self._loaded = _Loaded(self._package, self._shared)
         return loaded.run(inputs)
@@ -500,14 +546,15 @@ class ParallelEngine:
         self.shares_weights = not (package.library.frozen or package.library.packing)
         self._loaded = self._load()
 
-    def _load(self) -> tuple[ProcessContainer, PackedTensors | None]:
-        """Return a container with the weights as they are now, and the tensors if some of them are packed."""
+    def _load(self) -> tuple[ProcessContainer, Addresses, PackedTensors | None]:
+        """Return a container with the weights as they are now, their addresses, and the tensors if some are packed."""
         from trtcache.backends.aot_inductor.container import Container, ProcessContainer
 
         library = self._package.library
+        addresses = Addresses(() if library.frozen else self._weights.values())
         packed = pack(self._weights, library.packing)
         shared = self._weights if packed is None else packed.tensors
-        return ProcessContainer(lambda: Container(library, shared, self._calls)), packed
+        return ProcessContainer(lambda: Container(library, shared, self._calls)), addresses, packed
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> ParallelEngine:
         """Return an engine of the same library with other weights; running calls on this one are unaffected.
@@ -534,12 +581,17 @@ class ParallelEngine:
         self._package.check_sizes(inputs)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run the package."""
+        """Run the package.
+
+        Raises:
+            RunError: it failed, or the memory of a weight was freed.
+        """
         self._package.check_sizes(inputs)
-        here, packed = self._loaded
-        if packed is not None and not packed.is_current():
-            # Both are replaced at once: a concurrent call must not see new tensors with the old container.
-            here, _ = self._loaded = self._load()
+        here, addresses, packed = self._loaded
+        if not (addresses.are_current() and (packed is None or packed.is_current())):
+            require_memory(self._weights.values())
+            # All are replaced at once: a concurrent call must not see new tensors with the old container.
+            here, *_ = self._loaded = self._load()
         return here().run(inputs)
 
 
