@@ -315,6 +315,25 @@ def test_a_package_with_a_weight_unset_is_never_handed_out(affine: tuple[bytes, 
     assert difference([X @ torch.ones(4, 4) + 1, torch.ones(4)], engine.run([X])) is None
 
 
+def test_refits_use_loaders_again(engines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package is loaded once for each engine that exists at the same time, and an engine in use keeps its loader."""
+    compiled = trtcache.compile(Affine(), (X,), cache=engines)
+    opened: list[object] = []
+    open_loader = loader.open_loader
+    monkeypatch.setattr(loader, "open_loader", lambda *args: [opened.append(args), open_loader(*args)][1])
+    first = compiled._swap.engine
+    for value in (2.0, 3.0, 4.0, 5.0):
+        compiled.refit(Affine(value))
+        assert difference(Affine(value)(X), compiled(X)) is None
+        assert difference(Affine()(X), tuple(first.run([X]))) is None
+    assert len(opened) == 2
+    del first
+    for value in (2.0, 3.0, 4.0, 5.0):
+        compiled.refit(Affine(value))
+        assert difference(Affine(value)(X), compiled(X)) is None
+    assert len(opened) == 2
+
+
 def test_memory_of_weights_is_freed_with_their_engine(run_python: Callable[..., Any], engines: Path) -> None:
     """50 refits, copies and loads of 16 MB of weights leave less than 64 MB in use, and no file open."""
     done = run_python(
