@@ -121,7 +121,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         self._constants = executable.constant_contents
         self._call = call
         self._weights = weights if isinstance(weights, EngineWeights) else EngineWeights(weights)
-        self._swap = EngineSwap(engine, self._weights)
+        is_mutated = any(slot.mutated for slot in self._interface.slots)
+        self._swap = EngineSwap(engine, self._weights, is_mutated=is_mutated)
         self._path = ModuleCall(executable, call, self._swap)
         self._refitting = fork_safe_lock()
         self.examples = Examples()
@@ -374,7 +375,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         changing = [(one, slot) for one in needed if (slot := one.slot) is not None and slot.mutated]
         refitted = make_new_weights(self._weights, needed, sources, device=self._device)
         candidate = copy.copy(self)
-        candidate._swap = EngineSwap(self._swap.engine.refit(refitted.weights), refitted.weights)
+        candidate._swap = self._swap.another(self._swap.engine.refit(refitted.weights), refitted.weights)
         candidate._path = self._path.another(candidate._swap)
         state = {name: refitted.weights[one.name].clone() for one, slot in changing for name in slot.names}
         module = source.module
@@ -480,7 +481,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def _of(self, engine: Engine, weights: EngineWeights, state: dict[str, torch.Tensor]) -> CompiledModule[Output]:
         """Return this module with other weights, in a second engine object."""
         other = copy.copy(self)
-        other._swap, other._weights, other._state = EngineSwap(engine.refit(weights), weights), weights, state
+        other._swap = self._swap.another(engine.refit(weights), weights)
+        other._weights, other._state = weights, state
         other._path = self._path.another(other._swap)  # without on_guard, which has the first module's weights
         other._refitting = fork_safe_lock()
         return other

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from trtcache.config.frozen import frozen_dataclass
+from trtcache.config.threads import fork_safe_lock
 from trtcache.errors import RefitStoppedError
 from trtcache.runtime.operator import places
 from trtcache.weights.slots import EngineWeights, alike, copy_kept, finish, is_unchanged, memory_fault
@@ -254,20 +255,39 @@ class EngineSwap:
         engine: the current engine, whether it accepts calls or not.
     """
 
-    def __init__(self, engine: Engine, weights: Mapping[str, torch.Tensor] | None = None) -> None:
-        """Route calls to an engine with these weights."""
+    def __init__(
+        self, engine: Engine, weights: Mapping[str, torch.Tensor] | None = None, *, is_mutated: bool = False
+    ) -> None:
+        """Route calls to an engine.
+
+        Args:
+            engine: the engine.
+            weights: its weights.
+            is_mutated: whether calls change weights: then they run one after the other.
+        """
         self.engine = engine
+        self._alone = fork_safe_lock() if is_mutated else None
         self._weights = weights or {}
         self._places_before: set[int] = set()
         self._target: _Runner = engine
         self._inside: deque[None] = deque()
 
+    def another(self, engine: Engine, weights: Mapping[str, torch.Tensor]) -> EngineSwap:
+        """Return the same for another engine with weights of its own."""
+        return EngineSwap(engine, weights, is_mutated=self._alone is not None)
+
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run the engine; wait first if it is paused.
+        """Run the engine; wait first if it is paused, or for a call that changes its weights.
 
         Raises:
             RefitStoppedError: a refit failed and left weights of two models in the engine.
         """
+        if self._alone is None:
+            return self._run(inputs)
+        with self._alone:  # a call that waits here is not inside
+            return self._run(inputs)
+
+    def _run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         inside = self._inside
         try:
             inside.append(None)  # Ctrl-C is noticed after it
