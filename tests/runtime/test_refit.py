@@ -596,6 +596,20 @@ def test_no_change_of_state_is_lost_in_a_refit(
     assert float(module(X)[1]) == (7 if verify else 4)
 
 
+def test_a_copy_with_the_same_engine_has_the_state_of_all_calls(
+    compile_with: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """Whichever of the two is called and refitted."""
+    model = Running()
+    module = compile_with(model, X)
+    other = copy.copy(module)
+    found = []
+    for one in (module, other, module):
+        found += [float(module(X)[1]), float(other(X)[1])]
+        one.refit(model.state_dict())
+    assert found == [1, 2, 3, 4, 5, 6]
+
+
 def test_weights_that_are_made_in_inference_mode_can_be_changed_outside_of_it(
     compile_with: Callable[..., trtcache.CompiledModule],
 ) -> None:

@@ -186,9 +186,9 @@ def _in_place(
     except BaseException as error:
         swap.disable(engine, f"{type(error).__name__}: {error}")
         raise
-    swap.swap_in(engine, chosen)
     made = EngineWeights(chosen, own, sources.source_weights(weights))
     made.lent = current.lent & sources.kept
+    swap.swap_in(engine, made)
     order = sorted((*changed, *written), key=lambda weight: weight.index)
     return RefitResult(made, tuple(order), True, interrupt)
 
@@ -253,6 +253,7 @@ class EngineSwap:
 
     Attributes:
         engine: the current engine, whether it accepts calls or not.
+        weights: its weights.
     """
 
     def __init__(
@@ -267,12 +268,12 @@ class EngineSwap:
         """
         self.engine = engine
         self._alone = fork_safe_lock() if is_mutated else None
-        self._weights = weights or {}
+        self.weights = weights if isinstance(weights, EngineWeights) else EngineWeights(weights or {})
         self._places_before: set[int] = set()
         self._target: _Runner = engine
         self._inside: deque[None] = deque()
 
-    def another(self, engine: Engine, weights: Mapping[str, torch.Tensor]) -> EngineSwap:
+    def another(self, engine: Engine, weights: EngineWeights) -> EngineSwap:
         """Return the same for another engine with weights of its own."""
         return EngineSwap(engine, weights, is_mutated=self._alone is not None)
 
@@ -311,16 +312,16 @@ class EngineSwap:
             raise
         return True
 
-    def swap_in(self, engine: Engine, weights: Mapping[str, torch.Tensor] | None = None) -> None:
+    def swap_in(self, engine: Engine, weights: EngineWeights | None = None) -> None:
         """Route calls to an engine, including those held back; without ``weights`` it has those of the last."""
         if weights is not None:
-            self._places_before, self._weights = places(self._weights.values()), weights
+            self._places_before, self.weights = places(self.weights.values()), weights
         self.engine = engine
         self._route_to(engine)
 
     def weight_places(self) -> set[int]:
         """Return the addresses of the engine's weights, and of the last engine's, on which calls may still run."""
-        return places(self._weights.values()) | self._places_before
+        return places(self.weights.values()) | self._places_before
 
     def require_whole(self) -> None:
         """Refuse to pass on weights of two models.
