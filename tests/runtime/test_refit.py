@@ -20,7 +20,7 @@ from tests.comparing import difference
 from tests.models import Affine, KeyValue
 from trtcache.bundle.save import Run
 from trtcache.config.threads import fork_safe_lock
-from trtcache.errors import RefitError, RefitStoppedError, SettingsError, VerifyError, WeightsFileError
+from trtcache.errors import InputError, RefitError, RefitStoppedError, SettingsError, VerifyError, WeightsFileError
 from trtcache.runtime import verify as verification
 from trtcache.runtime.refit import EngineSwap
 from trtcache.testing.interpreter import Interpretation
@@ -560,6 +560,18 @@ class Counters(nn.Module):
         self.a.add_(1)
         self.b.mul_(2)
         return x + self.a - self.b
+
+
+def test_an_input_in_the_memory_of_a_changed_buffer_is_refused(
+    compile_with: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """An engine reads its inputs before it changes the buffer, also after a refit; a copy of it is taken."""
+    module = compile_with(Counters(), torch.ones(2))
+    for _ in range(2):
+        with pytest.raises(InputError, match="memory of its own: a call changes a, got a tensor that shares it"):
+            module(module.a)
+        assert torch.equal(module(module.a.clone()), torch.tensor([-1.0, -3.0]))
+        module.refit(Counters())
 
 
 class Running(nn.Module):

@@ -15,7 +15,7 @@ from trtcache.config.threads import Threads
 from trtcache.errors import GuardError, InputError
 from trtcache.runtime.checks import bind_sizes, evaluate_size
 from trtcache.runtime.inputs import InputCheck
-from trtcache.runtime.memory import has_layout, to_layout
+from trtcache.runtime.memory import has_layout, overlap, to_layout
 from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, places, separate_memory
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trtcache.runtime.on_guard import OnGuard
     from trtcache.runtime.refit import EngineSwap
     from trtcache.runtime.signature import CallSignature
+    from trtcache.weights.slots import EngineWeights
 
 
 class ModuleCall:
@@ -48,6 +49,8 @@ class ModuleCall:
         self.on_guard: OnGuard | None = None
         self._inputs, self._values, self._results = interface.inputs, interface.values, interface.results
         self._plain = all(result.kind == "result" for result in self._results)
+        self._changed = tuple(one for one in interface.weights if one.is_mutated)
+        self._changed_storages: tuple[EngineWeights | None, frozenset[int]] = (None, frozenset())
         self._has_sizes = any(result.kind == "size" for result in self._results)
         self._layouts = tuple(one.layout for one in self._results if one.is_output)
         self.operator = EngineCall.of(interface, self)
@@ -110,11 +113,33 @@ class ModuleCall:
                 raise
             # Fake tensors fail the check; the operator computes their shapes.
             return self.operator(leaves)
+        if self._changed:
+            self._refuse_changed_weights(leaves)
         outputs = self._run(inputs)
         for place, order in enumerate(self._layouts):
             if order is not None and not has_layout(outputs[place], order):
                 outputs[place] = to_layout(outputs[place], order)
         return outputs
+
+    def _refuse_changed_weights(self, leaves: Sequence[Any]) -> None:
+        """Refuse an input in the memory of a weight that calls change: the engine reads all inputs before it writes.
+
+        Raises:
+            InputError: there is one.
+        """
+        weights, (known, storages) = self.swap.weights, self._changed_storages
+        if known is not weights:
+            changed = [weights[one.name] for one in self._changed if one.name in weights]
+            storages = frozenset(one.untyped_storage()._cdata for one in changed)
+            self._changed_storages = weights, storages
+        for spec in self._inputs:
+            given = leaves[spec.leaf]
+            if spec.number or given.untyped_storage()._cdata not in storages:
+                continue
+            for one in self._changed:
+                if one.name in weights and overlap(given, weights[one.name]):
+                    expected = f"memory of its own: a call changes {one.label}"
+                    raise self.check.wrong(spec.leaf, expected, "a tensor that shares it")
 
     def _run(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """Run the engine, without autocast: the program has the casts with which it was exported.
