@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import zipfile
 from dataclasses import replace
+from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,7 @@ from tests import models
 from tests.comparing import difference, mixed_results
 from tests.models import Affine, Together, retrained
 from trtcache.backends.aot_inductor import loader
-from trtcache.errors import IncompatibleEngineError, InputError, SettingsError
+from trtcache.errors import IncompatibleEngineError, InputError, RunError, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,6 +92,59 @@ def test_weights_are_the_models_own_memory(engines: Path) -> None:
         assert difference(model(X), compiled(X)) is None
 
 
+def _regrow(model: nn.Module) -> None:
+    """Free the memory of weights and allocate it again, with the same values."""
+    for one in model.parameters():
+        storage, values = one.untyped_storage(), one.detach().clone()
+        size_bytes = storage.nbytes()
+        storage.resize_(0)
+        storage.resize_(size_bytes)
+        one.data.copy_(values)
+
+
+@pytest.mark.parametrize("count", [0, 2], ids=["module", "runners"])
+@pytest.mark.parametrize(
+    "move",
+    [nn.Module.share_memory, lambda model: ForkingPickler.dumps(model.state_dict()), _regrow],
+    ids=["share_memory", "pickle", "resize"],
+)
+def test_weights_whose_memory_moves_are_read_where_they_are(
+    engines: Path, move: Callable[[nn.Module], object], count: int
+) -> None:
+    """An engine follows memory that is moved to be shared, or freed and allocated again."""
+    model = Affine(2.0)
+    compiled = trtcache.compile(model, (X,), cache=engines)
+    if count:
+        assert compiled.runners(count, intra=1).report.is_parallel
+    compiled(X)
+    move(model)
+    filler = [torch.full((size,), 7.0) for size in (4, 16) for _ in range(64)]
+    assert difference(model(X), compiled(X)) is None
+    with torch.no_grad():
+        model.a.mul_(3)
+    assert difference(model(X), compiled(X)) is None
+    del filler
+
+
+@pytest.mark.parametrize("count", [0, 2], ids=["module", "runners"])
+def test_a_weight_whose_memory_is_freed_is_an_error_until_it_has_some_again(engines: Path, count: int) -> None:
+    """No call reads freed memory, and calls go on once the weight has memory."""
+    model = Affine(2.0)
+    compiled = trtcache.compile(model, (X,), cache=engines)
+    if count:
+        compiled.runners(count, intra=1)
+    storage = model.b.untyped_storage()
+    size_bytes = storage.nbytes()
+    storage.resize_(0)
+    for _ in range(2):
+        with pytest.raises(RunError, match="the memory of a weight was freed"):
+            compiled(X)
+    storage.resize_(size_bytes)
+    with torch.no_grad():
+        model.b.fill_(4.0)
+    assert difference(model(X), compiled(X)) is None
+
+
 def test_results_outlive_the_weights_they_are_views_of(together: Any) -> None:
     """What a call returned stays right after the weights behind it were replaced and freed."""
     cases, module, compiled = together
@@ -139,6 +193,9 @@ def test_state_evolves_as_in_the_model_and_in_private(engines: Path) -> None:
     assert all(torch.equal(kept[name], buffer) for name, buffer in model.named_buffers())
     compiled.refit(eager)
     assert difference(eager(*state_call(5)), compiled(*state_call(5))) is None
+    for buffer in compiled.state_dict().values():
+        buffer.share_memory_()  # moves the copies
+    assert difference(eager(*state_call(6)), compiled(*state_call(6))) is None
 
 
 def test_random_numbers_are_drawn_at_each_call_by_torchs_generator(engines: Path) -> None:
@@ -256,6 +313,25 @@ def test_a_package_with_a_weight_unset_is_never_handed_out(affine: tuple[bytes, 
     with pytest.raises(IncompatibleEngineError, match="w1"):
         engine.refit(few)
     assert difference([X @ torch.ones(4, 4) + 1, torch.ones(4)], engine.run([X])) is None
+
+
+def test_refits_use_loaders_again(engines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package is loaded once for each engine that exists at the same time, and an engine in use keeps its loader."""
+    compiled = trtcache.compile(Affine(), (X,), cache=engines)
+    opened: list[object] = []
+    open_loader = loader.open_loader
+    monkeypatch.setattr(loader, "open_loader", lambda *args: [opened.append(args), open_loader(*args)][1])
+    first = compiled._swap.engine
+    for value in (2.0, 3.0, 4.0, 5.0):
+        compiled.refit(Affine(value))
+        assert difference(Affine(value)(X), compiled(X)) is None
+        assert difference(Affine()(X), tuple(first.run([X]))) is None
+    assert len(opened) == 2
+    del first
+    for value in (2.0, 3.0, 4.0, 5.0):
+        compiled.refit(Affine(value))
+        assert difference(Affine(value)(X), compiled(X)) is None
+    assert len(opened) == 2
 
 
 def test_memory_of_weights_is_freed_with_their_engine(run_python: Callable[..., Any], engines: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -179,6 +181,20 @@ def test_buffers_are_changed_after_all_that_reads_them(interpreter: str, tmp_pat
         kept.append((expected, module(given)))
     for expected, found in kept:
         torch.testing.assert_close(list(found), expected)
+
+
+def test_threads_that_call_a_module_lose_no_change_of_its_buffers(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls of several threads, of runners and of a copy with the same engine run one after the other."""
+    module = compiled(Counting(), (X,), interpreter, tmp_path)
+    run = Interpretation.run
+    monkeypatch.setattr(Interpretation, "run", lambda *args: [time.sleep(0.001), run(*args)][1])
+    with module.runners(4, intra=1) as runners, ThreadPoolExecutor(4) as threads:
+        assert "calls change the module's buffers" in str(runners.report)
+        list(runners.map([X] * 20))
+        list(threads.map(copy.copy(module), [X] * 20))
+    assert module.count.item() == 80
 
 
 class Changing(nn.Module):

@@ -20,7 +20,7 @@ from tests.comparing import difference
 from tests.models import Affine, KeyValue
 from trtcache.bundle.save import Run
 from trtcache.config.threads import fork_safe_lock
-from trtcache.errors import RefitError, RefitStoppedError, SettingsError, VerifyError, WeightsFileError
+from trtcache.errors import InputError, RefitError, RefitStoppedError, SettingsError, VerifyError, WeightsFileError
 from trtcache.runtime import verify as verification
 from trtcache.runtime.refit import EngineSwap
 from trtcache.testing.interpreter import Interpretation
@@ -562,6 +562,18 @@ class Counters(nn.Module):
         return x + self.a - self.b
 
 
+def test_an_input_in_the_memory_of_a_changed_buffer_is_refused(
+    compile_with: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """An engine reads its inputs before it changes the buffer, also after a refit; a copy of it is taken."""
+    module = compile_with(Counters(), torch.ones(2))
+    for _ in range(2):
+        with pytest.raises(InputError, match="memory of its own: a call changes a, got a tensor that shares it"):
+            module(module.a)
+        assert torch.equal(module(module.a.clone()), torch.tensor([-1.0, -3.0]))
+        module.refit(Counters())
+
+
 class Running(nn.Module):
     """Has a sum that no state_dict has."""
 
@@ -594,6 +606,20 @@ def test_no_change_of_state_is_lost_in_a_refit(
         module.refit(model.state_dict(), verify=verify)
     monkeypatch.undo()
     assert float(module(X)[1]) == (7 if verify else 4)
+
+
+def test_a_copy_with_the_same_engine_has_the_state_of_all_calls(
+    compile_with: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """Whichever of the two is called and refitted."""
+    model = Running()
+    module = compile_with(model, X)
+    other = copy.copy(module)
+    found = []
+    for one in (module, other, module):
+        found += [float(module(X)[1]), float(other(X)[1])]
+        one.refit(model.state_dict())
+    assert found == [1, 2, 3, 4, 5, 6]
 
 
 def test_weights_that_are_made_in_inference_mode_can_be_changed_outside_of_it(

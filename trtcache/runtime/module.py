@@ -120,8 +120,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         self._known = executable.known
         self._constants = executable.constant_contents
         self._call = call
-        self._weights = weights if isinstance(weights, EngineWeights) else EngineWeights(weights)
-        self._swap = EngineSwap(engine, self._weights)
+        is_mutated = any(slot.mutated for slot in self._interface.slots)
+        self._swap = EngineSwap(engine, weights, is_mutated=is_mutated)
         self._path = ModuleCall(executable, call, self._swap)
         self._refitting = fork_safe_lock()
         self.examples = Examples()
@@ -142,6 +142,11 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def add_done_callback(self, callback: Callable[[CompiledModule], object]) -> None:
         """Call ``callback(module)`` when a build in the background has ended; at once if there is none."""
         callback(self)
+
+    @property
+    def _weights(self) -> EngineWeights:
+        """The engine's weights, also after a refit of a copy with the same engine."""
+        return self._swap.weights
 
     @property
     def interface(self) -> Interface:
@@ -215,7 +220,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def lend(self) -> None:
         """Note that weights are handed out: the next refit does not overwrite them."""
         with self._refitting:
-            if "_weights" in self.__dict__:  # else the engine is still built
+            if "_swap" in self.__dict__:  # else the engine is still built
                 self._weights.lent = self._weights.own
 
     def _require_whole(self) -> None:
@@ -305,7 +310,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         if self.weight_file is not None:
             if self.weight_file.reads(weights):
                 weights = self.weight_file.read(weights)
-            self._weights = self._weights or EngineWeights(self.weight_file.current())
+            self._swap.weights = self._weights or EngineWeights(self.weight_file.current())
         source = WeightSource.of(weights, known=self._known, constants=self._constants)
         needed = self._interface.weights
         with self._refitting:
@@ -325,7 +330,6 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                 else:
                     inputs = self._inputs(args, kwargs)
                     refitted, off_by = self._refit_verified(sources, source, inputs, tolerance)
-            self._weights = refitted.weights
             self._state = self._state_with(refitted.weights, source.state)
             self._drop_tables()
         if refitted.interrupt is not None:
@@ -374,7 +378,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         changing = [(one, slot) for one in needed if (slot := one.slot) is not None and slot.mutated]
         refitted = make_new_weights(self._weights, needed, sources, device=self._device)
         candidate = copy.copy(self)
-        candidate._swap = EngineSwap(self._swap.engine.refit(refitted.weights), refitted.weights)
+        candidate._swap = self._swap.another(self._swap.engine.refit(refitted.weights), refitted.weights)
         candidate._path = self._path.another(candidate._swap)
         state = {name: refitted.weights[one.name].clone() for one, slot in changing for name in slot.names}
         module = source.module
@@ -480,7 +484,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def _of(self, engine: Engine, weights: EngineWeights, state: dict[str, torch.Tensor]) -> CompiledModule[Output]:
         """Return this module with other weights, in a second engine object."""
         other = copy.copy(self)
-        other._swap, other._weights, other._state = EngineSwap(engine.refit(weights), weights), weights, state
+        other._swap = self._swap.another(engine.refit(weights), weights)
+        other._state = state
         other._path = self._path.another(other._swap)  # without on_guard, which has the first module's weights
         other._refitting = fork_safe_lock()
         return other

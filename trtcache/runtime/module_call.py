@@ -15,7 +15,7 @@ from trtcache.config.threads import Threads
 from trtcache.errors import GuardError, InputError
 from trtcache.runtime.checks import bind_sizes, evaluate_size
 from trtcache.runtime.inputs import InputCheck
-from trtcache.runtime.memory import has_layout, to_layout
+from trtcache.runtime.memory import has_layout, overlap, to_layout
 from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, places, separate_memory, storage, storages
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trtcache.runtime.on_guard import OnGuard
     from trtcache.runtime.refit import EngineSwap
     from trtcache.runtime.signature import CallSignature
+    from trtcache.weights.slots import EngineWeights
 
 
 class ModuleCall:
@@ -49,6 +50,8 @@ class ModuleCall:
         self.on_guard: OnGuard | None = None
         self._inputs, self._values, self._results = interface.inputs, interface.values, interface.results
         self._plain = all(result.kind == "result" for result in self._results)
+        self._changed = tuple(one for one in interface.weights if one.is_mutated)
+        self._changed_storages: tuple[EngineWeights | None, frozenset[int]] = (None, frozenset())
         self._has_sizes = any(result.kind == "size" for result in self._results)
         self._layouts = tuple(one.layout for one in self._results if one.is_output)
         self.operator = EngineCall.of(interface, self)
@@ -113,6 +116,8 @@ class ModuleCall:
                 raise
             # Fake tensors fail the check; the operator computes their shapes.
             return self.operator(leaves)
+        if self._changed:
+            self._refuse_changed_weights(leaves)
         outputs = self._copy_weights_in(self._run(inputs))
         for place, order in enumerate(self._layouts):
             if order is not None and not has_layout(outputs[place], order):
@@ -132,6 +137,26 @@ class ModuleCall:
             self._stored, self._stored_last, self._stored_for = now | self._stored_last, now, engine
         stored = self._stored
         return [one.clone() if storage(one) in stored else one for one in outputs] if stored else outputs
+
+    def _refuse_changed_weights(self, leaves: Sequence[Any]) -> None:
+        """Refuse an input in the memory of a weight that calls change: the engine reads all inputs before it writes.
+
+        Raises:
+            InputError: there is one.
+        """
+        weights, (known, held) = self.swap.weights, self._changed_storages
+        if known is not weights:
+            changed = [weights[one.name] for one in self._changed if one.name in weights]
+            held = frozenset(storages(changed))
+            self._changed_storages = weights, held
+        for spec in self._inputs:
+            given = leaves[spec.leaf]
+            if spec.number or storage(given) not in held:
+                continue
+            for one in self._changed:
+                if one.name in weights and overlap(given, weights[one.name]):
+                    expected = f"memory of its own: a call changes {one.label}"
+                    raise self.check.wrong(spec.leaf, expected, "a tensor that shares it")
 
     def _run(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """Run the engine, without autocast: the program has the casts with which it was exported.

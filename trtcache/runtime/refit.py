@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from trtcache.config.frozen import frozen_dataclass
+from trtcache.config.threads import fork_safe_lock
 from trtcache.errors import RefitStoppedError
 from trtcache.runtime.operator import places, storages
 from trtcache.weights.slots import EngineWeights, alike, copy_kept, finish, is_unchanged, memory_fault
@@ -185,9 +186,9 @@ def _in_place(
     except BaseException as error:
         swap.disable(engine, f"{type(error).__name__}: {error}")
         raise
-    swap.swap_in(engine, chosen)
     made = EngineWeights(chosen, own, sources.source_weights(weights))
     made.lent = current.lent & sources.kept
+    swap.swap_in(engine, made)
     order = sorted((*changed, *written), key=lambda weight: weight.index)
     return RefitResult(made, tuple(order), True, interrupt)
 
@@ -252,22 +253,42 @@ class EngineSwap:
 
     Attributes:
         engine: the current engine, whether it accepts calls or not.
+        weights: its weights.
     """
 
-    def __init__(self, engine: Engine, weights: Mapping[str, torch.Tensor] | None = None) -> None:
-        """Route calls to an engine with these weights."""
+    def __init__(
+        self, engine: Engine, weights: Mapping[str, torch.Tensor] | None = None, *, is_mutated: bool = False
+    ) -> None:
+        """Route calls to an engine.
+
+        Args:
+            engine: the engine.
+            weights: its weights.
+            is_mutated: whether calls change weights: then they run one after the other.
+        """
         self.engine = engine
-        self._weights = weights or {}
+        self._alone = fork_safe_lock() if is_mutated else None
+        self.weights = weights if isinstance(weights, EngineWeights) else EngineWeights(weights or {})
         self._places_before: set[int] = set()
         self._target: _Runner = engine
         self._inside: deque[None] = deque()
 
+    def another(self, engine: Engine, weights: EngineWeights) -> EngineSwap:
+        """Return the same for another engine with weights of its own."""
+        return EngineSwap(engine, weights, is_mutated=self._alone is not None)
+
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run the engine; wait first if it is paused.
+        """Run the engine; wait first if it is paused, or for a call that changes its weights.
 
         Raises:
             RefitStoppedError: a refit failed and left weights of two models in the engine.
         """
+        if self._alone is None:
+            return self._run(inputs)
+        with self._alone:  # a call that waits here is not inside
+            return self._run(inputs)
+
+    def _run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         inside = self._inside
         try:
             inside.append(None)  # Ctrl-C is noticed after it
@@ -291,20 +312,20 @@ class EngineSwap:
             raise
         return True
 
-    def swap_in(self, engine: Engine, weights: Mapping[str, torch.Tensor] | None = None) -> None:
+    def swap_in(self, engine: Engine, weights: EngineWeights | None = None) -> None:
         """Route calls to an engine, including those held back; without ``weights`` it has those of the last."""
         if weights is not None:
-            self._places_before, self._weights = places(self._weights.values()), weights
+            self._places_before, self.weights = places(self.weights.values()), weights
         self.engine = engine
         self._route_to(engine)
 
     def weight_places(self) -> set[int]:
         """Return the addresses of the engine's weights, and of the last engine's, on which calls may still run."""
-        return places(self._weights.values()) | self._places_before
+        return places(self.weights.values()) | self._places_before
 
     def weight_storages(self) -> set[int]:
         """Return the identities of the storages of the engine's weights."""
-        return storages(self._weights.values())
+        return storages(self.weights.values())
 
     def require_whole(self) -> None:
         """Refuse to pass on weights of two models.
