@@ -219,10 +219,11 @@ def describe_changes(  # noqa: C901  # one case for each kind
         elif kind in _PARTIALS or owners[kind.__module__] == MODEL:
             written.append([name, walk.value(value)])
         elif name[:1] != "_" or is_read:
-            written.append([name, kind.__module__, kind.__qualname__])
+            entry: list[Json] = [name, kind.__module__, kind.__qualname__]
             if (is_read or owner) and type(own := getattr(value, "__dict__", None)) is dict:
                 more = {key: one for key, one in own.items() if type(one) in NUMBERS_AND_TEXT or is_unversioned(one)}
-                written.append(walk.pairs(more.items()))
+                entry += [walk.pairs(more.items())] if more else []
+            written.append(entry)
     return written
 
 
