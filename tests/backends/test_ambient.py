@@ -109,7 +109,7 @@ def test_an_option_of_inductor_counts_while_it_differs_from_its_default() -> Non
     assert ambient() == before
 
 
-def test_a_pass_of_inductor_counts_by_its_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_of_inductor_counts_by_its_uuid() -> None:
     """A pass changes the code of an engine; a function that does not say what it depends on is not shared."""
     from torch._inductor import config
     from torch._inductor.custom_graph_pass import CustomGraphPass
@@ -125,8 +125,8 @@ def test_a_pass_of_inductor_counts_by_its_uuid(monkeypatch: pytest.MonkeyPatch) 
             return self.version
 
     def found(value: object) -> object:
-        monkeypatch.setattr(config, "post_grad_custom_post_pass", value)
-        return ambient().get("passes")
+        with config.patch(post_grad_custom_post_pass=value):
+            return ambient().get("passes")
 
     assert found(None) is None
     assert found(Pass("1")) == found(Pass("1"))
