@@ -202,11 +202,13 @@ class Globals:
         """Describe all other attributes of these modules and of those that were visited, with their submodules.
 
         A library can put together the names of attributes of modules that it is passed, or that it finds in a table.
+        Its own other modules do not count: they have session numbers and threads.
         """
         known = self.walk.visited_modules
-        labels.update(known)
+        packages = {label.partition(".")[0] for label in labels}
+        reached = labels.union(label for label in known if label.partition(".")[0] not in packages)
         done: set[str] = set()
-        while pending := sorted((labels & sys.modules.keys()) - done):
+        while pending := sorted((reached & sys.modules.keys()).union(filter(is_user_module, known)) - done):
             done.update(pending)
             for label in pending:
                 if is_versioned_module(label):
@@ -218,9 +220,9 @@ class Globals:
                         self.read(label, name, is_tolerant=True, is_composed=True)
                     elif sys.modules.get(other := str(vars(value).get("__name__"))) is value:
                         self.written.setdefault(label, {}).setdefault(name, ["module", other])
-                        if is_user_module(other) or other.partition(".")[0] == label.partition(".")[0]:
-                            labels.add(other)  # names in it can be put together, too
-                            known.setdefault(other, value)
+                        known.setdefault(other, value)
+                        if other.partition(".")[0] == label.partition(".")[0]:
+                            reached.add(other)  # names in it can be put together, too
 
     def _modules_of_user(self) -> set[str]:
         """Return the modules that are globals of the user's own modules, as far as those were read."""
