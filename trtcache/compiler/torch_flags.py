@@ -56,7 +56,7 @@ def read_flags() -> dict[str, Json]:
     Raises:
         ValueError: one has a value that cannot be sent; the message says which.
     """
-    flags: dict[str, Json] = {}
+    flags: dict[str, Any] = {}
     for name, (get, _) in _FLAGS.items():
         try:
             flags[name] = get()
@@ -64,7 +64,7 @@ def read_flags() -> dict[str, Json]:
             raise ValueError(f"the {name} cannot be sent to a worker: {error}") from error
     for name, _ in passes(sys.modules.get("torch._inductor.config")):
         raise ValueError(f"torch._inductor.config.{name} cannot be sent to a worker")
-    for name, value in _options().items():
+    for name, value in flags["inductor"].items():
         try:
             is_same = json.loads(json.dumps(value)) == value
         except (TypeError, ValueError):

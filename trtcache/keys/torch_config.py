@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
 
 _WRITTEN_BY_BUILDS = ("aot_inductor.metadata",)  # torch/_inductor/compile_fx.py stores the last package's device there
@@ -19,7 +19,7 @@ def overrides(config: ModuleType | None) -> Iterator[tuple[str, object]]:
     ``passes`` yields those: what Inductor's own cache ignores in its configuration, it treats in another way there.
     """
     ignored = (*getattr(config, "_cache_config_ignore_prefix", ()), *_WRITTEN_BY_BUILDS)
-    yield from (pair for pair in _set_options(config) if not pair[0].startswith(ignored))
+    return _changed_options(config, lambda name: not name.startswith(ignored))
 
 
 def passes(config: ModuleType | None) -> Iterator[tuple[str, str]]:
@@ -29,12 +29,11 @@ def passes(config: ModuleType | None) -> Iterator[tuple[str, str]]:
     one in each process, since what it does depends on more than its own code.
     """
     ignored = tuple(getattr(config, "_cache_config_ignore_prefix", ()))
-    for name, value in _set_options(config):
-        if name.startswith(ignored) and "pass" in name:
-            kind, uuid = type(value), getattr(value, "uuid", None)
-            found = uuid() if callable(uuid) else value if kind in {str, bool, int} else None
-            token = f"{_PROCESS} {_number(value)}" if found is None else repr(found)
-            yield name, f"{kind.__module__}.{kind.__qualname__} {token}"
+    for name, value in _changed_options(config, lambda name: "pass" in name and name.startswith(ignored)):
+        kind, uuid = type(value), getattr(value, "uuid", None)
+        found = uuid() if callable(uuid) else value if kind in {str, bool, int} else None
+        token = f"{_PROCESS} {_number(value)}" if found is None else repr(found)
+        yield name, f"{kind.__module__}.{kind.__qualname__} {token}"
 
 
 _PROCESS = secrets.token_hex(16)
@@ -47,7 +46,8 @@ def _number(value: object) -> int:
     return next(number for number, one in enumerate(_WITHOUT_UUID) if one is value)
 
 
-def _set_options(config: ModuleType | None) -> Iterator[tuple[str, object]]:
+def _changed_options(config: ModuleType | None, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, object]]:
+    """Yield options with a name that is wanted and a value that is not a default."""
     entries: Mapping[str, Any] = getattr(config, "_config", {})
     if not entries:
         return
@@ -55,6 +55,8 @@ def _set_options(config: ModuleType | None) -> Iterator[tuple[str, object]]:
 
     unset: object = _config_module._UNSET_SENTINEL
     for name, entry in entries.items():
+        if not is_wanted(name):
+            continue
         override = entry.user_override
         value = override.get() if isinstance(override, ContextVar) else override  # torch 2.11: the value itself
         if value is unset:
