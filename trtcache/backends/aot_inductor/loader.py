@@ -429,6 +429,11 @@ class Addresses:
         return list(map(self._read, self._storages)) == self._addresses
 
 
+def _are_current(addresses: Addresses, packed: PackedTensors | None) -> bool:
+    """Return whether all memory is where it was, and no weight that was packed has been changed in place."""
+    return addresses.are_current() and (packed is None or packed.is_current())
+
+
 def require_memory(tensors: Iterable[torch.Tensor]) -> None:
     """Check that tensors have memory, before their addresses are given to a package.
 
@@ -471,7 +476,7 @@ class _Loaded:
 
     def is_current(self) -> bool:
         """Return whether all memory is where it was, and no packed weight has been changed in place."""
-        return self._addresses.are_current() and (self.packed is None or self.packed.is_current())
+        return _are_current(self._addresses, self.packed)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the package."""
@@ -626,7 +631,7 @@ class ParallelEngine:
         """
         self._package.check_sizes(inputs)
         here, addresses, packed = self._loaded
-        if not (addresses.are_current() and (packed is None or packed.is_current())):
+        if not _are_current(addresses, packed):
             require_memory(self._weights.values())
             # All are replaced at once: a concurrent call must not see new tensors with the old container.
             here, *_ = self._loaded = self._load()
