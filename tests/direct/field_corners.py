@@ -407,8 +407,9 @@ for _doc, _value, _acme in (
     ("a number of another library, in a closure", "acme.read('gain')", "import beta\ndef make(module):\n    return lambda name: getattr(module, name.upper())\nread = make(beta)\n"),
     ("a number of another library, an attribute of a class", "acme.Reader().read('gain')", "import beta\nclass Reader:\n    module = beta\n    def read(self, name):\n        return getattr(self.module, name.upper())\n"),
 ):
-    _add(f"a composed name finds {_doc}", _model(f"x * {_value}", "pass", "import acme, settings\n") + "--- settings.py\nimport beta\n" + _ACME + _acme + _BETA, "", ("GAIN = 2.0", "GAIN = 3.0"), first=_VENV)
-    _add(f"a composed name finds {_doc}, which is set", _model(f"x * {_value}", "pass", "import acme, settings\n") + "--- settings.py\nimport beta\n" + _ACME + _acme + _BETA, "import beta; beta.GAIN = 3.0", first=_VENV)
+    _files = _model(f"x * {_value}", "pass", "import acme, settings\n") + "--- settings.py\nimport beta\n" + _ACME + _acme + _BETA
+    _add(f"a composed name finds {_doc}", _files, "", ("GAIN = 2.0", "GAIN = 3.0"), first=_VENV)
+    _add(f"a composed name finds {_doc}, which is set", _files, "import beta; beta.GAIN = 3.0", first=_VENV)
 _add("a composed name finds a number of another library's submodule", _model("x * acme.read(settings.beta, 'table', 'rate')", "pass", "import acme, settings\n") + "--- settings.py\nimport beta\n" + _ACME + "def read(module, part, name):\n    return getattr(getattr(module, part[:5]), name.upper())\n" + _BETA, "", ("RATE = 5.0", "RATE = 6.0"), first=_VENV)
 
 # State of torch's and Python's own modules in an object with other attributes in each thread

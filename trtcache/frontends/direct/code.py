@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from trtcache.digests import hash_bytes
+from trtcache.frontends.direct.classes import DERIVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -32,28 +33,20 @@ _SPACES = (torch.Tensor, torch.UntypedStorage, torch.TypedStorage, torch, torch.
 _OF_MEMORY = {name for one in _SPACES for name in dir(one) if "data_ptr" in name or "_storage" in name}
 UNSEEN = frozenset(
     (
-        *("__annotations__", "__subclasses__", "__globals__", "__closure__", "__builtins__", "__loader__", "__spec__"),
+        *("__subclasses__", "__globals__", "__closure__", "__builtins__", "__loader__", "__spec__"),
         *("__cached__", "__hash__", "__sizeof__", "f_locals"),
         *("f_back", "f_globals", "f_code", "gi_frame", "tb_frame", "tb_lineno", "__file__", "__path__", "is_leaf"),
         *("is_shared", "is_pinned", "byte_bounds", "const_data_ptr", "_weak_ref", "shares_memory", "may_share_memory"),
-        *("untyped_storage", "storage", "is_inference", "__weakref__"),
+        *("untyped_storage", "storage", "is_inference"),
         *("annotation", "annotations", "return_annotation"),
-        *("__firstlineno__", "__static_attributes__", "__slotnames__", "__annotations_cache__", "__annotate__"),
-        *("__annotate_func__", "__conditional_annotations__"),  # with __annotations__ and __weakref__, what DERIVED has
-        *(
-            "get_type_hints",
-            "get_annotations",
-            "annotationlib",
-            "ctypes",
-            "__array_interface__",
-            "__cuda_array_interface__",
-        ),
+        *("get_type_hints", "get_annotations", "annotationlib"),
+        *("ctypes", "__array_interface__", "__cuda_array_interface__"),
         *("getrefcount", "getweakrefcount", "getweakrefs", "cache_info"),
         *("_is_view", "_view_func", "_use_count", "_is_zerotensor"),
         *("get_cache_token", "hashvalue", "_hash", "MethodType", "ZoneInfo", "zoneinfo"),
         *("getcontext", "localcontext", "DefaultContext", "BasicContext", "ExtendedContext"),
     )
-).union(_OF_TENSORS, _OF_CODE, _OF_MEMORY)
+).union(_OF_TENSORS, _OF_CODE, _OF_MEMORY, DERIVED - {"__dict__"})
 """Names that direct mode does not track. An export whose code reads one is refused.
 
 All properties that tensors and code objects have in C are among them, except those that are described.
