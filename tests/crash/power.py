@@ -65,7 +65,8 @@ def begin(disk: Disk, template: Path, scenario: Scenario) -> None:
     """Put what the scenario begins with on the disk, synced."""
     with disk.mounted() as root:
         for old in (root, root.with_name("elsewhere"), root.with_name("below")):
-            shutil.rmtree(old, ignore_errors=True)
+            if old.exists():
+                shutil.rmtree(old)
         if scenario.before:
             shutil.copytree(template, root)
             root.chmod(0o700)
