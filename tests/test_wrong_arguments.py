@@ -66,6 +66,22 @@ def test_tensors_that_torch_cannot_export_are_explained(interpreter: str) -> Non
         trtcache.key(nn.Linear(2, 2).eval(), (x,), backend=interpreter)
 
 
+def test_layouts_without_strides_are_refused(interpreter: str) -> None:
+    """Sparse inputs and weights: an engine is given a pointer, sizes and strides."""
+    sparse = nn.Linear(2, 2)
+    sparse.register_buffer("adjacency", torch.eye(2).to_sparse())
+    with pytest.raises(ExportError, match=r"adjacency has the layout torch\.sparse_coo; pass a dense tensor"):
+        trtcache.key(sparse, (torch.ones(1, 2),), backend=interpreter)
+    with pytest.raises(ExportError, match=r"argument 0 has the layout torch\.sparse_coo; pass a dense tensor"):
+        trtcache.key(nn.Linear(2, 2), (torch.eye(2).to_sparse(),), backend=interpreter)
+
+
+def test_a_loss_that_torch_decomposes_wrongly_is_refused(interpreter: str) -> None:
+    """The decomposition of ``multilabel_margin_loss`` has other values than its kernel (torch 2.13)."""
+    with pytest.raises(ExportError, match="decomposes multilabel_margin_loss to other values"):
+        trtcache.key(nn.MultiLabelMarginLoss(), (torch.ones(2, 3), torch.tensor([[0, -1, 0]] * 2)), backend=interpreter)
+
+
 @pytest.mark.parametrize("target", [89, b"x86-64-v3", ["native"]], ids=str)
 def test_a_target_is_text(target: Any, interpreter: str) -> None:
     """Other things are told as what they are."""

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import pytest
 import torch
+import torch._inductor.lowering
 from torch import nn
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.utils import cpp_extension
 
 from tests.direct.stored import install_stored
-from trtcache.lowering.operators import identify_operators, operator_names, operators_are_unchanged
+from trtcache.backends.aot_inductor.backend import ambient
+from trtcache.frontends.exported import ExportedSource
+from trtcache.keys.key import process_state
+from trtcache.lowering.operators import (
+    identify_operators,
+    is_foreign,
+    operator_names,
+    operators_are_unchanged,
+    replaced_functions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,6 +189,62 @@ def test_what_is_no_function_of_a_file_has_no_version(installed: Callable[..., A
     for kernel in (Kernel(), eval("lambda x, factor: x")):  # noqa: S307  # a kernel without a file
         definition.register_kernel("cpu")(kernel)
         assert identify_operators([ops.scale.default]) == {}
+
+
+def test_a_function_in_a_table_of_torch_is_part_of_keys_and_aliases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decompositions and Inductor's lowerings compute what an engine computes; a custom operator has its own part."""
+    aten = torch.ops.aten
+    decompositions, lowerings = torch._decomp.decomposition_table, torch._inductor.lowering.lowerings
+    state, surroundings = process_state(), ambient()
+    assert "replaced" not in state
+    assert "replaced" not in surroundings
+
+    def thousandfold(x: torch.Tensor) -> torch.Tensor:
+        return x * 1000
+
+    for table, name in ((decompositions, "post_autograd"), (lowerings, "lowerings")):
+        with monkeypatch.context() as patch:
+            patch.setitem(table, aten.hardswish.default, functools.partial(thousandfold))
+            replaced = replaced_functions()
+            assert list(replaced) == [f"{name} aten.hardswish.default"]
+            assert process_state() == {"replaced": replaced, **state}
+            assert ambient() == {**surroundings, "replaced": replaced}
+            patch.setitem(table, aten.hardswish.default, functools.partial(thousandfold))
+            assert replaced_functions() != replaced
+    assert process_state() == state
+
+
+def test_a_decomposition_of_a_distribution_is_the_same_in_each_process(
+    installed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The distribution's version and the digests of its files stand for it."""
+    installed("replacing_ops")
+    function = sys.modules["replacing_ops.kernels"].replace
+    monkeypatch.setitem(torch._decomp.decomposition_table, torch.ops.aten.hardswish.default, function)
+    (described,) = replaced_functions().values()
+    assert described == {"distributions": {"replacing_ops": "1.0"}, "files": ANY}
+
+
+def test_an_operator_of_torch_with_a_kernel_from_elsewhere_counts_as_a_custom_one() -> None:
+    """A kernel in Python leaves no trace in what is exported."""
+    target, key = torch.ops.aten.hardswish.default, torch._C.DispatchKey.CompositeImplicitAutograd
+    assert not is_foreign(target, ())
+    target.py_kernels[key] = lambda x: x * 1000
+    try:
+        assert is_foreign(target, ())
+        assert not is_foreign(target, ("aten::hardswish",))
+    finally:
+        del target.py_kernels[key]
+    source = ExportedSource(torch.export.export(nn.Hardswish(), (torch.ones(2),)), "Hardswish")
+    assert source.fingerprint()
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("hardswish", lambda x: x * 1000, "Meta", allow_override=True)
+    assert is_foreign(target, ())
+    with pytest.raises(ValueError, match=r"aten\.hardswish\.default has a kernel in Python that is not torch's own"):
+        source.fingerprint()
+    library._destroy()
+    assert not is_foreign(target, ())
+    assert source.fingerprint()
 
 
 def test_operators_of_a_test_have_no_version() -> None:

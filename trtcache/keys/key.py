@@ -30,6 +30,7 @@ from trtcache.keys.alias_key import make_alias_key
 from trtcache.keys.code import code_digest as code_digest
 from trtcache.lowering.arguments import module_class
 from trtcache.lowering.interface import Content, SmallSizes
+from trtcache.lowering.operators import replaced_functions
 from trtcache.lowering.passes import installed_passes
 from trtcache.weights.fingerprints import fingerprints
 
@@ -232,7 +233,9 @@ def other_passes() -> list[str]:
 def process_state() -> dict[str, object]:
     """Return torch's global state in this process, as far as decompositions can depend on it."""
     devices = ("cpu", "cuda")
+    replaced = replaced_functions()
     return {
+        **({"replaced": replaced} if replaced else {}),  # other processes keep their aliases
         "dtype": str(torch.get_default_dtype()),
         "device": str(torch.get_default_device()),
         "autocast": [[torch.is_autocast_enabled(kind), str(torch.get_autocast_dtype(kind))] for kind in devices],

@@ -137,6 +137,8 @@ def export(
         raise ExportError(label, "it is TorchScript; give the torch.nn.Module that it was scripted from")
     if lazy := [name for name, one in (*model.named_parameters(), *model.named_buffers()) if is_lazy(one)]:
         raise ExportError(label, f"{lazy[0]} of a lazy module has no shape yet; call the model once first")
+    _reject_layouts({**dict(model.named_parameters()), **dict(model.named_buffers())}, label)
+    _reject_layouts({f"argument {place}": one for place, one in enumerate(pytree.tree_leaves((args, kwargs)))}, label)
     args, kwargs, shapes = replace_inputs(model, args, kwargs, dynamic_shapes)
     args, kwargs = _examples(model, (args, kwargs))
     random_before = random_states()
@@ -169,6 +171,19 @@ def export(
     decisions.add_to(program)
     program._has_whole_ranges = shapes is not dynamic_shapes  # type: ignore[attr-defined]  # our attribute, for decompose
     return program
+
+
+def _reject_layouts(values: Mapping[str, object], label: str) -> None:
+    """Reject tensors that are sparse, or of another layout that is not a pointer with strides.
+
+    Raises:
+        ExportError: there is one.
+    """
+    for name, value in values.items():
+        if isinstance(value, torch.Tensor) and value.layout != torch.strided:
+            raise ExportError(
+                label, f"{name} has the layout {value.layout}; pass a dense tensor, as to_dense() returns"
+            )
 
 
 def _is_of_functorch(value: object) -> bool:

@@ -17,6 +17,7 @@ import mmap
 import operator
 import os
 import re
+import secrets
 import sys
 import sysconfig
 from collections import Counter
@@ -28,7 +29,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     import torch
 
@@ -53,7 +54,9 @@ _KERNEL = re.compile(r"(\w+)(?:\[alias\])?(?: \(inactive\))?: registered at (.+)
 
 def is_foreign(target: torch._ops.OpOverload, declared: Collection[str]) -> bool:
     """Return whether neither torch's version nor a ``declared`` version identifies an operator's implementation."""
-    return not (target.namespace in TORCHS_OWN or {target.namespace, target._schema.name} & set(declared))
+    if {target.namespace, target._schema.name} & set(declared):
+        return False
+    return target.namespace not in TORCHS_OWN or _has_replaced_kernel(target)
 
 
 def why_unknown(target: torch._ops.OpOverload, declared: Collection[str]) -> str | None:
@@ -94,6 +97,37 @@ def identify_operators(targets: Iterable[object], declared: Collection[str] = ()
             log.debug("custom operator %s has no version of its own: %s", target._name, error)
             unknown.add(target._schema.name)
     return {name: found[name] for name in sorted(found) if name.partition(".")[0] not in unknown}
+
+
+def replaced_kernels(targets: Iterable[torch._ops.OpOverload]) -> list[str]:
+    """Return the operators of torch that have a kernel in Python which is not torch's own."""
+    return sorted(str(one) for one in targets if one.namespace in TORCHS_OWN and _has_replaced_kernel(one))
+
+
+def replaced_functions() -> dict[str, Json]:
+    """Return the functions from elsewhere in torch's own tables of what replaces torch's operators.
+
+    The tables are those of decompositions and of Inductor's lowerings. An operator without an entry from elsewhere may
+    be decomposed into one that has one, so this is a state of the process and not of a program.
+
+    Returns:
+        Table and operator -> what identifies the function: the versions of the installed distributions that it belongs
+        to with the digests of their files, or else a number of this process, so that it is another one elsewhere.
+    """
+    import torch
+
+    found: dict[str, Json] = {}
+    for name, table in _tables():
+        if set(map(id, table.values())) <= _OF_TORCH.keys():
+            continue
+        for target, function in list(table.items()):
+            if _is_of_torch(function):
+                continue
+            # The identity of a custom operator has what replaces it: ``identify_operators``.
+            is_operator = isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
+            if not is_operator or str(target).partition(".")[0] in TORCHS_OWN:
+                found[f"{name} {target}"] = _describe_or_number(function)
+    return dict(sorted(found.items()))
 
 
 def operators_are_unchanged(identities: Mapping[str, Json]) -> bool:
@@ -223,7 +257,6 @@ def _python_functions(target: torch._ops.OpOverload) -> list[object]:
 
 def _traced_functions(target: torch._ops.OpOverload) -> list[object]:
     """Return the Python functions that replace an operator by what they call: decompositions, Inductor's lowerings."""
-    import torch
     from torch._library import custom_ops, simple_registry
 
     entry = simple_registry.singleton.find(target._name)
@@ -231,12 +264,70 @@ def _traced_functions(target: torch._ops.OpOverload) -> list[object]:
     definition: Any = custom_ops.OPDEFS.get(target._name)
     if definition is not None:
         functions += definition._torch_dispatch_fns.values()
-    tables: list[Any] = [*torch._decomp.global_decomposition_table.values()]
+    return [*functions, *(table[target] for _, table in _tables() if target in table)]
+
+
+def _tables() -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    """Yield torch's tables of what replaces an operator: decompositions and Inductor's lowerings, with their names."""
+    import torch
+
+    yield from torch._decomp.global_decomposition_table.items()
     for module, names in {"lowering": ("lowerings", "user_lowerings"), "decomposition": ("decompositions",)}.items():
         # Only a process that imported these modules has registered anything there.
         loaded = sys.modules.get(f"torch._inductor.{module}")
-        tables += [getattr(loaded, name, {}) for name in names]
-    return [*functions, *(table[target] for table in tables if target in table)]
+        yield from ((name, getattr(loaded, name, {})) for name in names)
+
+
+_OF_TORCH: dict[int, object] = {}
+"""Functions found to be torch's own, by ``id``; they are kept, so that no other object has it."""
+_FROM_ELSEWHERE: list[object] = []
+"""Other functions that no distribution identifies; their places here are their numbers."""
+_PROCESS = secrets.token_hex(16)
+
+
+def _is_of_torch(function: object) -> bool:
+    """Return whether a function, what it wraps, and the functions in its closure are torch's own."""
+    if id(function) in _OF_TORCH:
+        return True
+    files: set[str] = set()
+    try:
+        _add_files(function, files, set())
+    except ValueError:
+        return False
+    if not files:
+        _OF_TORCH[id(function)] = function
+    return not files
+
+
+def _describe_or_number(function: object) -> Json:
+    """Return what identifies a function of an installed distribution, or else a number of this process."""
+    files: set[str] = set()
+    try:
+        _add_files(function, files, set())
+        return _describe((), files)
+    except (ValueError, OSError):
+        if not any(one is function for one in _FROM_ELSEWHERE):
+            _FROM_ELSEWHERE.append(function)
+        return f"{_PROCESS} {next(place for place, one in enumerate(_FROM_ELSEWHERE) if one is function)}"
+
+
+def _has_replaced_kernel(target: torch._ops.OpOverload) -> bool:
+    """Return whether an operator of torch has a kernel in Python that is not torch's own."""
+    import torch
+
+    return not all(map(_is_of_torch, target.py_kernels.values())) or _names_other_files(
+        torch._C._dispatch_dump(target._name)
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _names_other_files(kernels: str) -> bool:
+    """Return whether a list of kernels has one that a Python file registered which is not torch's, or is unknown."""
+    import torch
+
+    matches = filter(None, map(_KERNEL.fullmatch, kernels.splitlines()))
+    places = [(file, int(number)) for _, file, number in (match.groups() for match in matches) if file.endswith(".py")]
+    return any(not _is_torchs(file) or (file == torch.library.__file__ and _is_impl(line)) for file, line in places)
 
 
 def _is_impl(line: int) -> bool:
@@ -258,7 +349,8 @@ def _add_files(function: Any, files: set[str], seen: set[int]) -> None:
     seen.add(id(function))
     if type(function) is not FunctionType:
         named = function if type(function) is BuiltinFunctionType else type(function)
-        if (named.__module__ or "builtins").partition(".")[0] not in {"torch", "builtins"}:
+        is_torchs = (named.__module__ or "builtins").partition(".")[0] in {"torch", "builtins"}
+        if not is_torchs and not _is_partial_of_torch(function, seen):
             raise ValueError(f"{function!r} is not a plain function")
         return
     file = function.__code__.co_filename
@@ -273,6 +365,15 @@ def _add_files(function: Any, files: set[str], seen: set[int]) -> None:
             if str(error) != "Cell is empty":
                 raise
     _add_files(getattr(function, "__wrapped__", None), files, seen)
+
+
+def _is_partial_of_torch(function: object, seen: set[int]) -> bool:
+    """Return whether an object is a ``functools.partial`` of torch's functions."""
+    files: set[str] = set()
+    if type(function) is functools.partial:
+        for part in (function.func, *function.args, *function.keywords.values()):
+            _add_files(part, files, seen)
+    return type(function) is functools.partial and not files
 
 
 @functools.lru_cache(maxsize=64)
@@ -418,9 +519,14 @@ def _state(file: str) -> tuple[int, int]:
 
 
 def _is_torchs(file: str) -> bool:
+    return file.startswith(_torchs_folder())
+
+
+@functools.cache
+def _torchs_folder() -> str:
     import torch
 
-    return file.startswith(os.path.dirname(torch.__file__) + os.sep)  # noqa: PTH120  # torch's own spelling
+    return os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120  # torch's own spelling
 
 
 def is_standard_library(file: str) -> bool:

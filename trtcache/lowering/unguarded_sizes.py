@@ -335,16 +335,14 @@ def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
     """Return the conditions of an exported program's operators, as sympy expressions, without trivial ones.
 
     Raises:
-        ExportError: an operator's fake kernel and decomposition return another shape than its kernel, or ``as_strided``
-            reads an input, or may read a weight or constant that is a view of a larger memory.
+        ExportError: an operator's decomposition returns other values than its kernel, or ``as_strided`` reads an input,
+            or may read a weight or constant that is a view of a larger memory.
     """
     found: list[Any] = []
     inputs = set(program.graph_signature.user_inputs)
     for node in program.graph.nodes:
-        values = tensor_of(node.args[0]) if node.target is aten.multilabel_margin_loss.default else None
-        if values is not None and values.dim() < 2:  # a batch has two dimensions
-            why = "torch decomposes multilabel_margin_loss of one sample to another shape: give it a batch of one"
-            raise ExportError("the program", why)
+        if node.target is aten.multilabel_margin_loss.default:  # 300 of 300 random samples were wrong with torch 2.13
+            raise ExportError("the program", "torch decomposes multilabel_margin_loss to other values than it has")
         if node.target in _LOSSES:
             found += _loss_conditions(node)
         elif node.target in _AS_STRIDED:

@@ -21,6 +21,7 @@ from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.config.inductor_settings import InductorSettings
 from trtcache.errors import IncompatibleEngineError
 from trtcache.keys.torch_config import overrides, passes
+from trtcache.lowering.operators import replaced_functions
 from trtcache.settings import FROZEN, PACKED, REFITTABLE
 from trtcache.target import Target, resolve_target
 
@@ -182,6 +183,7 @@ def ambient() -> dict[str, object]:
         "environment": environment(os.environ),
         "inductor": dict(sorted(overrides(config))),
         **({"passes": found} if (found := dict(sorted(passes(config)))) else {}),
+        **({"replaced": replaced} if (replaced := replaced_functions()) else {}),
     }
 
 
