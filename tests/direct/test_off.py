@@ -15,6 +15,7 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ import trtcache
 from tests.direct import counting
 from tests.direct.package import X
 from trtcache.frontends.direct.errors import UnstableError
+from trtcache.frontends.direct.globals import Globals
 from trtcache.frontends.direct.manifest import refuse_regions
 from trtcache.frontends.direct.refusals import Refusals
 from trtcache.frontends.direct.uses import uses
@@ -55,6 +57,16 @@ class Calls(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.does(self, x)
+
+
+def test_modules_with_too_many_objects_are_not_described_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What several attributes share is described for each: that took half a minute in a process with many modules."""
+    crowded = ModuleType("crowded")
+    crowded.first = crowded.second = [[number] for number in range(15_000)]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "crowded", crowded)
+    found = Globals(Walk(nn.Identity()))
+    with pytest.raises(UnstableError, match=r"second of crowded .* modules have more than 20000 objects"):
+        found._describe_all_attributes({"crowded"})
 
 
 class Item:

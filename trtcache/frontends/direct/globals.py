@@ -42,6 +42,9 @@ _ANSWERS = "__getattr__"
 _NUMBERS = frozenset({int, bool, float, complex, decimal.Decimal})
 """Numbers of these classes, and ``Fraction``, have equal hashes if they are equal."""
 
+_MAX_FORGOTTEN = 20_000
+"""How many objects the attributes of modules may have, each described by itself; models of public libraries: 2,000."""
+
 _GIVES_ORDER = frozenset({"vars", "__dict__", "globals", "locals"})
 """Names that give access to the attributes of a module in order."""
 
@@ -218,6 +221,9 @@ class Globals:
                         continue
                     if not isinstance(value, ModuleType):
                         self.read(label, name, is_tolerant=True, is_composed=True)
+                        if self.walk.forgotten > _MAX_FORGOTTEN:  # each is described by itself, whatever they share
+                            what = f"a library puts names together, and modules have more than {_MAX_FORGOTTEN} objects"
+                            raise UnstableError(what).below(f"global {name} of {label}")
                     elif sys.modules.get(other := str(vars(value).get("__name__"))) is value:
                         self.written.setdefault(label, {}).setdefault(name, ["module", other])
                         known.setdefault(other, value)

@@ -139,6 +139,7 @@ class Walk:
         has_set_operator: whether a function that creates sets of such views was visited as an object.
         has_output: whether ``print`` or ``warnings.warn`` was visited as an object.
         is_tolerant: whether an object without a description is written by its type alone.
+        forgotten: how many objects were described in vain, or by themselves.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -150,6 +151,7 @@ class Walk:
         self._registries: dict[type, list[Json]] = {}
         self._loaded = len(sys.modules)
         self._alive: list[object] = []  # the identity of a freed object could be reused
+        self.forgotten = 0
         self._weights: dict[int, str] = {}
         self.arguments: dict[int, int] = {}
         self.module_paths: dict[int, str] = {}
@@ -270,6 +272,7 @@ class Walk:
 
     def _undo(self, before: tuple[int, ...]) -> None:
         """Remove the objects visited in an object whose description failed: only described objects are referenced."""
+        self.forgotten += len(self._alive) - before[0]
         for value in self._alive[before[0] :]:
             del self._memo[id(value)]
         del self._alive[before[0] :], self.caches[before[4] :]
