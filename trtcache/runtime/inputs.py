@@ -6,6 +6,7 @@ an input of the right shape in another layout gave wrong sums. So every call is 
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -172,7 +173,9 @@ class InputCheck(CallCheck):
             ):
                 return None
             shape = tensor.shape
-            if len(shape) != rank:
+            # torch calls a tensor contiguous whatever its strides in dimensions of size 1 are. A convolution looks at
+            # these, and returns another layout than the one that an engine's code reads.
+            if len(shape) != rank or (1 in shape and tensor.stride() != _contiguous(shape)):
                 return None
             for dim, number in first:
                 sizes[number] = shape[dim]
@@ -235,6 +238,8 @@ class InputCheck(CallCheck):
             expected = f"memory of its own: a call changes {self._label(changed)}"
             raise self.wrong(other, expected, "a tensor that shares it")
 
+
+_contiguous = functools.lru_cache(maxsize=256)(contiguous)
 
 _Plan: TypeAlias = "tuple[tuple[Any, ...], ...]"
 
