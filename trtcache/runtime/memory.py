@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from trtcache.weights.arrays import dense_strides
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -69,3 +71,9 @@ def to_layout(result: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
     """Return a copy of a result with its dimensions in this order in memory."""
     back = sorted(range(len(order)), key=order.__getitem__)
     return result.permute(order).contiguous().permute(back)
+
+
+def with_strides(result: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
+    """Return a result of this layout with its strides, which ``has_layout`` ignores in dimensions of size 1."""
+    strides = dense_strides(tuple(result.shape), order)
+    return result if result.stride() == strides else result.as_strided(result.shape, strides)

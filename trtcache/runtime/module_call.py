@@ -15,7 +15,7 @@ from trtcache.config.threads import Threads
 from trtcache.errors import GuardError, InputError
 from trtcache.runtime.checks import bind_sizes, evaluate_size
 from trtcache.runtime.inputs import InputCheck
-from trtcache.runtime.memory import has_layout, overlap, to_layout
+from trtcache.runtime.memory import has_layout, overlap, to_layout, with_strides
 from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, places, separate_memory, storage, storages
 
 if TYPE_CHECKING:
@@ -181,7 +181,10 @@ class ModuleCall:
         leaves: dict[int, Any] = {**values, **tensors}
         seen = places((*inputs, *self._executable.constants.values())) | self.swap.weight_places()
         outputs = self._answer([leaves.get(leaf) for leaf in range(max(leaves, default=-1) + 1)])
-        dense = [one if order else one.contiguous() for one, order in zip(outputs, self._layouts, strict=True)]
+        dense = [
+            with_strides(one if order else one.contiguous(), order or tuple(range(one.dim())))
+            for one, order in zip(outputs, self._layouts, strict=True)
+        ]
         return separate_memory(dense, seen | self.swap.weight_places())  # a refit may have come between
 
     def _finish_results(self, outputs: list[torch.Tensor], leaves: Any) -> list[Any]:

@@ -28,7 +28,7 @@ from trtcache.runtime.checks import (
 )
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.structure import Node, flatten, gather, leaf_steps, steps_text, unflatten
-from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, contiguous, pointer_of
+from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, contiguous, dense_strides, pointer_of
 
 if TYPE_CHECKING:
     import inspect
@@ -292,9 +292,7 @@ class Program:
         shape, strides = (tuple(one[place] for place in order) for one in (output.shape, output.strides))
         if HostArray(output.dtype, shape, strides, 0, None).is_contiguous:
             return output
-        dense = contiguous(shape)
-        back = sorted(range(len(order)), key=order.__getitem__)
-        return self._weights.kernels.copy(output, tuple(dense[place] for place in back))
+        return self._weights.kernels.copy(output, dense_strides(output.shape, order))
 
     def _evaluate_sizes(self, given: Mapping[int, HostArray]) -> list[Any]:
         """Return the results that are numbers computed from the sizes of inputs."""

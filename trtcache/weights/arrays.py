@@ -321,6 +321,12 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def dense_strides(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a dense tensor of this shape, with its dimensions in this order, outermost first."""
+    steps = contiguous(tuple(shape[place] for place in order))
+    return tuple(steps[place] for place in sorted(range(len(order)), key=order.__getitem__))
+
+
 class _Buffer(ctypes.Structure):
     """``Py_buffer`` of CPython's limited API."""
 
