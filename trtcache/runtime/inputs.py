@@ -83,7 +83,7 @@ class InputCheck(CallCheck):
         if self._numbers:
             leaves = self._with_carriers(leaves)
         tensors = self._tensors(leaves)
-        if self._mutated:
+        if self.mutated:
             self._check_overlap(leaves)
         return tensors
 
@@ -228,12 +228,12 @@ class InputCheck(CallCheck):
 
     def _check_overlap(self, leaves: Sequence[Any]) -> None:
         """Reject a modified input that overlaps another: the engine reads all inputs before it changes any."""
-        for leaf in self._mutated:
+        for leaf in self.mutated:
             tensor = leaves[leaf]
             if tensor.numel() and can_overlap_itself(tensor.shape, tensor.stride()):  # such as a result of expand
                 raise self.wrong(leaf, "a tensor that a call can change", "one whose elements share memory")
         tensors = {spec.leaf: leaves[spec.leaf] for spec in self._inputs}
-        if overlap := find_overlap(self._mutated, tensors):
+        if overlap := find_overlap(self.mutated, tensors):
             changed, other = overlap
             expected = f"memory of its own: a call changes {self._label(changed)}"
             raise self.wrong(other, expected, "a tensor that shares it")

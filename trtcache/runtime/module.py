@@ -262,7 +262,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def takes(self, *args: Any, **kwargs: Any) -> bool:
         """Return whether a call with these arguments would run, without running it."""
         try:
-            inputs = self._path.check(self._call.flatten(args, kwargs))
+            inputs = self._path.check_call(self._call.flatten(args, kwargs))
             check_sizes = getattr(self._swap.engine, "check_sizes", None)  # a package was compiled for some sizes only
             if check_sizes is not None:
                 check_sizes(inputs)

@@ -156,6 +156,17 @@ class HostEngine:
             output.writable, output.owner.kept = all(one.writable for one in sharing), tuple(sharing)
         return [self._copy(one) if loaded.memory.meet(one.pointer, one.pointer + 1) else one for one in outputs]
 
+    def find_shared(self, array: HostArray) -> str | None:
+        """Return the name of a weight or a constant that shares memory with an array; None if there is none.
+
+        Raises:
+            RunError: the memory of a weight was freed.
+        """
+        loaded = self._follow()
+        if not loaded.memory.meet(array.pointer, array.pointer + array.extent_bytes):
+            return None
+        return next((name for name, one in loaded.shared.items() if array.shares_items(one)), None)
+
     def _copy(self, output: HostArray) -> HostArray:
         return libtorch().copy(output, layout(output.shape, output.strides))
 
