@@ -351,6 +351,44 @@ def test_a_result_is_not_the_memory_of_a_weight(engines: Path, tmp_path: Path) -
     assert np.array_equal(given, before * 2)
 
 
+class Keeping(torch.nn.Module):
+    """Adds to the state that it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        state.add_(x)
+        return state * self.w, x + 1
+
+
+@pytest.fixture(scope="module")
+def keeping(engines: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the program of ``Keeping``."""
+    folder = tmp_path_factory.mktemp("keeping")
+    module = trtcache.compile(Keeping(), (torch.ones(4), torch.zeros(4)), settings=FAST, cache=engines)
+    trtcache.export(module, folder / "keeping.pt2")
+    return folder
+
+
+def test_an_input_that_calls_change_is_not_the_memory_of_a_weight(keeping: Path) -> None:
+    """The engine reads both before it writes, with torch and without; what is beside it is no such memory."""
+    program, module = plain(keeping, "keeping"), trtcache.load(keeping / "keeping.pt2", trust="local-file")
+    memory, x = np.full(8, 2, np.float32), np.ones(4, np.float32)
+    weight, beside = memory[:4], memory[4:]
+    program.refit({"w": weight})
+    module.refit({"w": torch.from_numpy(weight)})
+    for call, convert in ((program, np.asarray), (module, torch.from_numpy)):
+        with pytest.raises(InputError, match=r"state: expected memory of its own: a call changes it, .* with a weight"):
+            call(convert(x), convert(memory[2:6]))
+        assert not call.takes(convert(x), convert(weight))
+        assert (memory == 2).all()
+        assert to_numpy(call(convert(x), convert(beside)))[0].tolist() == [6] * 4
+        assert beside.tolist() == [3] * 4
+        beside[...] = 2
+
+
 def test_eight_threads_get_their_own_answers(folder: Path) -> None:
     """Many calls of 8 threads on one program are what one thread gets."""
     program = plain(folder, "sizes")

@@ -1,11 +1,18 @@
-"""Whether two tensors share memory."""
+"""Whether two tensors share memory, and the calls that are refused for it."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
-from trtcache.runtime.memory import find_overlap, overlap
+import trtcache
+from trtcache.errors import InputError
+from trtcache.runtime.memory import Memory, find_overlap, overlap
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WHOLE = torch.zeros(8, 6)
 
@@ -48,3 +55,46 @@ def test_only_what_is_changed_must_lie_apart(changed: set[int], expected: tuple[
     """Of several tensors a pair is found that shares memory, one of the two changed; the rest may overlap."""
     tensors = {0: WHOLE[0], 1: WHOLE[:5], 2: WHOLE[6:], 3: WHOLE[4, 2:], 4: WHOLE[:0], 5: torch.zeros(3)}
     assert find_overlap(changed, tensors) == expected
+
+
+def test_tensors_are_found_by_their_memory() -> None:
+    """Also after it has moved; interleaved tensors and empty ones share none."""
+    columns, moving = torch.zeros(4, 3), torch.zeros(5)
+    memory = Memory({"first": columns[:, 0], "moving": moving, "empty": WHOLE[:0]})
+    leaves = [columns[:, 1], columns[2], WHOLE, moving[:0], moving[4:]]
+    assert memory.find_shared(leaves, (0, 2, 3)) is None
+    assert memory.find_shared(leaves, (0, 1)) == (1, "first")
+    assert memory.find_shared(leaves, (3, 4)) == (4, "moving")
+    moving.share_memory_()
+    assert memory.find_shared(leaves, (3, 4)) == (4, "moving")
+
+
+class Adding(torch.nn.Module):
+    """Changes its first argument before it reads its weights and a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.randn(4))
+        self.constant = torch.randn(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return x + self.w * self.constant
+
+
+def test_an_input_that_a_call_changes_in_the_memory_of_a_weight_is_refused(interpreter: str, engines: Path) -> None:
+    """An engine reads both before it writes. After a refit the new weight's memory counts, whatever has it."""
+    model = Adding()
+    module = trtcache.compile(model, (torch.zeros(4),), backend=interpreter, cache=engines)
+    array = torch.randn(4).numpy()
+    first, refitted = model.w.detach(), torch.from_numpy(array)
+    for weight in (first, module._executable.constants["c0"]):
+        with pytest.raises(InputError, match=r"x: expected memory of its own: a call changes it, .* with a weight"):
+            module(weight)
+        assert not module.takes(weight)
+    module.refit({"w": refitted})
+    with pytest.raises(InputError, match="with a weight"):
+        module(torch.from_numpy(array))
+    x = first.clone()
+    assert torch.equal(module(first), x + 1 + refitted * model.constant)
+    assert torch.equal(first, x + 1)

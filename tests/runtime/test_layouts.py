@@ -44,6 +44,27 @@ def test_an_input_is_not_copied_for_a_stride_that_says_nothing(interpreter: str,
     assert torch.equal(given, x)
 
 
+@pytest.fixture(scope="module")
+def of_images(engines: Path) -> tuple[torch.nn.Module, trtcache.CompiledModule]:
+    """Two convolutions of images with one channel, compiled for any number of them."""
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(4, 1, 3)).eval()
+    batch = ({0: torch.export.Dim("batch", min=1, max=64)},)
+    return model, trtcache.compile(model, (torch.randn(3, 1, 8, 9),), dynamic_shapes=batch, cache=engines)
+
+
+def test_images_of_one_channel_give_the_same_in_either_layout(
+    of_images: tuple[torch.nn.Module, trtcache.CompiledModule],
+) -> None:
+    """Both are contiguous to torch, whose convolution returns another layout for the second."""
+    model, module = of_images
+    images = torch.randn(4, 8, 9, 1).permute(0, 3, 1, 2)
+    assert images.is_contiguous()
+    assert images.stride() == (72, 1, 9, 1)
+    torch.testing.assert_close(module(images), model(images))
+    (given,) = module._path.check([images])
+    assert (given.data_ptr(), given.stride()) == (images.data_ptr(), (72, 72, 9, 1))
+
+
 def test_tensors_of_function_transforms_are_refused(interpreter: str, engines: Path) -> None:
     """Their memory does not have what they stand for; a tensor that no transform changes is no obstacle."""
     linear, x = torch.nn.Linear(4, 4), torch.randn(3, 4)

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 import trtcache
 from tests import models
 from tests.comparing import difference
-from tests.models import Affine, KeyValue
+from tests.models import Affine, Calls, KeyValue
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, InputError
 from trtcache.runtime.operator import NAME, SCHEMA
 
@@ -153,6 +153,18 @@ def test_fake_tensors_need_no_mode(sized: tuple[Sized, trtcache.CompiledModule])
     mode = FakeTensorMode()
     fake = [mode.from_tensor(one) for one in rows(6)]
     assert sized[1](*fake)["both"][0].shape == (18, 3)
+
+
+def test_strides_of_dimensions_of_one_element_are_as_promised(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """What torch.compile made around an engine asserts those of the fake implementation."""
+    module = compiled(Calls(lambda _, x: (x * 2).permute(0, 3, 1, 2)), (torch.randn(3, 6, 7, 1),))
+    call, x = module._path.operator, torch.randn(3, 6, 7, 1)
+    assert call is not None
+    mode = FakeTensorMode()
+    with mode:
+        (fake,) = call([mode.from_tensor(x)])
+    (made,) = call([x])
+    assert made.stride() == fake.stride()
 
 
 def test_fake_tensors_are_checked(sized: tuple[Sized, trtcache.CompiledModule]) -> None:

@@ -608,6 +608,28 @@ def test_no_change_of_state_is_lost_in_a_refit(
     assert float(module(X)[1]) == (7 if verify else 4)
 
 
+def test_a_change_of_some_weights_loses_no_change_of_buffers(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Buffers that are not given keep the values that calls meanwhile give them; those that are given are replaced."""
+    module = compile_with(Counters(), torch.ones(2))
+    outer, refit = nn.Sequential(module), Interpretation.refit
+
+    def refit_and_call(engine: Interpretation, weights: dict[str, torch.Tensor]) -> Interpretation:
+        made = refit(engine, weights)
+        module(torch.ones(2))
+        return made
+
+    monkeypatch.setattr(Interpretation, "refit", refit_and_call)
+    outer.load_state_dict({"0.b": torch.zeros(2)}, strict=False)
+    assert module.a.tolist() == [2, 2]
+    assert module.b.tolist() == [0, 0]
+    outer.share_memory()
+    assert module.a.tolist() == [3, 3]
+    outer._apply(lambda tensor: tensor - 1)
+    assert module.a.tolist() == [2, 2]
+
+
 def test_a_copy_with_the_same_engine_has_the_state_of_all_calls(
     compile_with: Callable[..., trtcache.CompiledModule],
 ) -> None:

@@ -196,6 +196,12 @@ class BackgroundModule(CompiledModule):
             self._follow()
             super()._load_from_state_dict(*args, **kwargs)
 
+    def _refit_some(self, given: Mapping[str, torch.Tensor]) -> None:
+        if self._in_torch is None:
+            super()._refit_some(given)
+        else:
+            self.refit({**self._state, **given})
+
     def _tied_names(self) -> Iterable[Collection[str]]:
         if self._program is None:
             return super()._tied_names()

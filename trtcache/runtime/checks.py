@@ -25,6 +25,7 @@ class CallCheck:
     Attributes:
         fixed_sizes: sizes that were to vary and that torch fixed, by leaf and dimension, for messages.
         number_leaves: the leaves that are dynamic ints.
+        mutated: the leaves that a call changes.
     """
 
     def __init__(self, interface: Interface, label: Callable[[int], str]) -> None:
@@ -42,7 +43,7 @@ class CallCheck:
         self._ranges = interface.checked_ranges
         self._values = tuple((one.leaf, one.value) for one in interface.values)
         self._fixed = all(isinstance(size, int) for one in self._inputs for size in (*one.shape, *one.stride))
-        self._mutated = frozenset(
+        self.mutated = frozenset(
             one.target for one in interface.results if one.kind == "input" and one.target is not None
         )
 
@@ -153,6 +154,11 @@ class CallCheck:
             found,
             "compile with example inputs of these sizes, or choose what such calls do: on_guard='eager' or 'compile'",
         )
+
+    def in_weight(self, leaf: int) -> InputError:
+        """Return the error for a leaf that a call changes, in memory that it also reads as a weight."""
+        expected = "memory of its own: a call changes it"
+        return self.wrong(leaf, expected, "a tensor that shares memory with a weight")
 
     def wrong(
         self, leaf: int, expected: str, found: str, hint: str = "", error: type[InputError] = InputError

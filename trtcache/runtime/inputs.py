@@ -6,6 +6,7 @@ an input of the right shape in another layout gave wrong sums. So every call is 
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -82,7 +83,7 @@ class InputCheck(CallCheck):
         if self._numbers:
             leaves = self._with_carriers(leaves)
         tensors = self._tensors(leaves)
-        if self._mutated:
+        if self.mutated:
             self._check_overlap(leaves)
         return tensors
 
@@ -172,7 +173,9 @@ class InputCheck(CallCheck):
             ):
                 return None
             shape = tensor.shape
-            if len(shape) != rank:
+            # torch calls a tensor contiguous whatever its strides in dimensions of size 1 are. A convolution looks at
+            # these, and returns another layout than the one that an engine's code reads.
+            if len(shape) != rank or (1 in shape and tensor.stride() != _contiguous(shape)):
                 return None
             for dim, number in first:
                 sizes[number] = shape[dim]
@@ -225,16 +228,18 @@ class InputCheck(CallCheck):
 
     def _check_overlap(self, leaves: Sequence[Any]) -> None:
         """Reject a modified input that overlaps another: the engine reads all inputs before it changes any."""
-        for leaf in self._mutated:
+        for leaf in self.mutated:
             tensor = leaves[leaf]
             if tensor.numel() and can_overlap_itself(tensor.shape, tensor.stride()):  # such as a result of expand
                 raise self.wrong(leaf, "a tensor that a call can change", "one whose elements share memory")
         tensors = {spec.leaf: leaves[spec.leaf] for spec in self._inputs}
-        if overlap := find_overlap(self._mutated, tensors):
+        if overlap := find_overlap(self.mutated, tensors):
             changed, other = overlap
             expected = f"memory of its own: a call changes {self._label(changed)}"
             raise self.wrong(other, expected, "a tensor that shares it")
 
+
+_contiguous = functools.lru_cache(maxsize=256)(contiguous)
 
 _Plan: TypeAlias = "tuple[tuple[Any, ...], ...]"
 

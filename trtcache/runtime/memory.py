@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from trtcache.weights.arrays import Spans, dense_strides
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 
 def find_overlap(changed: Collection[int], tensors: Mapping[int, torch.Tensor]) -> tuple[int, int] | None:
@@ -44,8 +46,39 @@ def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(torch.isin(_element_addresses(one), _element_addresses(other)).any())
 
 
+class Memory:
+    """The memory of tensors that stay the same from call to call, such as weights.
+
+    Their addresses are compared at each search: ``share_memory_`` and ``resize_`` move a tensor's memory.
+    """
+
+    def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Remember tensors by name."""
+        self._tensors = dict(tensors)
+        self._spans: tuple[tuple[int, ...], Spans] = ((), Spans(()))
+
+    def find_shared(self, leaves: Sequence[torch.Tensor], chosen: Iterable[int]) -> tuple[int, str] | None:
+        """Return the index of one of the chosen leaves and the name of what it overlaps; None if all lie apart."""
+        tensors = self._tensors.values()
+        addresses = (*map(torch.Tensor.data_ptr, tensors),)
+        known, spans = self._spans
+        if known != addresses:
+            spans = Spans((begin, begin + _extent(one)) for begin, one in zip(addresses, tensors, strict=True))
+            self._spans = addresses, spans
+        for leaf in chosen:
+            other = leaves[leaf]
+            begin = other.data_ptr()
+            if spans.meet(begin, begin + _extent(other)):
+                for name, one in self._tensors.items():
+                    if overlap(other, one):
+                        return leaf, name
+        return None
+
+
 def _extent(tensor: torch.Tensor) -> int:
     """Return the bytes from the start of the first element to the end of the last."""
+    if tensor.is_contiguous():  # an empty one is
+        return tensor.nbytes
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     return (last + 1) * tensor.element_size()
 
@@ -69,3 +102,9 @@ def to_layout(result: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
     """Return a copy of a result with its dimensions in this order in memory."""
     back = sorted(range(len(order)), key=order.__getitem__)
     return result.permute(order).contiguous().permute(back)
+
+
+def with_strides(result: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
+    """Return a result of this layout with its strides, which ``has_layout`` ignores in dimensions of size 1."""
+    strides = dense_strides(tuple(result.shape), order)
+    return result if result.stride() == strides else result.as_strided(result.shape, strides)

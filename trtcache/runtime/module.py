@@ -19,6 +19,7 @@ from trtcache.errors import InputError, RefitError, VerifyError
 from trtcache.lowering.interface import FixedSize, describe, symbol_names
 from trtcache.runtime.module_call import ModuleCall
 from trtcache.runtime.module_state import ModelNames, changed_by, publish, tensors_by_name
+from trtcache.runtime.operator import storage
 from trtcache.runtime.refit import EngineSwap, make_new_weights, refit, replace_engine
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.verify import Examples, compare, eager, tolerance_of
@@ -262,7 +263,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def takes(self, *args: Any, **kwargs: Any) -> bool:
         """Return whether a call with these arguments would run, without running it."""
         try:
-            inputs = self._path.check(self._call.flatten(args, kwargs))
+            inputs = self._path.check_call(self._call.flatten(args, kwargs))
             check_sizes = getattr(self._swap.engine, "check_sizes", None)  # a package was compiled for some sizes only
             if check_sizes is not None:
                 check_sizes(inputs)
@@ -320,6 +321,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                 known=self._known,
                 device=self._device,
                 keep=True,
+                is_part=source.is_part,
                 anywhere=source.is_file,
                 unused=self._state,
             )
@@ -587,8 +589,18 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """
         self._require_whole()
         if changed := changed_by(fn, self._state):
-            self.refit({**self._state, **changed})
+            # What ``share_memory_`` has moved is still the tensor that calls change.
+            moved = {name for name, one in changed.items() if storage(one) == storage(self._state[name])}
+            self._refit_some({name: one for name, one in changed.items() if name not in moved})
         return self
+
+    def _refit_some(self, given: Mapping[str, torch.Tensor]) -> None:
+        """Refit with some weights; the others keep their values, also those that calls change meanwhile."""
+        from trtcache.runtime.weight_source import SomeWeights
+
+        changing = {name for slot in self._interface.slots if slot.mutated for name in slot.names}
+        kept = {name: one for name, one in self._state.items() if name not in changing}
+        self.refit(SomeWeights({**kept, **given}))
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Return the current weights, by the model's names.
@@ -632,7 +644,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                         usable |= {name: value[0] for name in names if name not in usable}
                 if not usable.keys() >= set(expected):  # completed by the current ones
                     self._require_whole()
-                self.refit({**self._state, **usable})
+                self._refit_some(usable)
             except RefitError as error:
                 error_msgs.append(f"{prefix.rstrip('.') or self.report.name}: {error}")
 

@@ -15,7 +15,7 @@ from trtcache.config.threads import Threads
 from trtcache.errors import GuardError, InputError
 from trtcache.runtime.checks import bind_sizes, evaluate_size
 from trtcache.runtime.inputs import InputCheck
-from trtcache.runtime.memory import has_layout, overlap, to_layout
+from trtcache.runtime.memory import Memory, has_layout, to_layout, with_strides
 from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, places, separate_memory, storage, storages
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ class ModuleCall:
         self.on_guard: OnGuard | None = None
         self._inputs, self._values, self._results = interface.inputs, interface.values, interface.results
         self._plain = all(result.kind == "result" for result in self._results)
+        self._tensors = tuple(one.leaf for one in self._inputs if not one.number)
         self._changed = tuple(one for one in interface.weights if one.is_mutated)
-        self._changed_storages: tuple[EngineWeights | None, frozenset[int]] = (None, frozenset())
+        self._memory: tuple[EngineWeights, Memory, Memory] | None = None
         self._has_sizes = any(result.kind == "size" for result in self._results)
         self._layouts = tuple(one.layout for one in self._results if one.is_output)
         self.operator = EngineCall.of(interface, self)
@@ -110,19 +111,28 @@ class ModuleCall:
     def _answer(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
         """Return the engine's outputs in the model's layouts."""
         try:
-            inputs = self.check(leaves)
+            inputs = self.check_call(leaves)
         except InputError:
             if self.operator is None or not is_fake(leaves):
                 raise
             # Fake tensors fail the check; the operator computes their shapes.
             return self.operator(leaves)
-        if self._changed:
-            self._refuse_changed_weights(leaves)
         outputs = self._copy_weights_in(self._run(inputs))
         for place, order in enumerate(self._layouts):
             if order is not None and not has_layout(outputs[place], order):
                 outputs[place] = to_layout(outputs[place], order)
         return outputs
+
+    def check_call(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
+        """Return the engine's inputs.
+
+        Raises:
+            InputError: a leaf is not what the module was compiled for, or in memory that a call reads and changes.
+        """
+        inputs = self.check(leaves)
+        if self._changed or self.check.mutated:
+            self._refuse_shared_memory(leaves)
+        return inputs
 
     def _copy_weights_in(self, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """Return outputs with copies of those that are the memory of a weight or a constant: a caller may write to one.
@@ -138,25 +148,22 @@ class ModuleCall:
         stored = self._stored
         return [one.clone() if storage(one) in stored else one for one in outputs] if stored else outputs
 
-    def _refuse_changed_weights(self, leaves: Sequence[Any]) -> None:
-        """Refuse an input in the memory of a weight that calls change: the engine reads all inputs before it writes.
+    def _refuse_shared_memory(self, leaves: Sequence[Any]) -> None:
+        """Refuse an input that shares memory with a weight, if a call changes one of both: it reads before it writes.
 
         Raises:
             InputError: there is one.
         """
-        weights, (known, held) = self.swap.weights, self._changed_storages
-        if known is not weights:
-            changed = [weights[one.name] for one in self._changed if one.name in weights]
-            held = frozenset(storages(changed))
-            self._changed_storages = weights, held
-        for spec in self._inputs:
-            given = leaves[spec.leaf]
-            if spec.number or storage(given) not in held:
-                continue
-            for one in self._changed:
-                if one.name in weights and overlap(given, weights[one.name]):
-                    expected = f"memory of its own: a call changes {one.label}"
-                    raise self.check.wrong(spec.leaf, expected, "a tensor that shares it")
+        weights, memory = self.swap.weights, self._memory
+        if memory is None or memory[0] is not weights:
+            changed = Memory({one.label: weights[one.name] for one in self._changed if one.name in weights})
+            memory = self._memory = weights, changed, Memory({**weights, **self._executable.constants})
+        _, changed, read = memory
+        if self._changed and (shared := changed.find_shared(leaves, self._tensors)):
+            leaf, label = shared
+            raise self.check.wrong(leaf, f"memory of its own: a call changes {label}", "a tensor that shares it")
+        if self.check.mutated and (shared := read.find_shared(leaves, self.check.mutated)):
+            raise self.check.in_weight(shared[0])
 
     def _run(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """Run the engine, without autocast: the program has the casts with which it was exported.
@@ -181,7 +188,10 @@ class ModuleCall:
         leaves: dict[int, Any] = {**values, **tensors}
         seen = places((*inputs, *self._executable.constants.values())) | self.swap.weight_places()
         outputs = self._answer([leaves.get(leaf) for leaf in range(max(leaves, default=-1) + 1)])
-        dense = [one if order else one.contiguous() for one, order in zip(outputs, self._layouts, strict=True)]
+        dense = [
+            with_strides(one if order else one.contiguous(), order or tuple(range(one.dim())))
+            for one, order in zip(outputs, self._layouts, strict=True)
+        ]
         return separate_memory(dense, seen | self.swap.weight_places())  # a refit may have come between
 
     def _finish_results(self, outputs: list[torch.Tensor], leaves: Any) -> list[Any]:

@@ -28,7 +28,7 @@ from trtcache.runtime.checks import (
 )
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.structure import Node, flatten, gather, leaf_steps, steps_text, unflatten
-from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, contiguous, pointer_of
+from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, contiguous, dense_strides, pointer_of
 
 if TYPE_CHECKING:
     import inspect
@@ -43,7 +43,6 @@ OUTPUTS: Final = ("numpy", "torch", "dlpack")
 
 _FORMATS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I"}
 _FORMATS |= {"int64": "q", "uint64": "Q", "float16": "e", "float32": "f", "float64": "d"}
-_MOST_ELEMENTS = 1 << 20
 _NOTHING = bytearray(64)
 
 
@@ -64,6 +63,10 @@ class ArrayEngine(Protocol):
 
     def run(self, inputs: Sequence[HostArray]) -> list[HostArray]:
         """Return the outputs."""
+        ...
+
+    def find_shared(self, array: HostArray) -> str | None:
+        """Return the name of a weight or a constant that shares memory with an array; None if there is none."""
         ...
 
 
@@ -138,7 +141,7 @@ class ArrayCheck(CallCheck):
             self.compare(spec, given[spec.leaf], sizes)
         self.check_ranges(given, sizes)  # type: ignore[arg-type]  # it only looks leaves up
         self.check_guards(sizes)
-        if self._mutated:
+        if self.mutated:
             self._check_overlap(given)
         return [self._lay_out(spec, given[spec.leaf], sizes) for spec in self._inputs], given
 
@@ -180,32 +183,16 @@ class ArrayCheck(CallCheck):
 
     def _check_overlap(self, given: Mapping[int, HostArray]) -> None:
         """Reject modified inputs that are read-only or overlap others: the engine reads before it writes."""
-        for leaf in sorted(self._mutated):
+        for leaf in sorted(self.mutated):
             array = given[leaf]
             if array.count and can_overlap_itself(array.shape, array.strides):
                 raise self.wrong(leaf, "a tensor that a call can change", "one whose elements share memory")
             if not array.writable:
                 raise self.wrong(leaf, "a tensor that a call can change", "one that is read-only, or a copy")
             for other, one in given.items():
-                if other != leaf and _overlap(array, one):
+                if other != leaf and array.shares_items(one):
                     expected = f"memory of its own: a call changes {self._label(leaf)}"
                     raise self.wrong(other, expected, "a tensor that shares it")
-
-
-def _overlap(one: HostArray, other: HostArray) -> bool:
-    """Return whether two arrays share an element's memory."""
-    if not one.overlaps(other):
-        return False
-    if one.item_bytes != other.item_bytes or max(one.count, other.count) > _MOST_ELEMENTS:
-        return True
-    return not _addresses(one).isdisjoint(_addresses(other))
-
-
-def _addresses(array: HostArray) -> set[int]:
-    found = {array.pointer}
-    for size, step in zip(array.shape, array.strides, strict=True):
-        found = {base + place * step * array.item_bytes for base in found for place in range(size)}
-    return found
 
 
 class Program:
@@ -268,8 +255,7 @@ class Program:
             InputError: an argument does not match what the program was compiled for; nothing ran.
             RunError: the engine failed, or an output has a dtype that the library does not have.
         """
-        leaves = self._call.flatten(args, kwargs)
-        inputs, given = self._check(leaves)
+        inputs, given = self._check_call(args, kwargs)
         sizes = self._evaluate_sizes(given)
         outputs = self._weights.run(inputs)
         for place, order in enumerate(self._layouts):
@@ -281,20 +267,33 @@ class Program:
     def takes(self, *args: Any, **kwargs: Any) -> bool:
         """Return whether a call with these arguments would run, without running it."""
         try:
-            inputs, _ = self._check(self._call.flatten(args, kwargs))
+            inputs, _ = self._check_call(args, kwargs)
             self._weights.check_sizes(inputs)
         except InputError:
             return False
         return True
+
+    def _check_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[HostArray], dict[int, HostArray]]:
+        """Return the engine's inputs, and the caller's arrays by leaf.
+
+        Raises:
+            InputError: they are not what the program was compiled for, or one that calls change shares memory with a
+                weight: the engine reads before it writes.
+        """
+        inputs, given = self._check(self._call.flatten(args, kwargs))
+        for leaf in self._check.mutated:
+            if self._weights.find_shared(given[leaf]) is not None:
+                raise self._check.in_weight(leaf)
+        return inputs, given
 
     def _in_order(self, output: HostArray, order: tuple[int, ...]) -> HostArray:
         """Return an output whose dimensions have this order in memory."""
         shape, strides = (tuple(one[place] for place in order) for one in (output.shape, output.strides))
         if HostArray(output.dtype, shape, strides, 0, None).is_contiguous:
             return output
-        dense = contiguous(shape)
-        back = sorted(range(len(order)), key=order.__getitem__)
-        return self._weights.kernels.copy(output, tuple(dense[place] for place in back))
+        return self._weights.kernels.copy(output, dense_strides(output.shape, order))
 
     def _evaluate_sizes(self, given: Mapping[int, HostArray]) -> list[Any]:
         """Return the results that are numbers computed from the sizes of inputs."""
@@ -424,6 +423,10 @@ class ProgramWeights:
             return self._engine.run(inputs)
         with self._alone:
             return self._engine.run(inputs)
+
+    def find_shared(self, array: HostArray) -> str | None:
+        """Return the engine's name of a weight or a constant that shares memory with an array."""
+        return self._engine.find_shared(array)
 
     def check_sizes(self, inputs: Sequence[HostArray]) -> None:
         """Check the sizes of inputs, if the engine was compiled for some only, as a package can be.

@@ -23,6 +23,10 @@ Weights: TypeAlias = "torch.nn.Module | Mapping[str, torch.Tensor] | str | os.Pa
 _EXTRA_STATE = "_extra_state"  # torch.nn.modules.module._EXTRA_STATE_KEY_SUFFIX
 
 
+class SomeWeights(dict[str, torch.Tensor]):
+    """Weights by name, without some that calls change and that keep their values."""
+
+
 @frozen_dataclass
 class WeightSource:
     """Weights by a model's names.
@@ -31,11 +35,13 @@ class WeightSource:
         state: the weights.
         module: the module that owns them, if one was given.
         is_file: whether they come from a file, and may be moved to the engine's device.
+        is_part: whether weights that calls change keep their values if they are missing.
     """
 
     state: Mapping[str, torch.Tensor]
     module: torch.nn.Module | None = None
     is_file: bool = False
+    is_part: bool = False
 
     @classmethod
     def of(cls, weights: Weights, *, known: frozenset[str], constants: Mapping[str, Content]) -> WeightSource:
@@ -68,7 +74,7 @@ class WeightSource:
             raise TypeError(f"refit takes a path, a torch.nn.Module or its state_dict, not {type(weights).__name__}")
         # The result of a module's get_extra_state is not a weight.
         taken = {name: one for name, one in state.items() if name in known or not name.endswith(_EXTRA_STATE)}
-        return cls(taken, module, is_file)
+        return cls(taken, module, is_file, isinstance(weights, SomeWeights))
 
 
 def _check_constants(constants: Mapping[str, Content], value_of: Callable[[str], object]) -> None:

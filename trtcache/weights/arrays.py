@@ -10,12 +10,13 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
+from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 ITEM_BYTES: Final[Mapping[str, int]] = {
     "bool": 1,
@@ -53,6 +54,7 @@ _TYPESTRS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
 _DLPACK = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 _CPU = 1  # kDLCPU
+_MOST_COMPARED = 1 << 20
 _OF_ML_DTYPES = frozenset({"bfloat16", *(name for name in ITEM_BYTES if name.startswith("float8"))})
 
 capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -116,6 +118,20 @@ class HostArray:
         """Return whether the extents of two arrays have an address in common."""
         begin, end = self.pointer, self.pointer + self.extent_bytes
         return begin < other.pointer + other.extent_bytes and other.pointer < end
+
+    def shares_items(self, other: HostArray) -> bool:
+        """Return whether two arrays share an item's memory; True for large ones whose extents overlap."""
+        if not self.overlaps(other):
+            return False
+        if self.item_bytes != other.item_bytes or max(self.count, other.count) > _MOST_COMPARED:
+            return True
+        return not self._addresses().isdisjoint(other._addresses())
+
+    def _addresses(self) -> set[int]:
+        found = {self.pointer}
+        for size, step in zip(self.shape, self.strides, strict=True):
+            found = {base + place * step * self.item_bytes for base in found for place in range(size)}
+        return found
 
     def numpy(self) -> Any:
         """Return it as an array of NumPy that shares its memory.
@@ -319,6 +335,32 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
         strides.append(step)
         step *= max(size, 1)
     return tuple(reversed(strides))
+
+
+def dense_strides(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a dense tensor of this shape, with its dimensions in this order, outermost first."""
+    steps = contiguous(tuple(shape[place] for place in order))
+    return tuple(steps[place] for place in sorted(range(len(order)), key=order.__getitem__))
+
+
+class Spans:
+    """Spans of memory, such as that of weights, with which many others are compared."""
+
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Sort spans, each from its first address to the one after its last, and join those that overlap."""
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+        for begin, end in sorted(spans):
+            if self._ends and begin < self._ends[-1]:
+                self._ends[-1] = max(end, self._ends[-1])
+            else:
+                self._begins.append(begin)
+                self._ends.append(end)
+
+    def meet(self, begin: int, end: int) -> bool:
+        """Return whether one of them has an address in common with another span."""
+        place = bisect_right(self._ends, begin)  # the first that does not end before
+        return place < len(self._begins) and self._begins[place] < end
 
 
 class _Buffer(ctypes.Structure):

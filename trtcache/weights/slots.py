@@ -278,18 +278,19 @@ def finish(device: torch.device) -> None:
 
 
 def select_slots(
-    weights: Iterable[EngineWeight], state: Mapping[str, object], *, keep: bool
+    weights: Iterable[EngineWeight], state: Mapping[str, object], *, keep: bool, is_part: bool = False
 ) -> tuple[frozenset[str], dict[int, Slot]]:
     """Return the names of the weights that keep their values, and the slots of the others by number, in order.
 
-    With ``keep``, weights keep theirs if all of their slots are transient and not named in ``state``.
+    With ``keep``, weights keep theirs if all of their slots are transient, or with ``is_part`` mutated, and not named
+    in ``state``.
     """
     weights = tuple(weights)
-    kept = frozenset(
-        weight.name
-        for weight in weights
-        if keep and all(slot.transient and state.keys().isdisjoint(slot.names) for slot in weight.slots)
-    )
+
+    def stays(slot: Slot) -> bool:
+        return (slot.mutated if is_part else slot.transient) and state.keys().isdisjoint(slot.names)
+
+    kept = frozenset(weight.name for weight in weights if keep and all(map(stays, weight.slots)))
     slots = {slot.index: slot for weight in weights if weight.name not in kept for slot in weight.slots}
     return kept, dict(sorted(slots.items()))
 
@@ -301,12 +302,14 @@ def check(
     known: frozenset[str],
     device: torch.device,
     keep: bool = False,
+    is_part: bool = False,
     anywhere: bool = False,
     unused: Mapping[str, torch.Tensor] | None = None,
 ) -> SlotWeights:
     """Check a model's weights against those of an engine, without copying. The arguments are those of ``fit``.
 
-    With ``keep``, transient slots that ``state`` does not name keep their current values. With ``anywhere``, weights
+    With ``keep``, transient slots that ``state`` does not name keep their current values; with ``is_part`` as well, all
+    that calls change do. With ``anywhere``, weights
     may be on another device, as those read from a file are. ``unused`` has the model's weights that no slot uses, whose
     shapes are compared.
 
@@ -316,7 +319,7 @@ def check(
     import torch
 
     weights = tuple(weights)
-    kept, needed = select_slots(weights, state, keep=keep)
+    kept, needed = select_slots(weights, state, keep=keep, is_part=is_part)
     missing: list[str] = []
     mismatched: list[str] = []
     tensors: dict[str | int, torch.Tensor] = {}

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.aot_inductor.container import Container, PackageLibrary, ProcessContainer
 from trtcache.backends.aot_inductor.libtorch import libtorch
 from trtcache.backends.aot_inductor.loader import refuse_weights
 from trtcache.backends.aot_inductor.marks import is_transposed
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import hash_bytes
 from trtcache.errors import IncompatibleEngineError, RunError
-from trtcache.weights.arrays import follow, tensor_of
+from trtcache.weights.arrays import Spans, follow, tensor_of
 from trtcache.weights.slots import layout
 
 if TYPE_CHECKING:
@@ -41,6 +42,23 @@ def library_of(package: bytes | memoryview) -> PackageLibrary:
         if digest not in _libraries:
             _libraries[digest] = PackageLibrary(package)
         return _libraries[digest]
+
+
+@frozen_dataclass
+class _Loaded:
+    """What reads constants and weights. It is replaced as a whole, since other threads may be in a call.
+
+    Attributes:
+        container: the container.
+        shared: the constants and weights, by the package's names.
+        memory: the memory of these.
+        tensors: those that are tensors of torch, with the addresses that they had.
+    """
+
+    container: ProcessContainer
+    shared: Mapping[str, HostArray]
+    memory: Spans
+    tensors: Sequence[tuple[Any, int]]
 
 
 class HostEngine:
@@ -74,28 +92,32 @@ class HostEngine:
             if name not in shared:
                 raise IncompatibleEngineError("package", f"it needs a weight that is missing: {name}")
             shared[packed] = _transpose(shared[name]) if is_transposed(kind, arguments) else shared[name]
-        self._share(shared)
+        self._loaded = self._share(shared)
 
-    def _share(self, shared: Mapping[str, HostArray]) -> None:
+    def _share(self, shared: Mapping[str, HostArray]) -> _Loaded:
         """Create a container that reads constants and weights."""
         library, calls = self._library, self._calls
-        self._process_container = ProcessContainer(lambda: Container(library, shared, calls, libtorch()))
-        self._ranges = sorted((one.pointer, one.pointer + one.extent_bytes) for one in shared.values())
-        self._tensors = [found for one in shared.values() if (found := tensor_of(one)) is not None]
-        self._shared = shared
+        container = ProcessContainer(lambda: Container(library, shared, calls, libtorch()))
+        memory = Spans((one.pointer, one.pointer + max(1, one.extent_bytes)) for one in shared.values())
+        tensors = tuple(found for one in shared.values() if (found := tensor_of(one)) is not None)
+        return _Loaded(container, shared, memory, tensors)
 
-    def _follow(self) -> None:
-        """Read weights where the memory of their tensors is now.
+    def _follow(self) -> _Loaded:
+        """Return what reads weights where the memory of their tensors is now.
 
         Raises:
             RunError: the memory of one was freed.
         """
+        loaded = self._loaded
+        if all(tensor.data_ptr() == place for tensor, place in loaded.tensors):
+            return loaded
         shared: dict[str, HostArray] = {}
-        for name, one in self._shared.items():
+        for name, one in loaded.shared.items():
             if (now := follow(one)) is None:
                 raise RunError("aot_inductor", "the memory of a tensor that was given to refit was freed")
             shared[name] = now
-        self._share(shared)
+        self._loaded = self._share(shared)
+        return self._loaded
 
     def refit(self, weights: Mapping[str, HostArray]) -> HostEngine:
         """Return an engine of the same package with other weights; running calls on this one are unaffected.
@@ -126,21 +148,27 @@ class HostEngine:
             RunError: it failed, or the memory of a weight was freed.
         """
         self.check_sizes(inputs)
-        if any(tensor.data_ptr() != place for tensor, place in self._tensors):
-            self._follow()
-        container = self._process_container()
-        outputs: list[HostArray] = container.run(inputs)
+        loaded = self._follow()
+        outputs: list[HostArray] = loaded.container().run(inputs)
         for output in outputs:
             # The tensor of an input does not own its memory, nor does an output that is a view of it.
             sharing = [one for one in inputs if _is_within(output.pointer, one.pointer, one.extent_bytes)]
             output.writable, output.owner.kept = all(one.writable for one in sharing), tuple(sharing)
-        return [self._copy(one) if self._is_of_weight(one.pointer) else one for one in outputs]
+        return [self._copy(one) if loaded.memory.meet(one.pointer, one.pointer + 1) else one for one in outputs]
+
+    def find_shared(self, array: HostArray) -> str | None:
+        """Return the name of a weight or a constant that shares memory with an array; None if there is none.
+
+        Raises:
+            RunError: the memory of a weight was freed.
+        """
+        loaded = self._follow()
+        if not loaded.memory.meet(array.pointer, array.pointer + array.extent_bytes):
+            return None
+        return next((name for name, one in loaded.shared.items() if array.shares_items(one)), None)
 
     def _copy(self, output: HostArray) -> HostArray:
         return libtorch().copy(output, layout(output.shape, output.strides))
-
-    def _is_of_weight(self, pointer: int) -> bool:
-        return any(begin <= pointer < max(end, begin + 1) for begin, end in self._ranges)
 
 
 def _transpose(array: HostArray) -> HostArray:
