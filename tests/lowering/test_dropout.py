@@ -69,6 +69,35 @@ def test_a_change_of_its_input_changes_its_result(interpreter: str, engines: Pat
     assert torch.equal(mine, theirs)
 
 
+@pytest.mark.parametrize("name", DROPOUTS)
+def test_a_result_changes_with_its_input(interpreter: str, engines: Path, name: str) -> None:
+    """Whether it is the dropout itself, another one or a view of it, and in a block without gradients."""
+
+    def function(_: object, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        hidden = x * 3
+        kept = DROPOUTS[name](hidden)
+        with torch.no_grad():
+            inner = DROPOUTS[name](hidden)
+            hidden.relu_()
+            twice = inner * 2
+        mine = DROPOUTS[name](x)
+        x.add_(1)
+        return hidden, kept, DROPOUTS[name](kept), kept[0], kept * 2, inner, twice, mine
+
+    model = Calls(function).eval()
+    with torch.enable_grad():
+        program = torch.export.export(model, (X.clone(),))
+    before = program.graph_module.print_readable(print_output=False)
+    module = trtcache.compile(program, backend=interpreter, cache=engines)
+    assert program.graph_module.print_readable(print_output=False) == before
+    mine, theirs = X.clone(), X.clone()
+    found, expected = module(mine), model(theirs)
+    for one, other in zip((*found, mine), (*expected, theirs), strict=True):
+        assert torch.equal(one, other)
+    found[1].zero_()  # a result shares memory with the tensor that it is
+    assert not found[0].any()
+
+
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_shuffled_channels_are_a_copy(interpreter: str, engines: Path, groups: int) -> None:
     """Also if their order stays; torch's decomposition returns a view."""

@@ -196,6 +196,21 @@ def test_equal_things_are_computed_once() -> None:
     assert five is not six
 
 
+def test_items_of_two_operators_stay_two_results() -> None:
+    """A caller may write to one of them; what else uses the operator's results is computed once."""
+
+    def function(_: object, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.topk(2)[0], x.topk(2)[0], x.topk(2)[0] * 2, x.sort()[0] + 1, x.sort()[1]
+
+    graph = marked(models.Calls(function), X)
+    CommonSubexpressions()(graph.graph_module)
+    DeadCode()(graph.graph_module)
+    one, two, *_ = graph.graph_module.graph.output_node().args[0]  # type: ignore[misc]
+    assert one.args[0] is not two.args[0]  # type: ignore[union-attr]
+    called = [str(node.target) for node in graph.graph_module.graph.nodes]
+    assert (called.count("aten.topk.default"), called.count("aten.sort.default")) == (2, 1)
+
+
 def test_dead_code_keeps_effects_and_inputs() -> None:
     """What nothing uses goes; random draws, which move torch's generator, and inputs stay."""
     graph = marked(models.Calls(lambda lin, x, y: (lin(x), x.cos(), x.sin())[2]), X, X + 1)

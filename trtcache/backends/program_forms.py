@@ -24,12 +24,12 @@ from torch.utils import _pytree as pytree
 
 from trtcache.errors import BuildError
 from trtcache.lowering.interface import NOT_COMPUTED
-from trtcache.lowering.rewrites.cleanup import unchanged_operand
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from trtcache.lowering import LoweredProgram
+    from trtcache.lowering.capture import Role
 
 aten = torch.ops.aten
 
@@ -51,8 +51,7 @@ def to_exported_program(program: LoweredProgram, backend: str) -> ExportedProgra
     Raises:
         BuildError: calls modify a weight, which this form cannot express; the message names the weight.
     """
-    output = program.graph_module.graph.output_node()
-    roles = list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]  # a list
+    roles = _outputs(program)
     if changed := [str(role.target) for role, _ in roles if role.kind == "weight"]:
         raise BuildError(backend, f"calls change {', '.join(changed)}, and an engine keeps no state between calls")
     writer = _Writer(program)
@@ -183,7 +182,11 @@ def to_module_with_weights(
         root.register_buffer(weight.name, (values or {}).get(weight.name, empty))
     for name, tensor in program.constants.items():
         root.register_buffer(name, tensor)
-    for node in program.order:
+    stores = _stores(program)
+    influences = _influences(program.order, {*stores, *stores.values()})
+    order, cycles = _overwriting_order(stores, influences)
+    # Inductor overwrites weights in the order in which a graph first reads them, not in that of the copies.
+    for node in (*order, *program.order):
         if node in copies:
             continue
         if "engine_weight" in node.meta or "constant" in node.meta:
@@ -191,7 +194,20 @@ def to_module_with_weights(
             copies[node] = _copy_value(graph.create_node("get_attr", name), node)
         else:
             copies[node] = graph.node_copy(node, copies.__getitem__)
-    _write_output(program, graph, copies)
+    # A result shares no memory with a weight that is overwritten, nor with an argument that is copied into one. Which
+    # operators Inductor takes for views, or removes, is not known here: each result that depends on these is computed
+    # again.
+    results = [
+        _recompute(graph, copies[value]) if influences.get(value) else copies[value]
+        for role, value in _outputs(program)
+        if role.kind not in {*NOT_COMPUTED, "weight"}
+    ]
+    contents = {
+        node: _recompute(graph, copies[value]) if node in cycles else copies[value] for node, value in stores.items()
+    }
+    for node in order:
+        _copy_value(graph.call_function(aten.copy_.default, (copies[node], contents[node])), node)
+    graph.output(tuple(results))
     inputs = [node for node in copies if "input" in node.meta]
     return fx.GraphModule(root, graph), tuple(node.meta["val"] for node in inputs)
 
@@ -201,45 +217,54 @@ def _copy_value(copy: fx.Node, node: fx.Node) -> fx.Node:
     return copy
 
 
-def _write_output(program: LoweredProgram, graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> None:
+def _outputs(program: LoweredProgram) -> list[tuple[Role, fx.Node]]:
     output = program.graph_module.graph.output_node()
-    outputs = list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]
+    return list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]  # a list
+
+
+def _stores(program: LoweredProgram) -> dict[fx.Node, fx.Node]:
+    """Return the weights that a call overwrites, each with its new content."""
     weights = [(node, node.meta["engine_weight"].slot) for node in program.order if "engine_weight" in node.meta]
     nodes = {name: node for node, slot in weights if slot for name in slot.names}
-    stores = {nodes[role.target]: value for role, value in outputs if role.kind == "weight"}
-    # Before the first change of a weight: another weight's new content, or a result, may be its old content. A result
-    # that is a weight's new content, copied from an argument, is not the argument's memory, which the caller changes.
-    stored = {_source(value) for value in stores.values()}
-    given = {node for node in stored if "input" in node.meta}
-    results = [
-        _recompute(graph, copies[value])
-        if _source(value) in stores or (role.kind != "input" and _source(value) in given)
-        else copies[value]
-        for role, value in outputs
-        if role.kind not in {*NOT_COMPUTED, "weight"}
-    ]
-    contents = {
-        weight: _recompute(graph, copies[value]) if value is not weight and _source(value) in stores else copies[value]
-        for weight, value in stores.items()
-    }
-    for weight, content in contents.items():
-        copied = graph.call_function(aten.copy_.default, (copies[weight], content))
-        copied.meta["val"] = weight.meta["val"]
-    graph.output(tuple(results))
+    return {nodes[role.target]: value for role, value in _outputs(program) if role.kind == "weight"}
 
 
-def _source(node: fx.Node) -> fx.Node:
-    """Return the node whose value a result has, looking through views and copies."""
-    while (operand := unchanged_operand(node)) is not None:
-        node = operand
-    return node
+def _influences(order: Iterable[fx.Node], origins: Collection[fx.Node]) -> dict[fx.Node, set[fx.Node]]:
+    """Return for each node those of some nodes that it is or depends on."""
+    found: dict[fx.Node, set[fx.Node]] = {}
+    for node in order:
+        found[node] = set().union(*(found.get(one, ()) for one in node.all_input_nodes))
+        if node in origins:
+            found[node].add(node)
+    return found
+
+
+def _overwriting_order(
+    stores: Mapping[fx.Node, fx.Node], influences: Mapping[fx.Node, set[fx.Node]]
+) -> tuple[list[fx.Node], set[fx.Node]]:
+    """Return the order in which to overwrite weights, and those whose new contents must be computed again before.
+
+    A new content may be the old content of another weight, which is then overwritten later. Weights of a cycle are
+    computed again, the smallest first: that costs a copy, of a whole cache for one new token.
+    """
+    order: list[fx.Node] = []
+    cycles: set[fx.Node] = set()
+    pending = list(stores)
+    while pending:
+        waiting = [weight for weight in pending if weight not in cycles]
+        read = set().union(*(influences[stores[weight]] - {weight} for weight in waiting))
+        if free := [weight for weight in pending if weight not in read]:
+            order += free
+            pending = [weight for weight in pending if weight in read]
+        else:
+            cycles.add(min(waiting, key=lambda weight: weight.meta["val"].nbytes))
+    return order, cycles
 
 
 def _recompute(graph: fx.Graph, node: fx.Node) -> fx.Node:
     """Return the same value, computed again.
 
-    A result that is a weight's old content must not share the weight's memory, which is overwritten. ``clone`` does not
-    help: torch/_inductor/fx_passes/post_grad.py removes it, since it tracks inputs but not attributes.
+    ``clone`` does not help: torch/_inductor/fx_passes/post_grad.py removes it, as it tracks inputs but not attributes.
     """
 
     def call(operator: Any, *args: Any) -> fx.Node:
@@ -252,7 +277,8 @@ def _recompute(graph: fx.Graph, node: fx.Node) -> fx.Node:
     if value.dtype is torch.bool:
         made = call(aten.bitwise_or.Tensor, node, node)
     elif value.dtype.is_complex:  # a product with 1 + 0j is NaN where a part is infinite
-        parts = call(aten.mul.Tensor, call(aten.view_as_real.default, node), 1)
+        resolved = call(aten.resolve_conj.default, node) if value.is_conj() else node
+        parts = call(aten.mul.Tensor, call(aten.view_as_real.default, resolved), 1)
         made = call(aten.view_as_complex.default, parts)
     elif value.dtype.is_floating_point and value.dtype.itemsize == 1:  # there is no arithmetic on float8
         made = call(aten.view.dtype, call(aten.mul.Tensor, call(aten.view.dtype, node, torch.int8), 1), value.dtype)

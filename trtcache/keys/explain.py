@@ -54,6 +54,7 @@ def explain(
     has_other_inputs = any(
         one.where.startswith(("inputs[", "values[")) and None in {one.before, one.after} for one in walked
     )
+    has_another_graph = before.get("graph", _ABSENT) != after.get("graph", _ABSENT)
     found: list[KeyDifference] = []
     layouts: list[KeyDifference] = []
     for one in walked:
@@ -63,10 +64,11 @@ def explain(
             or (one.field == "stride" and part in with_other_shapes)
             or (part == "sizes" and None in {one.before, one.after} and with_other_shapes)
             or (one.where == "structure.arguments" and has_other_inputs)
+            or (part == "overwritten" and has_another_graph)
         ):
             continue  # another difference implies it
         (layouts if one.where.startswith("layouts") else found).append(one)
-    if before.get("graph", _ABSENT) != after.get("graph", _ABSENT):
+    if has_another_graph:
         found += _graph(before, after, found, graphs)
     return merge_repeated(found or layouts)  # nearly any other difference changes layouts of results
 

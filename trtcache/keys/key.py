@@ -274,6 +274,8 @@ def key_parts(
     }
     if interface.guards:  # a program without guards keeps the key of versions without guards
         parts["guards"] = list(interface.guards)
+    if any(one.is_mutated for one in interface.weights):  # engines without this part could mix up old and new contents
+        parts["overwritten"] = 2
     return parts
 
 

@@ -301,7 +301,7 @@ def decompose(
             _without_classes(program) as signature,
             whole_ranges() if whole else nullcontext(),
             _use_draws(program.graph),
-            _without_dropout(program.graph),
+            _without_dropout(program.graph_module),
             _with_copies(program.graph),
         ):
             decomposed: ExportedProgram = program.run_decompositions(table)
@@ -342,24 +342,26 @@ def _use_draws(graph: fx.Graph) -> Iterator[None]:
 
 
 @contextmanager
-def _without_dropout(graph: fx.Graph) -> Iterator[None]:
-    """Let the users of a dropout without effect use its input in the block, if the graph changes a tensor in place.
+def _without_dropout(graph_module: fx.GraphModule) -> Iterator[None]:
+    """Let a dropout without effect be an alias of its input in the block, if a tensor is changed in place.
 
     Such a dropout returns its input, and a change of one is a change of both. Decompositions make it another tensor
-    (torch 2.13). Results stay as they are: the program's signature has their names.
+    (torch 2.13).
     """
-    changed: list[tuple[fx.Node, Any, Any]] = []
-    if any(map(is_mutating, graph.nodes)):
-        for node in graph.nodes:
+    changed: list[tuple[fx.Node, Any, Any, Any]] = []
+    # The blocks of no_grad and autocast are graphs of their own.
+    graphs = [one.graph for one in graph_module.modules() if isinstance(one, fx.GraphModule)]
+    nodes = [node for graph in graphs for node in graph.nodes]
+    if any(map(is_mutating, nodes)):
+        for node in nodes:
             if (source := _source_of_dropout(node)) is not None:
-                for user in [user for user in node.users if user.op != "output"]:
-                    changed.append((user, user.args, user.kwargs))
-                    user.replace_input_with(node, source)
+                changed.append((node, node.target, node.args, node.kwargs))
+                node.target, node.args, node.kwargs = torch.ops.aten.alias.default, (source,), {}
     try:
         yield
     finally:
-        for user, args, kwargs in reversed(changed):
-            user.args, user.kwargs = args, kwargs
+        for node, target, args, kwargs in changed:
+            node.target, node.args, node.kwargs = target, args, kwargs
 
 
 @contextmanager

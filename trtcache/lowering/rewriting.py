@@ -265,8 +265,8 @@ def is_returned(node: fx.Node) -> bool:
 
 
 def reaches_output(user: fx.Node) -> bool:
-    """Return whether a user is the output, or a view that the output exposes."""
-    return user.op == "output" or (is_view(user) and is_returned(user))
+    """Return whether a user is the output, or a view or an item of several tensors that the output exposes."""
+    return user.op == "output" or ((is_view(user) or user.target is operator.getitem) and is_returned(user))
 
 
 def is_view(node: fx.Node) -> bool:

@@ -228,20 +228,6 @@ _COPIES: dict[Any, Callable[[fx.Node], bool]] = {
     aten.flip.default: lambda node: not node.args[1],
 }
 _RULES = {**_VIEWS, **_COPIES}
-_WRITES = frozenset({aten.copy.default, aten.slice_scatter.default})
-_ROUNDINGS = frozenset({aten.ceil.default, aten.floor.default, aten.round.default, aten.trunc.default})
-
-
-def unchanged_operand(node: fx.Node) -> fx.Node | None:
-    """Return the operand whose values a call returns, in a view of it or in a copy; None if it computes others."""
-    operand: Any = None
-    if node.op == "call_function" and (is_view(node) or (node.target in _RULES and _RULES[node.target](node))):
-        operand = node.all_input_nodes[0]
-    elif node.target in _WRITES and same_shape(node.meta["val"], node.args[1].meta["val"]):  # type: ignore[union-attr]
-        operand = node.args[1]
-    elif node.target in _ROUNDINGS and not node.meta["val"].dtype.is_floating_point:
-        operand = node.args[0]
-    return operand if isinstance(operand, fx.Node) else None
 
 
 @frozen_dataclass
