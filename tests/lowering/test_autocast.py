@@ -119,6 +119,15 @@ def test_a_weight_that_calls_change_is_cast_in_the_call() -> None:
     assert operators(program).count("_to_copy") == 3
 
 
+def test_a_constant_next_to_a_cast_input(interpreter: str, tmp_path: Path) -> None:
+    """A constant of the model can stand between placeholders, before or after an input that is cast."""
+    constant = torch.arange(4.0)
+    for function in (lambda lin, x: lin(x) + constant, lambda lin, x: lin(x + 1) @ torch.eye(4).mul(2)):
+        model = Calls(function)
+        compiled = trtcache.compile(model, (X,), backend=interpreter, settings={"autocast": "bf16"}, cache=tmp_path)
+        assert difference(model(X), compiled(X), tolerance=0.03) is None
+
+
 def test_a_second_run_changes_nothing() -> None:
     """The pass is idempotent."""
     program = cast(Calls(lambda lin, x: lin(x).relu()), X)

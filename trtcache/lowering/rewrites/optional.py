@@ -90,7 +90,6 @@ class _Casting:
         self._narrowed: set[fx.Node] = set()
         self._casts: dict[tuple[fx.Node, torch.dtype], fx.Node] = {}
         self._first = next(iter(graph.nodes))
-        self._body = next(node for node in graph.nodes if node.op != "placeholder")
         roles = graph.output_node().meta["roles"]
         self._changing = {role.target for role in roles if role.kind == "weight"}
         self.modified = False
@@ -144,7 +143,9 @@ class _Casting:
         elif (view := self._cast_view(source, dtype)) is not None:
             made = view
         else:
-            before = self._body if source.op == "placeholder" else source.next
+            before = source.next
+            while before.op in {"placeholder", "get_attr"}:  # constants stand between placeholders
+                before = before.next
             made = insert_cast(before, source, value)
         self._casts[source, dtype] = made
         return made
