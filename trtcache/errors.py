@@ -90,7 +90,7 @@ class InputError(TrtcacheError):
 
 
 class GuardError(InputError):
-    """A call violates a guard: for these sizes the model would take another branch than the exported one."""
+    """A call violates a guard: for its sizes or layouts the model would do something else than the exported program."""
 
     def __str__(self) -> str:
         if self.where != "sizes":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,7 @@ from trtcache.lowering import LoweredProgram, lower
 from trtcache.lowering.rewrites.optional import Autocast
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 X = torch.randn(3, 4)
@@ -117,6 +119,39 @@ def test_a_weight_that_calls_change_is_cast_in_the_call() -> None:
     program = cast(Growing(), X)
     assert {weight.dtype for weight in program.interface.weights} == {"float32"}
     assert operators(program).count("_to_copy") == 3
+
+
+def test_a_constant_next_to_a_cast_input(interpreter: str, tmp_path: Path) -> None:
+    """A constant of the model can stand between placeholders, before or after an input that is cast."""
+    constant = torch.arange(4.0)
+    for function in (lambda lin, x: lin(x) + constant, lambda lin, x: lin(x + 1) @ torch.eye(4).mul(2)):
+        model = Calls(function)
+        compiled = trtcache.compile(model, (X,), backend=interpreter, settings={"autocast": "bf16"}, cache=tmp_path)
+        assert difference(model(X), compiled(X), tolerance=0.03) is None
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda lin, x: nn.functional.pad(lin(x), (1, 1), value=-1e9),
+        lambda lin, x: lin(x).clamp(min=-1000000000, max=0.1),
+        lambda lin, x: nn.functional.hardtanh(lin(x), -1e9, 0.1),
+        lambda lin, x: (lin(x) + -1e9).softmax(-1),
+        lambda lin, x: torch.sub(lin(x), lin(x).relu(), alpha=100000) / 1e5,
+    ],
+    ids=["pad", "clamp", "hardtanh", "add", "sub"],
+)
+def test_a_number_beyond_float16_is_used_in_float32(function: Callable[..., torch.Tensor]) -> None:
+    """Kernels reject such a number in float16, or it is infinite there."""
+    model = Calls(function)
+    program = cast(model, X)
+    torch.testing.assert_close(outputs(program, X)[0], model(X), rtol=0.03, atol=0.03)
+
+
+def test_an_infinite_number_is_narrow() -> None:
+    """Both dtypes have infinity, and the sizes of a view are not computed with."""
+    program = cast(Calls(lambda lin, x: lin(x).clamp(min=-math.inf, max=1)[:, 1:].repeat(1, 2)), X)
+    assert operators(program).count("_to_copy") == 2
 
 
 def test_a_second_run_changes_nothing() -> None:

@@ -35,6 +35,7 @@ from trtcache.lowering.arguments import configurations, has_classes, replace_inp
 from trtcache.lowering.assignments import record_assignments, reject_lost_assignments
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.interface import Content
+from trtcache.lowering.layouts import layout_dependent_inputs, written_inputs
 from trtcache.lowering.model_state import preserve_state, random_states, record_changed_arguments
 from trtcache.lowering.operators import is_standard_library
 from trtcache.lowering.rewrites.constants import new_constant
@@ -56,6 +57,7 @@ from trtcache.lowering.rewriting import (
 )
 from trtcache.lowering.symbols import InputSizes, as_tensor
 from trtcache.lowering.unguarded_sizes import record_decisions
+from trtcache.weights.arrays import can_overlap_itself
 from trtcache.weights.slots import is_fake, layout
 
 if TYPE_CHECKING:
@@ -140,7 +142,25 @@ def export(
     _reject_layouts({**dict(model.named_parameters()), **dict(model.named_buffers())}, label)
     _reject_layouts({f"argument {place}": one for place, one in enumerate(pytree.tree_leaves((args, kwargs)))}, label)
     args, kwargs, shapes = replace_inputs(model, args, kwargs, dynamic_shapes)
-    args, kwargs = _examples(model, (args, kwargs))
+    (args, kwargs), gapped = _examples(model, (args, kwargs))
+    return _trace(model, args, kwargs, shapes, label, gapped, is_whole=shapes is not dynamic_shapes)
+
+
+def _trace(
+    model: Model,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    shapes: Any,
+    label: str,
+    gapped: Mapping[int, torch.Tensor],
+    *,
+    is_whole: bool,
+) -> ExportedProgram:
+    """Export a model; once more, with the layouts of ``gapped`` (``_examples``), if what it writes depends on them.
+
+    ``reshape`` and ``contiguous`` may return a copy of a tensor with gaps. It stays contiguous if sizes are dynamic, as
+    torch then gives it strides that no call determines.
+    """
     random_before = random_states()
     try:
         with (
@@ -148,13 +168,22 @@ def export(
             preserve_state(model) as changed,
             preserve_caches(model),
             quiet(),
-            nullcontext() if shapes is dynamic_shapes else whole_ranges(),
+            whole_ranges() if is_whole else nullcontext(),
             record_decisions() as decisions,
             record_assignments(model) as assigned,
         ):
             program: ExportedProgram = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise ExportError(label, f"torch.export: {explain_failure(error)}") from error
+    if gapped and not program.range_constraints:
+        leaves = pytree.tree_leaves(program.example_inputs)
+        matter = written_inputs(program) | layout_dependent_inputs(program)
+        own = {id(leaves[leaf]) for leaf in matter} & gapped.keys()
+        if own:
+            args, kwargs = pytree.tree_map_only(
+                torch.Tensor, lambda one: gapped[id(one)] if id(one) in own else one, (args, kwargs)
+            )
+            return _trace(model, args, kwargs, shapes, label, {}, is_whole=is_whole)
     if any(map(_is_of_functorch, program.constants.values())):
         raise ExportError(label, "torch.export loses an input of torch.func.grad, jacrev or vmap; compute it otherwise")
     reject_lost_assignments(program, assigned, label)
@@ -169,7 +198,7 @@ def export(
         log.warning("%s: forward seeds a generator, or draws from Python's or NumPy's: %s", label, why)
     _replace_weight_constants(program)
     decisions.add_to(program)
-    program._has_whole_ranges = shapes is not dynamic_shapes  # type: ignore[attr-defined]  # our attribute, for decompose
+    program._has_whole_ranges = is_whole  # type: ignore[attr-defined]  # our attribute, for decompose
     return program
 
 
@@ -461,12 +490,14 @@ def _without_classes(program: ExportedProgram) -> Iterator[Any]:
         entry.signature, program._example_inputs = signature, examples
 
 
-def _examples(model: torch.nn.Module, arguments: Any) -> Any:
+def _examples(model: torch.nn.Module, arguments: Any) -> tuple[Any, dict[int, torch.Tensor]]:
     """Return example arguments in layouts that others can be copied into, each with its own memory.
 
     torch.export treats a tensor that is passed twice, or that is also a weight, as one: the program would then ignore
-    the second argument of a later call.
+    the second argument of a later call. Tensors with gaps become contiguous; they are also returned with their gaps, by
+    the ``id`` of the contiguous one.
     """
+    gapped: dict[int, torch.Tensor] = {}
 
     def memories(module: torch.nn.Module) -> set[int]:
         return {storage_id(one) for one in (*module.parameters(), *module.buffers()) if one.layout == torch.strided}
@@ -481,6 +512,9 @@ def _examples(model: torch.nn.Module, arguments: Any) -> Any:
         if storage_id(made) in taken or made._base is not None:  # guards of a view are about its base's sizes, too
             made = made.detach().clone()
         taken.add(storage_id(made))
+        if not (tensor.is_contiguous() or kept or can_overlap_itself(tensor.shape, tensor.stride())):
+            gaps = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+            gapped[id(made)] = gaps.copy_(tensor.detach())
         return made
 
     examples = pytree.tree_map_only(torch.Tensor, example, arguments)
@@ -491,7 +525,7 @@ def _examples(model: torch.nn.Module, arguments: Any) -> Any:
                 remedy = "pass a copy of it (copy.deepcopy), or use it as an attribute"
                 raise ExportError(type(model).__name__, f"{why}; {remedy}")
             taken |= memories(leaf)
-    return examples
+    return examples, gapped
 
 
 @contextmanager

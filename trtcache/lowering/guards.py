@@ -28,6 +28,7 @@ from trtcache.digests import json_bytes
 from trtcache.errors import ExportError
 from trtcache.lowering.arguments import leaf_paths
 from trtcache.lowering.interface import SmallSizes, bounds, evaluate
+from trtcache.lowering.layouts import layout_dependent_inputs
 from trtcache.lowering.small_sizes import small_size_guards
 from trtcache.lowering.unguarded_sizes import operator_checks, shape_environment
 
@@ -89,6 +90,7 @@ class ExportGuards:
             decomposed; None without dynamic sizes.
         operators: conditions of its operators that decompositions drop, as sympy expressions.
         excluded: conditions on sizes of 0 and 1, likewise; empty before these sizes are tried.
+        fixed_layouts: the leaves of inputs that it takes in the layout of the example only.
         added: those of the texts that torch has not recorded, as sympy expressions; empty for a program from a file.
     """
 
@@ -97,6 +99,7 @@ class ExportGuards:
     environment: Any
     operators: tuple[Any, ...]
     excluded: tuple[Any, ...] = ()
+    fixed_layouts: frozenset[int] = frozenset()
     added: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -105,7 +108,8 @@ class ExportGuards:
         texts = tuple(program._guards_code)
         terms = _named_terms(program) if texts else {}
         added = getattr(program, "_added_guards", {})
-        return cls(texts, terms, shape_environment(program), operator_checks(program), added=added)
+        layouts = layout_dependent_inputs(program)
+        return cls(texts, terms, shape_environment(program), operator_checks(program), (), layouts, added)
 
     def with_small_sizes(self, program: ExportedProgram, decomposed: ExportedProgram) -> ExportGuards:
         """Return these guards with conditions on sizes of 0 and 1, found by trial (``small_sizes.py``)."""

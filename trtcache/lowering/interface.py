@@ -29,7 +29,9 @@ NOT_COMPUTED = frozenset({"value", "size"})
 class TensorInput:
     """A tensor leaf of the arguments. Sizes and strides are numbers or expressions (see ``symbols.py``).
 
-    If ``number`` is true the leaf is a dynamic int: the engine takes a tensor of shape (int, 0) in its place.
+    If ``number`` is true the leaf is a dynamic int: the engine takes a tensor of shape (int, 0) in its place. If
+    ``fixed_layout`` is true, a tensor with other strides is refused: the model would change others in place
+    (``layouts.py``).
     """
 
     leaf: int
@@ -38,6 +40,7 @@ class TensorInput:
     stride: tuple[Json, ...]
     device: str
     number: bool = False
+    fixed_layout: bool = False
 
     def document(self) -> dict[str, Json]:
         """Return the input as in the key and in the artifact."""
@@ -48,8 +51,8 @@ class TensorInput:
             "stride": list(self.stride),
             "device": self.device,
         }
-        if self.number:  # absent otherwise, to keep keys of programs without such inputs
-            document["number"] = True
+        # Absent otherwise, to keep keys of programs without such inputs.
+        document |= dict.fromkeys((name for name in ("number", "fixed_layout") if getattr(self, name)), True)
         return document
 
 

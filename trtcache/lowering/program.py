@@ -127,7 +127,10 @@ def finish(
         return program
     proven = marked.graph_module.meta.get(PROVEN, ())
     found, small_sizes = guards.finalize(proven, program.symbols, program.interface.ranges)
-    return replace(program, interface=replace(program.interface, guards=found, small_sizes=small_sizes))
+    inputs = tuple(
+        replace(one, fixed_layout=True) if one.leaf in guards.fixed_layouts else one for one in program.interface.inputs
+    )
+    return replace(program, interface=replace(program.interface, inputs=inputs, guards=found, small_sizes=small_sizes))
 
 
 def without_small_sizes(program: LoweredProgram) -> LoweredProgram:

@@ -358,6 +358,14 @@ def is_mutating(node: fx.Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
+def written_nodes(node: fx.Node) -> list[fx.Node]:
+    """Return the arguments that an operator writes into."""
+    if not is_mutating(node):
+        return []
+    values = zip(node.target._schema.arguments, arguments(node), strict=True)  # type: ignore[union-attr]  # an operator
+    return [one for parameter, value in values if parameter.is_write for one in nodes_in(value)]
+
+
 def is_check(node: fx.Node) -> bool:
     """Return whether a node only raises if a condition fails."""
     return node.op == "call_function" and node.meta.get("val") is None and not node.users

@@ -12,7 +12,8 @@ an index of an empty tensor), while their fake kernels accept them; these operat
 have no value for an empty tensor (``max``) are run on real tensors.
 
 In the program, ``reshape`` and ``contiguous`` copy; when they run with a size of 1, they may return the tensor itself.
-A later write to one of the two is then visible in both, so such sizes are excluded as well.
+A later write to one of the two is then visible in both, so such sizes are excluded as well. ``layouts.py`` runs the
+graph with inputs in other layouts, for the same reason.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import itertools
 import logging
 import random
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -29,10 +31,10 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
-from trtcache.lowering.rewriting import expression, is_mutating, storage_id
+from trtcache.lowering.rewriting import expression, is_mutating, storage_id, written_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch.export import ExportedProgram
 
@@ -61,19 +63,13 @@ def small_size_guards(
         decomposed: the same program in core ATen operators.
         conditions: conditions checked on calls anyway, as sympy expressions. Trials satisfy them where possible.
     """
-    hints: dict[Any, int] = {}  # the example's value of each symbol in the sizes of the inputs
-    for node in program.graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val")
-        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
-            if isinstance(size, torch.SymInt):
-                values = size.node.shape_env.backed_var_to_val
-                hints |= {one: int(values[one]) for one in size.node.expr.free_symbols if one in values}
+    hints = example_sizes(program)
     if not hints:
         return []
-    copies = frozenset[str]()  # the nodes that copy for the example's sizes, which matters only to mutation
+    writes = None  # those of the example's sizes
     if any(map(is_mutating, program.graph.nodes)):
-        run = _Run(program, hints)
-        copies = frozenset(run.copies) if _succeeds(run) else copies
+        run = TrialRun(program, hints)
+        writes = run.writes if succeeds(run) else None
     ranges = program.range_constraints
     symbols = [symbol for symbol in hints if symbol not in ranges or ranges[symbol].lower <= 2]
     excluded: list[dict[Any, int]] = []
@@ -81,10 +77,23 @@ def small_size_guards(
         if any(one.items() <= trial.items() for one in excluded):
             continue
         sizes = _satisfying(trial, hints, conditions)
-        if sizes is not None and not (_succeeds(_Run(program, sizes, copies)) and _succeeds(_Run(decomposed, sizes))):
+        runs = [] if sizes is None else [TrialRun(program, sizes, writes), TrialRun(decomposed, sizes)]
+        if not all(map(succeeds, runs)):
             excluded.append(trial)
     differ = [[sympy.Ne(symbol, size, evaluate=False) for symbol, size in trial.items()] for trial in excluded]
     return [one[0] if len(one) == 1 else sympy.Or(*one, evaluate=False) for one in differ]
+
+
+def example_sizes(program: ExportedProgram) -> dict[Any, int]:
+    """Return the example's value of each symbol in the sizes of a program's inputs."""
+    hints: dict[Any, int] = {}
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
+            if isinstance(size, torch.SymInt):
+                values = size.node.shape_env.backed_var_to_val
+                hints |= {one: int(values[one]) for one in size.node.expr.free_symbols if one in values}
+    return hints
 
 
 def _satisfying(trial: Mapping[Any, int], hints: Mapping[Any, int], conditions: Sequence[Any]) -> dict[Any, int] | None:
@@ -123,34 +132,74 @@ def _trials(symbols: Sequence[Any]) -> Iterator[dict[Any, int]]:
             yield dict.fromkeys(symbols, size)
 
 
-class _Run(fx.Interpreter):
+class TrialRun(fx.Interpreter):
     """Run a graph for given values of its symbols, and compare the shape of each result with the program's.
 
     Attributes:
-        copies: the names of nodes whose result shares no memory with their arguments.
+        writes: for each node that writes, the names of the nodes that share the written memory: inputs and weights, and
+            results that are used afterwards.
+        differs: whether a write has changed others than expected.
     """
 
     def __init__(
-        self, program: ExportedProgram, sizes: Mapping[Any, int], copies: frozenset[str] = frozenset()
+        self,
+        program: ExportedProgram,
+        sizes: Mapping[Any, int],
+        writes: Mapping[str, frozenset[str]] | None = None,
+        strides: Mapping[str, Callable[[Sequence[int]], Sequence[int]]] | None = None,
     ) -> None:
+        """Prepare a run.
+
+        Args:
+            program: an exported program.
+            sizes: the values of its symbols.
+            writes: those of the program, to compare with.
+            strides: for inputs by the names of their nodes, what returns the strides of a shape; by default the
+                program's.
+        """
         super().__init__(program.graph_module, garbage_collect_values=True)
-        self.copies: set[str] = set()
-        self._sizes, self._expected_copies = sizes, copies
-        self._inputs = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
-        self._shared: list[torch.UntypedStorage] = []  # of results that should have been copies
+        self.writes: dict[str, frozenset[str]] = {}
+        self.differs = False
+        self._sizes, self._expected_writes, self._strides = sizes, writes, strides or {}
+        self._inputs = program.graph.find_nodes(op="placeholder")
+        self._sharing: defaultdict[int, list[fx.Node]] = defaultdict(
+            list
+        )  # the results in each memory, and earlier ones
+        self._empty: set[str] = set()
 
     def check(self) -> None:
         """Run the graph."""
-        self.run(*(_input(expected, self._sizes) for expected in self._inputs), enable_io_processing=False)
+        inputs = [_input(one.meta.get("val"), self._sizes, self._strides.get(one.name)) for one in self._inputs]
+        self.run(*inputs, enable_io_processing=False)
+
+    def _check_write(self, node: fx.Node) -> None:
+        """Record which results a write changes, and compare them with the program's."""
+        written = {storage_id(one) for source in written_nodes(node) for one in _with_memory(self.env[source])}
+        if not written:
+            return
+        sharing = (one for place in written for one in self._sharing[place])
+        self.writes[node.name] = frozenset(one.name for one in sharing if one.op == "placeholder" or one in self.env)
+        expected = None if self._expected_writes is None else self._expected_writes.get(node.name)
+        if expected is not None and self.writes[node.name] != expected - self._empty:
+            self.differs = True
+            raise ValueError(f"{node.name} changes other tensors")
 
     def run_node(self, n: fx.Node) -> Any:
         """Run a node and check its result."""
+        if n.op == "call_function" and is_mutating(n):
+            self._check_write(n)
+        result = self._run_node(n)
+        if n.op != "output":
+            for one in _with_memory(result):
+                self._sharing[storage_id(one)].append(n)
+            if any(_is_strided(one) and not one.numel() for one in pytree.tree_leaves(result)):
+                self._empty.add(n.name)
+        return result
+
+    def _run_node(self, n: fx.Node) -> Any:
         if n.op != "call_function":
             return super().run_node(n)
         arguments = [one for one in pytree.tree_leaves(self.fetch_args_kwargs_from_env(n)) if _is_strided(one)]
-        shared = {storage._cdata for storage in self._shared}
-        if shared and is_mutating(n) and not shared.isdisjoint(map(storage_id, arguments)):
-            raise ValueError(f"{n.name} writes into a tensor that is not a copy")
         if arguments and not _accepts(n.target, arguments):
             raise ValueError(f"{n.name} takes no empty tensor")
         if any(not tensor.numel() for tensor in arguments) and _name(n.target) in _RUN_FOR_REAL:
@@ -161,11 +210,6 @@ class _Run(fx.Interpreter):
             raise ValueError(f"{n.name} does not support an empty result")
         if not _has_expected_shape(n.meta.get("val"), result, self._sizes):
             raise ValueError(f"{n.name} has another shape")
-        if _is_strided(result) and result.numel():
-            if not any(storage_id(one) == storage_id(result) for one in arguments):
-                self.copies.add(n.name)
-            elif n.name in self._expected_copies:
-                self._shared.append(result.untyped_storage())
         return result
 
 
@@ -192,6 +236,10 @@ def _run_for_real(target: Any, args: Any, kwargs: Any) -> None:
             FakeTensor, lambda fake: torch.zeros(fake.shape, dtype=fake.dtype), (args, kwargs)
         )
         target(*args, **kwargs)
+
+
+def _with_memory(value: object) -> list[torch.Tensor]:
+    return [one for one in pytree.tree_leaves(value) if _is_strided(one) and one.numel()]
 
 
 def _is_strided(value: object) -> bool:
@@ -224,7 +272,8 @@ def _value(size: Any, sizes: Mapping[Any, int]) -> int | None:
     return int(value) if value.is_Integer else None
 
 
-def _succeeds(run: _Run) -> bool:
+def succeeds(run: TrialRun) -> bool:
+    """Return whether a run raises nothing."""
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
     logged, _FAKE_TENSOR_LOG.disabled = (
         _FAKE_TENSOR_LOG.disabled,
@@ -240,7 +289,7 @@ def _succeeds(run: _Run) -> bool:
     return True
 
 
-def _input(expected: Any, sizes: Mapping[Any, int]) -> Any:
+def _input(expected: Any, sizes: Mapping[Any, int], strides_of: Callable[[Sequence[int]], Sequence[int]] | None) -> Any:
     if isinstance(expected, torch.SymInt):
         return _value(expected, sizes)
     if not isinstance(expected, FakeTensor):
@@ -251,6 +300,8 @@ def _input(expected: Any, sizes: Mapping[Any, int]) -> Any:
     if expected.layout != torch.strided:
         return torch.empty(shape, dtype=expected.dtype, device=expected.device)
     # The strides decide whether ``contiguous`` and ``reshape`` copy.
+    if strides_of is not None:
+        return torch.empty_strided(shape, strides_of(shape), dtype=expected.dtype, device=expected.device)
     strides = [stride for stride in (_value(stride, sizes) for stride in expected.stride()) if stride is not None]
     if len(strides) != expected.dim():
         raise ValueError("an input cannot have these strides")

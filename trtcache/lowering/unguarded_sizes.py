@@ -212,11 +212,14 @@ def _asking_code() -> str:
 
 
 class _Layouts(TorchFunctionMode):
-    """Record each tensor whose ``is_contiguous`` returned False to Python code."""
+    """Record each tensor whose ``is_contiguous`` returned False to Python code, and ``contiguous`` without effect.
 
-    def __init__(self, decisions: Decisions) -> None:
+    For one that returns its input torch records nothing, so ``layouts.py`` could not run it with other layouts.
+    """
+
+    def __init__(self, decisions: Decisions, *, keeps: bool) -> None:
         super().__init__()
-        self._decisions = decisions
+        self._decisions, self._keeps = decisions, keeps
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -224,12 +227,15 @@ class _Layouts(TorchFunctionMode):
         if func is torch.Tensor.is_contiguous and result is False and args[0].layout == torch.strided:
             memory_format = kwargs.get("memory_format", torch.contiguous_format)
             self._decisions.record_not_contiguous(args[0], memory_format)
+        if self._keeps and func is torch.Tensor.contiguous and result is args[0] and result.layout == torch.strided:
+            # The result must be another tensor: torch's tracer would take one for the other.
+            return aten.contiguous.default(aten.alias.default(result), **kwargs)
         return result
 
 
 @contextmanager
 def record_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decisions]:
-    """Record branches on sizes in Python code in the block.
+    """Record branches on sizes in Python code in the block; without ``counts``, keep each ``contiguous`` in the graph.
 
     Methods of torch's classes are replaced meanwhile, for all threads: a ``torch.export`` of the caller in another
     thread is recorded as well, which can only add conditions.
@@ -259,7 +265,7 @@ def record_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decis
         # torch says where a guard comes from: the nearest caller that is not in one of these files.
         uninteresting = symbolic_shapes.uninteresting_files
         replace(symbolic_shapes, "uninteresting_files", functools.cache(lambda: {*uninteresting(), __file__}))
-        with _Layouts(decisions):
+        with _Layouts(decisions, keeps=counts is None):
             yield decisions
     finally:
         for owner, name, original in replaced:

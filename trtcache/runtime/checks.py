@@ -160,6 +160,19 @@ class CallCheck:
         expected = "memory of its own: a call changes it"
         return self.wrong(leaf, expected, "a tensor that shares memory with a weight")
 
+    def check_layout(self, spec: TensorInput, found: Sequence[int], strides: Sequence[int]) -> None:
+        """Check that an input with other strides than the engine's may be copied into these.
+
+        Raises:
+            GuardError: with this layout the model would change other tensors in place.
+        """
+        if spec.fixed_layout:
+            expected = f"strides {tuple(strides)}, for which it was compiled"
+            hint = (
+                "forward changes other tensors in place for another layout: copy it, or compile with an example in it"
+            )
+            raise self.wrong(spec.leaf, expected, f"strides {tuple(found)}", hint, GuardError)
+
     def wrong(
         self, leaf: int, expected: str, found: str, hint: str = "", error: type[InputError] = InputError
     ) -> InputError:
@@ -200,16 +213,6 @@ def bind(spec: TensorInput, given: Any, sizes: dict[int, int]) -> None:
         base, step = evaluate(written, {number: 0}), evaluate(written, {number: 1})
         if base is not None and step is not None and step != base and (size - base) % (step - base) == 0:
             sizes[number] = (size - base) // (step - base)
-
-
-def can_overlap_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether elements of an array with these sizes and strides can share memory; if False, they do not."""
-    reach = 0
-    for step, size in sorted((abs(step), size) for size, step in zip(shape, strides, strict=True) if size > 1):
-        if step <= reach:
-            return True
-        reach += (size - 1) * step
-    return False
 
 
 def same_value(given: object, value: object) -> bool:

@@ -153,9 +153,8 @@ def parse_sources(written: Mapping[str, Any]) -> dict[str, Content]:
 
 def _tensor_input(written: Mapping[str, Any]) -> TensorInput:
     shape, stride = tuple(written["shape"]), tuple(written["stride"])
-    return TensorInput(
-        written["leaf"], written["dtype"], shape, stride, written["device"], written.get("number", False)
-    )
+    flags = {name: bool(written.get(name)) for name in ("number", "fixed_layout")}
+    return TensorInput(written["leaf"], written["dtype"], shape, stride, written["device"], **flags)
 
 
 def _tensor_output(written: Mapping[str, Any]) -> TensorOutput:

@@ -14,8 +14,9 @@ import torch
 
 from trtcache.lowering.guard_checks import compile_guards
 from trtcache.lowering.interface import evaluate
-from trtcache.runtime.checks import CallCheck, bind, can_overlap_itself, describe_value, shape_text, symbols_in
+from trtcache.runtime.checks import CallCheck, bind, describe_value, shape_text, symbols_in
 from trtcache.runtime.memory import find_overlap
+from trtcache.weights.arrays import can_overlap_itself
 from trtcache.weights.slots import (
     ALIGNED_BYTES,
     NESTED,
@@ -206,7 +207,7 @@ class InputCheck(CallCheck):
             self.compare(spec, leaves[spec.leaf], sizes)
         self.check_ranges(leaves, sizes)
         self.check_guards(sizes)
-        return [_apply_layout(spec, leaves[spec.leaf], sizes) for spec in self._inputs]
+        return [self._apply_layout(spec, leaves[spec.leaf], sizes) for spec in self._inputs]
 
     def _check(self, spec: TensorInput, given: Any, device: torch.device) -> None:
         if not isinstance(given, torch.Tensor):
@@ -225,6 +226,23 @@ class InputCheck(CallCheck):
             raise self.wrong_rank(spec, given.shape)
         if fault := memory_fault(given):
             raise self.wrong(spec.leaf, "a tensor with memory", fault)
+
+    def _apply_layout(self, spec: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> torch.Tensor:
+        evaluated = [evaluate(step, sizes) for step in spec.stride]
+        stride = tuple(step for step in evaluated if step is not None)
+        if len(stride) != len(evaluated):  # a stride has a symbol that is no size of an input
+            stride = contiguous(tuple(given.shape))
+        plain = is_aligned(given) and not (given.is_neg() or given.is_conj())
+        if plain and given.stride() == stride:
+            return given.detach()
+        pairs = zip(given.shape, given.stride(), stride, strict=True)
+        # The strides of dimensions with one element, and those of an empty tensor, say nothing about its memory.
+        if not given.numel() or all(size == 1 or before == step for size, before, step in pairs):
+            if plain:
+                return given.detach().as_strided(given.shape, stride)
+        else:
+            self.check_layout(spec, given.stride(), stride)
+        return given.new_empty_strided(given.shape, stride).copy_(given.detach())
 
     def _check_overlap(self, leaves: Sequence[Any]) -> None:
         """Reject a modified input that overlaps another: the engine reads all inputs before it changes any."""
@@ -288,18 +306,3 @@ def _is_contiguous(spec: TensorInput) -> bool:
 
 def _fixed_size(spec: TensorInput) -> torch.Size:
     return torch.Size([size for size in spec.shape if isinstance(size, int)])
-
-
-def _apply_layout(spec: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> torch.Tensor:
-    evaluated = [evaluate(step, sizes) for step in spec.stride]
-    stride = tuple(step for step in evaluated if step is not None)
-    if len(stride) != len(evaluated):  # a stride has a symbol that is no size of an input
-        stride = contiguous(tuple(given.shape))
-    plain = is_aligned(given) and not (given.is_neg() or given.is_conj())
-    if plain and given.stride() == stride:
-        return given.detach()
-    pairs = zip(given.shape, given.stride(), stride, strict=True)
-    # The strides of dimensions with one element, and those of an empty tensor, say nothing about its memory.
-    if plain and (not given.numel() or all(size == 1 or before == step for size, before, step in pairs)):
-        return given.detach().as_strided(given.shape, stride)
-    return given.new_empty_strided(given.shape, stride).copy_(given.detach())

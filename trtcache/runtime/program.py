@@ -17,18 +17,18 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.threads import fork_safe_lock
 from trtcache.errors import InputError, RunError, SettingsError, did_you_mean
 from trtcache.runtime.argument_order import ArgumentOrder, difference
-from trtcache.runtime.checks import (
-    CallCheck,
-    bind,
-    bind_sizes,
-    can_overlap_itself,
-    describe_value,
-    evaluate_size,
-    shape_text,
-)
+from trtcache.runtime.checks import CallCheck, bind, bind_sizes, describe_value, evaluate_size, shape_text
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.structure import Node, flatten, gather, leaf_steps, steps_text, unflatten
-from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, contiguous, dense_strides, pointer_of
+from trtcache.weights.arrays import (
+    HostArray,
+    UnreadableArrayError,
+    array_of,
+    can_overlap_itself,
+    contiguous,
+    dense_strides,
+    pointer_of,
+)
 
 if TYPE_CHECKING:
     import inspect
@@ -179,6 +179,7 @@ class ArrayCheck(CallCheck):
         differ = (a != b and size > 1 for a, b, size in zip(array.strides, stride, array.shape, strict=True))
         if not array.count or not any(differ):
             return replace(array, strides=stride, owner=array)
+        self.check_layout(spec, array.strides, stride)
         return self._kernels.copy(array, stride)
 
     def _check_overlap(self, given: Mapping[int, HostArray]) -> None:

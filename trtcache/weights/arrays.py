@@ -328,6 +328,16 @@ def _steps(shape: Sequence[int], strides: Sequence[int] | None, size: int) -> tu
     return tuple(step // size for step in strides)
 
 
+def can_overlap_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether elements of an array with these sizes and strides can share memory; if False, they do not."""
+    reach = 0
+    for step, size in sorted((abs(step), size) for size, step in zip(shape, strides, strict=True) if size > 1):
+        if step <= reach:
+            return True
+        reach += (size - 1) * step
+    return False
+
+
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the strides of a contiguous tensor of this shape."""
     strides, step = [], 1

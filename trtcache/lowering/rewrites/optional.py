@@ -6,6 +6,7 @@ there.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -39,7 +40,10 @@ FOLLOWING = frozenset(
         *("aten.max_pool2d_with_indices", "aten.constant_pad_nd", "<built-in function getitem>"),
     )
 )
-"""Operators that are computed in the narrow dtype if all their operands already are; all others are not."""
+"""Operators that are computed in the narrow dtype if all their operands already are; all others are not.
+
+Their numbers must be in its range as well.
+"""
 
 _VIEWS = frozenset(("aten.reshape", "aten.permute", "aten.slice", "aten.expand"))
 
@@ -90,7 +94,6 @@ class _Casting:
         self._narrowed: set[fx.Node] = set()
         self._casts: dict[tuple[fx.Node, torch.dtype], fx.Node] = {}
         self._first = next(iter(graph.nodes))
-        self._body = next(node for node in graph.nodes if node.op != "placeholder")
         roles = graph.output_node().meta["roles"]
         self._changing = {role.target for role in roles if role.kind == "weight"}
         self.modified = False
@@ -105,17 +108,26 @@ class _Casting:
         self._become_narrow(node)
 
     def follow(self, node: fx.Node) -> bool:
-        """Compute an operator in the narrow dtype if all its floating-point operands are; return whether it was."""
+        """Compute an operator in the narrow dtype if all its floating-point operands are; return whether it was.
+
+        An operator with a finite number that is infinite in the narrow dtype is not: kernels of ``clamp`` and
+        ``constant_pad_nd`` reject -1e9 in float16, and a product with 1e5 is finite.
+        """
         floating = []
         for source in node.all_input_nodes:
             value = source.meta.get("val")
             values = value if isinstance(value, (list, tuple)) else [value]
             if any(isinstance(one, torch.Tensor) and one.is_floating_point() for one in values):
                 floating.append(source)
-        if not floating or not all(one in self._narrowed for one in floating):
+        if not floating or not all(one in self._narrowed for one in floating) or self._overflows(node):
             return False
         self._become_narrow(node)
         return True
+
+    def _overflows(self, node: fx.Node) -> bool:
+        numbers = [] if _packet(node) in _VIEWS else arguments(node)  # the numbers of views are sizes and bounds
+        largest = torch.finfo(self._dtype).max
+        return any(isinstance(one, (int, float)) and largest < abs(one) < math.inf for one in numbers)
 
     def widen(self, node: fx.Node) -> None:
         """Restore float32 operands of an operator or the output."""
@@ -144,7 +156,9 @@ class _Casting:
         elif (view := self._cast_view(source, dtype)) is not None:
             made = view
         else:
-            before = self._body if source.op == "placeholder" else source.next
+            before = source.next
+            while before.op in {"placeholder", "get_attr"}:  # constants stand between placeholders
+                before = before.next
             made = insert_cast(before, source, value)
         self._casts[source, dtype] = made
         return made
