@@ -348,9 +348,10 @@ def _add_files(function: Any, files: set[str], seen: set[int]) -> None:
         return
     seen.add(id(function))
     if type(function) is not FunctionType:
-        named = function if type(function) is BuiltinFunctionType else type(function)
-        is_torchs = (named.__module__ or "builtins").partition(".")[0] in {"torch", "builtins"}
-        if not is_torchs and not _is_partial_of_torch(function, seen):
+        is_builtin = type(function) is BuiltinFunctionType
+        package = ((function if is_builtin else type(function)).__module__ or "builtins").partition(".")[0]
+        is_fixed = package in {"torch", "builtins"} or (is_builtin and package in sys.stdlib_module_names)
+        if not is_fixed and not _is_partial_of_torch(function, seen):
             raise ValueError(f"{function!r} is not a plain function")
         return
     file = function.__code__.co_filename
