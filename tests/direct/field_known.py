@@ -14,5 +14,9 @@ MISSED = {
     "sorted difference is deterministic": "strings that are sorted by a key have the set's order where keys are equal",
     "harmless: stdout is a StringIO": "it has no encoding: print cannot raise for a text there",
     "harmless: torch.compile of the model": "dynamo patches __init__ of the model's classes",
+    **{
+        f"decomposition replaced {name}": "torch's tables count as a whole: Inductor may use what the export does not"
+        for name in ("hardtanh.default", "rsub.Scalar", "softplus.default")
+    },
 }
 """Harmless changes that it misses, and why."""

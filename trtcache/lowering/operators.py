@@ -54,9 +54,7 @@ _KERNEL = re.compile(r"(\w+)(?:\[alias\])?(?: \(inactive\))?: registered at (.+)
 
 def is_foreign(target: torch._ops.OpOverload, declared: Collection[str]) -> bool:
     """Return whether neither torch's version nor a ``declared`` version identifies an operator's implementation."""
-    if {target.namespace, target._schema.name} & set(declared):
-        return False
-    return target.namespace not in TORCHS_OWN or _has_replaced_kernel(target)
+    return not (target.namespace in TORCHS_OWN or {target.namespace, target._schema.name} & set(declared))
 
 
 def why_unknown(target: torch._ops.OpOverload, declared: Collection[str]) -> str | None:
