@@ -226,17 +226,8 @@ def test_a_decomposition_of_a_distribution_is_the_same_in_each_process(
 
 def test_a_program_has_no_alias_if_an_operator_of_torch_has_a_kernel_from_elsewhere() -> None:
     """A kernel in Python can change what is lowered, and leaves no trace in what is exported."""
-    target, key = torch.ops.aten.hardswish.default, torch._C.DispatchKey.CompositeImplicitAutograd
     source = ExportedSource(torch.export.export(nn.Hardswish(), (torch.ones(2),)), "Hardswish")
     assert source.fingerprint()
-    target.py_kernels[key] = lambda x: x * 1000
-    try:
-        with pytest.raises(
-            ValueError, match=r"aten\.hardswish\.default has a kernel in Python that is not torch's own"
-        ):
-            source.fingerprint()
-    finally:
-        del target.py_kernels[key]
     library = torch.library.Library("aten", "IMPL")
     library.impl("hardswish", lambda x: x * 1000, "Meta", allow_override=True)
     with pytest.raises(ValueError, match=r"aten\.hardswish\.default has a kernel in Python that is not torch's own"):
