@@ -545,7 +545,9 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def name_weights(self, model: torch.nn.Module) -> None:
         """Take names and kinds of weights from the model, with its weights that the program does not use."""
         self._names = ModelNames.of(model, {name for slot in self._interface.slots for name in slot.names})
-        self._known, live = self._executable.known, self._executable.live
+        live = self._executable.live
+        if not isinstance(model, torch.jit.ScriptModule):  # in which a compiled module is only an operator
+            self._known = self._executable.known
         self._nested = {
             path: part
             for path, part in model.named_modules(remove_duplicate=False)
@@ -681,7 +683,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
 
         changing = {name for slot in self._interface.slots if slot.mutated for name in slot.names}
         nested = tuple(f"{path}." if path else "" for path in self._nested)
-        kept = {name: one for name, one in self._state.items() if name not in changing and not name.startswith(nested)}
+        staying = self._known - changing
+        kept = {name: one for name, one in self._state.items() if name in staying and not name.startswith(nested)}
         self.refit(SomeWeights({**kept, **given}))
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
