@@ -52,6 +52,13 @@ def compiled(interpreter: str, engines: Path) -> Compile:
 
 
 @pytest.fixture
+def portable(interpreter: str) -> str:
+    """Install the backend whose artifacts run in every process."""
+    assert interpreter
+    return "portable"
+
+
+@pytest.fixture
 def net(compiled: Compile) -> Net:
     """A model whose encoder is compiled."""
     made = Net()
@@ -199,3 +206,41 @@ def test_verify(compiled: Compile, net: Net) -> None:
     fast, new = compiled(net), Net(1)
     net.e.refit(new.e)
     assert fast.refit(new.state_dict(), verify=True).off_by == 0
+
+
+class Counter(nn.Module):
+    """Counts its calls."""
+
+    def __init__(self, start: int = 0) -> None:
+        super().__init__()
+        self.register_buffer("n", torch.tensor(float(start)))
+
+    n: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return x times the number of calls."""
+        self.n.add_(1)
+        return x * self.n
+
+
+def test_verify_with_a_model_of_which_a_part_changes_its_weights(compiled: Compile) -> None:
+    """The calls in eager torch change a copy of the part, not the part."""
+    fast, new = compiled(nn.Sequential(Counter()).eval()), nn.Sequential(Counter(3)).eval()
+    new[0] = compiled(new[0])
+    fast.refit(new, verify=True)
+    assert fast.state_dict()["0.n"] == new[0].state_dict()["n"] == 3
+
+
+def test_a_part_that_was_not_ready(compiled: Compile, portable: str, tmp_path: Path) -> None:
+    """A part in torch is recorded as the model itself: it is refitted with the outer module."""
+    net, new, wide = Net(), Net(1), torch.randn(7, 4)
+    sizes = {"dynamic_shapes": ({0: torch.export.Dim("n", max=9)},)}
+    net.e = trtcache.compile(net.e, (X,), backend=portable, cache=tmp_path, on_miss="background", **sizes)
+    assert not net.e.ready
+    fast = compiled(net, dynamic_shapes=({0: torch.export.Dim("n", max=5)},), on_guard="eager")
+    assert net.e.wait(60)
+    fast.refit(new)
+    assert answers(fast, new)
+    with torch.no_grad():
+        assert torch.equal(fast(wide), new(wide))
+        assert torch.equal(net(X), net.h(Net().e(X)))

@@ -567,6 +567,11 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         path = vars(self).get("_path")
         return path.operator.handle if path is not None and path.operator is not None else None
 
+    @property
+    def changes_weights(self) -> bool:
+        """Whether calls change weights; those of an engine that is still built do not."""
+        return self.ready and any(slot.mutated for slot in self._interface.slots)
+
     def _follow_nested(self) -> None:
         """Take the current weights of the compiled modules that the program calls."""
         if not self._nested:

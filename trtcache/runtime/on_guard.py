@@ -140,7 +140,10 @@ def with_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> tor
         if isinstance(part, CompiledModule):
             prefix = f"{path}." if path else ""
             given = {name.removeprefix(prefix): one for name, one in state.items() if name.startswith(prefix)}
-            memo[id(part)] = part.with_weights(given) if part.find_others(given) else part
+            if given and part.find_others(given):
+                memo[id(part)] = part.with_weights(given)
+            elif not part.changes_weights:
+                memo[id(part)] = part  # so that its refits apply to the copy, as to the model
     for name, parameter in model.named_parameters(remove_duplicate=False):
         memo.setdefault(id(parameter), parameter)
         if name in state:
