@@ -92,6 +92,9 @@ def contents_of_module(module: CompiledModule, path: str) -> ProgramContents:
         why = f"parts {sorted(missing)} of it run in torch in this process, while another process builds their engines"
         raise ProgramFileError(path, f"{why}; compile it again when they are built")
     executable, call = module.stored_form()
+    if executable.live:
+        why = "a part of it was compiled by itself, and the file would not have that engine"
+        raise ProgramFileError(path, f"{why}; compile the whole model, or export the part")
     values = slot_values(executable.interface, module.current_weights())
     check_frozen(origin, executable.interface, values)
     return ProgramContents(module.report.name, executable, call, origin.division, values, origin.parameters, (origin,))

@@ -37,6 +37,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildForbiddenError, CanonicalizationError, LockTimeoutError, TrtcacheError
+from trtcache.lowering.operators import live_engines
 from trtcache.runtime.background import BackgroundModule
 from trtcache.runtime.on_guard import TorchCalls
 from trtcache.runtime.report import Report
@@ -87,6 +88,8 @@ class BackgroundBuild:
             return "builds are forbidden"
         if self.cache.store is None or not self.cache.store.writable or not self.cache.store.can_store_builds:
             return "a worker needs a cache directory that it can write to"
+        if live_engines(self.source.program().graph_module):
+            return "it calls an engine of this process"
         if self.options.settings.weights == FROZEN:
             return "its engine has the values of weights in it, and those may change during the build"
         try:

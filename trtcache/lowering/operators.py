@@ -40,6 +40,9 @@ log = logging.getLogger("trtcache.keys")
 LIVE_ENGINE = "trtcache::execute_engine"
 """The operator that runs an engine of this process."""
 
+LIVE_PREFIX = "live:"
+"""How the handle of such an engine begins."""
+
 TORCHS_OWN = frozenset(
     (
         *("aten", "prim", "prims", "quantized", "quantized_decomposed", "mkldnn", "mkl", "rngprims", "inductor"),
@@ -68,6 +71,19 @@ def why_unknown(target: torch._ops.OpOverload, declared: Collection[str]) -> str
         f"custom operator {name} can change without its name doing so; "
         f"declare its version: settings={{'operator_versions': {{{name!r}: '1'}}}}"
     )
+
+
+def live_engines(graph_module: torch.fx.GraphModule) -> frozenset[str]:
+    """Return the handles of the engines of this process that a graph calls, and those that its subgraphs call."""
+    import torch
+
+    graphs = [one.graph for one in graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
+    targets = ((node, node.target) for graph in graphs for node in graph.nodes)
+    calls = [
+        node for node, one in targets if isinstance(one, torch._ops.OpOverload) and one._schema.name == LIVE_ENGINE
+    ]
+    handles = {str(node.kwargs["engine"] if "engine" in node.kwargs else node.args[2]) for node in calls}
+    return frozenset(one for one in handles if one.startswith(LIVE_PREFIX))
 
 
 def identify_operators(targets: Iterable[object], declared: Collection[str] = ()) -> dict[str, Json]:

@@ -13,6 +13,7 @@ from trtcache.backends.protocol import CONSTANTS, INTERFACE, INTERFACE_FORMAT, W
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError
 from trtcache.lowering.interface import Content, Interface, Result, SmallSizes, TensorInput, TensorOutput, ValueInput
+from trtcache.lowering.operators import live_engines
 from trtcache.weights.recipes import parse, sources
 from trtcache.weights.slots import EngineWeight, Slot
 
@@ -36,6 +37,7 @@ class Executable:
         constants: the constants' tensors by the engine's names.
         known: all names of weights and constants in the model.
         constant_contents: contents of the model's own constants by name; a refit with a module compares them.
+        live: handles of the compiled modules that the program calls; none of a stored entry, which has a key.
     """
 
     interface: Interface
@@ -43,12 +45,13 @@ class Executable:
     constants: Mapping[str, torch.Tensor]
     known: frozenset[str]
     constant_contents: Mapping[str, Content]
+    live: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, program: LoweredProgram) -> Executable:
         """Return the executable of a lowered program; its graph is dropped."""
-        known = frozenset(program.state)
-        return cls(program.interface, program.device, program.constants, known, program.constant_contents)
+        known, live = frozenset(program.state), live_engines(program.graph_module)
+        return cls(program.interface, program.device, program.constants, known, program.constant_contents, live)
 
     @classmethod
     def from_entry(

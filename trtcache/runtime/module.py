@@ -8,6 +8,7 @@ import time
 import warnings
 from collections import OrderedDict
 from contextlib import nullcontext
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol
 
 import torch
@@ -23,7 +24,7 @@ from trtcache.runtime.operator import storage
 from trtcache.runtime.refit import EngineSwap, make_new_weights, refit, replace_engine
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.verify import Examples, compare, eager, tolerance_of
-from trtcache.weights.slots import EngineWeights, check, copy_shared, fit
+from trtcache.weights.slots import EngineWeights, check, copy_shared, equals, fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -99,6 +100,9 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             read. The module's own weights are in the plan, and are read from the file for the first refit.
     """
 
+    _nested: Mapping[str, CompiledModule] = MappingProxyType({})
+    """The compiled modules that the program calls, by their paths in the model. Each has its own engine and weights."""
+
     def __init__(
         self, executable: Executable, engine: Engine, weights: Mapping[str, torch.Tensor], call: CallSignature
     ) -> None:
@@ -120,6 +124,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         self._device = executable.device
         self._known = executable.known
         self._constants = executable.constant_contents
+        if executable.live:  # then only a model says which names belong to no engine: ``name_weights``
+            self._known = frozenset((*self._constants, *(name for one in self._interface.slots for name in one.names)))
         self._call = call
         is_mutated = any(slot.mutated for slot in self._interface.slots)
         self._swap = EngineSwap(engine, weights, is_mutated=is_mutated)
@@ -223,6 +229,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         with self._refitting:
             if "_swap" in self.__dict__:  # else the engine is still built
                 self._weights.lent = self._weights.own
+        for part in self._nested.values():
+            part.lend()
 
     def _require_whole(self) -> None:
         """Refuse to pass on weights of two models, which a refit that failed part way leaves."""
@@ -314,6 +322,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             self._swap.weights = self._weights or EngineWeights(self.weight_file.current())
         source = WeightSource.of(weights, known=self._known, constants=self._constants)
         needed = self._interface.weights
+        self._check_nested(source)
         with self._refitting:
             sources = check(
                 needed,
@@ -351,6 +360,39 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         Raises:
             RefitError: it would not.
         """
+
+    def _check_nested(self, source: WeightSource) -> None:
+        """Check that weights have no other values for the compiled modules that the program calls.
+
+        They have their own engines, which the model and other modules call as well.
+
+        Raises:
+            RefitError: they have.
+        """
+        modules = {} if source.module is None else dict(source.module.named_modules(remove_duplicate=False))
+        for path, part in self._nested.items():
+            prefix = f"{path}." if path else ""
+            state = {name.removeprefix(prefix): one for name, one in source.state.items() if name.startswith(prefix)}
+            others = part.find_others(modules.get(path, state))
+            if others:
+                why = "was compiled by itself: refit that first, or compile the whole model"
+                names = ", ".join(f"{prefix}{name}" for name in others)
+                raise RefitError(mismatched=(f"{names} (other values for {path or 'the model'}, which {why})",))
+
+    def find_others(self, weights: Weights) -> list[str]:
+        """Return the names of weights that are not equal to the current ones; names that it does not have are ignored.
+
+        Raises:
+            RefitError: a constant of the program has another value.
+        """
+        from trtcache.runtime.weight_source import WeightSource
+
+        source = WeightSource.of(weights, known=self._known, constants=self._constants)
+        self._check_nested(source)
+        with self._refitting:
+            self._require_whole()
+            current = self._state
+            return [name for name in source.state if name in current and not equals(source.state[name], current[name])]
 
     def _others_refitted(self, sources: SlotWeights, source: WeightSource) -> AbstractContextManager[None]:
         """Refit what answers the calls that the guards reject, if the engine's refit in the block succeeds."""
@@ -436,6 +478,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         from trtcache.runtime.weight_source import WeightSource
 
         source = WeightSource.of(state, known=self._known, constants=self._constants)
+        self._check_nested(source)
         with self._refitting:
             self._require_whole()
             engine, current, needed = self._swap.engine, self._weights, self._interface.weights
@@ -460,7 +503,12 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
 
         Raises:
             RefitError: the engine contains weights that calls modify, or a refit failed part way.
+            TypeError: its program calls another compiled module, whose engine the copy would share.
         """
+        if self._executable.live:
+            which = ", ".join(self._nested) or "a part of it"
+            why = f"{which} was compiled by itself, and the copy would call the same engine"
+            raise TypeError(f"{self.report.name} cannot be copied: {why}; compile a copy of the model")
         needed = self._interface.weights
         with self._refitting:
             self._require_whole()
@@ -497,6 +545,14 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def name_weights(self, model: torch.nn.Module) -> None:
         """Take names and kinds of weights from the model, with its weights that the program does not use."""
         self._names = ModelNames.of(model, {name for slot in self._interface.slots for name in slot.names})
+        live = self._executable.live
+        if not isinstance(model, torch.jit.ScriptModule):  # in which a compiled module is only an operator
+            self._known = self._executable.known
+        self._nested = {
+            path: part
+            for path, part in model.named_modules(remove_duplicate=False)
+            if isinstance(part, CompiledModule) and part.handle in live
+        }
         self._state = {**self._names.unused, **self._state}
         self._drop_tables()
 
@@ -504,6 +560,36 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """Return the state of other weights; those that the program does not use are the given ones, if any."""
         unused = {name: given[name].detach() for name in self._state.keys() & given.keys()}
         return tensors_by_name(self._interface, weights, {**self._state, **unused})
+
+    @property
+    def handle(self) -> str | None:
+        """Identifies the engine in programs that tracers record; None if they cannot, or it is still built."""
+        path = vars(self).get("_path")
+        return path.operator.handle if path is not None and path.operator is not None else None
+
+    @property
+    def changes_weights(self) -> bool:
+        """Whether calls change weights; those of an engine that is still built do not."""
+        return self.ready and any(slot.mutated for slot in self._interface.slots)
+
+    def _follow_nested(self) -> None:
+        """Take the current weights of the compiled modules that the program calls."""
+        if not self._nested:
+            return
+        with self._refitting:
+            now: dict[str, torch.Tensor] = {}
+            for path, part in self._nested.items():
+                part._follow_nested()
+                now |= {f"{path}.{name}" if path else name: one for name, one in part._state.items()}
+            changed = {name: one for name, one in now.items() if self._state.get(name, one) is not one}
+            if changed:
+                self._state = {**self._state, **changed}
+                self._drop_tables()
+
+    def named_modules(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the submodules by name, which have the weights; ``parameters`` and ``buffers`` use it."""
+        self._follow_nested()
+        return super().named_modules(*args, **kwargs)
 
     def _drop_tables(self) -> None:
         for name in _TABLES:
@@ -513,6 +599,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """Return a parameter, buffer or submodule, after creating all of them."""
         if _TABLES[-1] not in self.__dict__ and not name.startswith("__"):
             with self._refitting:
+                self._follow_nested()
                 publish(self, self._model_names(), self._state)
             if name in _TABLES:
                 return self.__dict__[name]
@@ -588,6 +675,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                 failed part way.
         """
         self._require_whole()
+        self._follow_nested()
         if changed := changed_by(fn, self._state):
             # What ``share_memory_`` has moved is still the tensor that calls change.
             moved = {name for name, one in changed.items() if storage(one) == storage(self._state[name])}
@@ -599,7 +687,9 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         from trtcache.runtime.weight_source import SomeWeights
 
         changing = {name for slot in self._interface.slots if slot.mutated for name in slot.names}
-        kept = {name: one for name, one in self._state.items() if name not in changing}
+        nested = tuple(f"{path}." if path else "" for path in self._nested)
+        staying = self._known - changing
+        kept = {name: one for name, one in self._state.items() if name in staying and not name.startswith(nested)}
         self.refit(SomeWeights({**kept, **given}))
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
@@ -610,6 +700,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """
         with self._refitting:  # else another thread's refit could come between two weights
             self._require_whole()
+            self._follow_nested()
             return super().state_dict(*args, **kwargs)
 
     def _load_from_state_dict(
@@ -625,6 +716,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """Refit with the weights of a state_dict, as copies unless ``assign=True``; missing ones keep their values."""
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        self._follow_nested()
         given = {key.removeprefix(prefix): value for key, value in state_dict.items() if key.startswith(prefix)}
         kinds = self._model_names().kinds
         expected = [name for name, kind in kinds.items() if kind != "transient" and name in self._state]

@@ -129,11 +129,21 @@ def with_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> tor
     ``torch.func.functional_call`` assigns weights to the module itself for the time of a call: of calls in several
     threads some see those of others, and the module may keep them.
     """
+    from trtcache.runtime.module import CompiledModule
+
     if isinstance(model, torch.jit.ScriptModule):
         from trtcache.frontends.torchscript_module import Script, Scripted  # few models are TorchScript
 
         model = Scripted(Script(model))
     memo: dict[int, object] = {}
+    for path, part in model.named_modules(remove_duplicate=False):
+        if isinstance(part, CompiledModule):
+            prefix = f"{path}." if path else ""
+            given = {name.removeprefix(prefix): one for name, one in state.items() if name.startswith(prefix)}
+            if given and part.find_others(given):
+                memo[id(part)] = part.with_weights(given)
+            elif not part.changes_weights:
+                memo[id(part)] = part  # so that its refits apply to the copy, as to the model
     for name, parameter in model.named_parameters(remove_duplicate=False):
         memo.setdefault(id(parameter), parameter)
         if name in state:

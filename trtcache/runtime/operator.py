@@ -24,7 +24,7 @@ import torch
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import GuardError, IncompatibleEngineError, InputError
 from trtcache.lowering.interface import affine, describe, evaluate
-from trtcache.lowering.operators import LIVE_ENGINE
+from trtcache.lowering.operators import LIVE_ENGINE, LIVE_PREFIX
 from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ SCHEMA = (
     "(Tensor[] inputs, Tensor[] weights, str engine, str key, str weight_map, str input_spec, str output_spec)"
     " -> Tensor[]"
 )
-
-_LIVE_PREFIX = "live:"
 
 
 class LiveEngine(Protocol):
@@ -84,7 +82,7 @@ class EngineCall:
 
     def another(self, live: LiveEngine) -> EngineCall:
         """Register another engine with the same specs."""
-        handle = f"{_LIVE_PREFIX}{secrets.token_hex(8)}"
+        handle = f"{LIVE_PREFIX}{secrets.token_hex(8)}"
         _LIVE[handle] = live
         return replace(self, handle=handle)
 
@@ -190,7 +188,7 @@ def _execute(
     output_spec: str,  # noqa: ARG001
 ) -> list[torch.Tensor]:
     live = _LIVE.get(engine)
-    if live is None and not engine.startswith(_LIVE_PREFIX):
+    if live is None and not engine.startswith(LIVE_PREFIX):
         why = "torch.export.load verifies no engine and runs none; trtcache.load does"
         raise IncompatibleEngineError("in a program", why)
     if live is None:

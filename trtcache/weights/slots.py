@@ -360,6 +360,17 @@ def alike(first: torch.Tensor, second: torch.Tensor) -> bool:
     return torch.equal(first.view(bits), second.view(bits))
 
 
+def equals(given: object, current: torch.Tensor) -> bool:
+    """Return whether a given weight, on any device, is bit-identical to another one."""
+    import torch
+
+    if not isinstance(given, torch.Tensor) or given.is_nested or not is_plain(given):
+        return False
+    if (given.dtype, given.shape, given.layout) != (current.dtype, current.shape, current.layout):
+        return False
+    return memory_fault(given) is None and alike(given.to(current.device), current)
+
+
 def is_unchanged(new: torch.Tensor, old: torch.Tensor) -> bool:
     """Return whether a new weight is bit-identical to the old one, whose memory may have been freed meanwhile."""
     return memory_fault(old) is None and alike(new, old)
