@@ -214,6 +214,48 @@ def test_fused_steps_are_noticed_for_large_weights(compile_model: CompileModel, 
         assert made() == [(1, sets)]
 
 
+class Counted(nn.Module):
+    """A layer, a count of calls that its result has, and a table that is neither a parameter nor a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.table = ConvNorm(), torch.randn(1)
+        self.register_buffer("calls", torch.zeros(1))
+        torch._dynamo.mark_static_address(self.table)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.calls.add_(1)
+        return self.layer(x) * self.calls + self.table + torch.tensor([3.0]), self.calls
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"prepare_freezing": True},
+        {"install_free_tensors": True},
+    ],
+)
+@pytest.mark.parametrize("freezing", [False, True])
+def test_tensors_that_dynamo_puts_into_a_graph_are_followed(
+    compile_model: CompileModel, made: Made, options: dict[str, bool], freezing: bool
+) -> None:
+    """With settings for freezing, too, calls change buffers, and use the weights of now."""
+    model, x = Counted().eval(), torch.randn(2, 3, 8, 8)
+    same = copy.deepcopy(model)
+    with torch._dynamo.config.patch(options), torch._inductor.config.patch(freezing=freezing):
+        compiled = compile_model(model)
+        for _ in range(3):
+            assert difference(same(x), compiled(x)) is None
+            assert model.calls == same.calls
+            for one in (model, same):
+                one.layer.conv.weight.mul_(2)
+                one.table.add_(1)
+                one.layer.norm.running_mean.data = torch.ones(8)
+        assert compiled(x)[1] is model.calls
+        assert made() == [(1, 4)]  # the BatchNorm is folded
+
+
 def test_weights_that_lie_where_others_did_are_told_apart(compile_model: CompileModel, made: Made) -> None:
     """A weight that is taken away to save memory and put back is found changed, though it may have the old address."""
     model, x = ConvNorm().eval(), torch.randn(2, 3, 8, 8)

@@ -56,6 +56,44 @@ class Arguments:
     symbols: Mapping[sympy.Symbol, int]
 
 
+@frozen_dataclass
+class _OwnTensor:
+    """Where Dynamo found a tensor that it put into a graph, in place of torch's ``Source``."""
+
+    name: str
+
+
+def lift_tensors(graph_module: fx.GraphModule) -> tuple[fx.GraphModule, tuple[torch.Tensor, ...]]:
+    """Return a graph that takes its own tensors as further arguments, and these tensors.
+
+    Dynamo puts weights into the graph with ``freezing``, ``prepare_freezing``, ``install_free_tensors`` or
+    ``mark_static_address``. Calls change them, and so does the program. Dynamo's graph is not modified.
+    """
+    own = {**dict(graph_module.named_buffers(recurse=False)), **dict(graph_module.named_parameters(recurse=False))}
+    nodes = [node for node in graph_module.graph.find_nodes(op="get_attr") if node.target in own]
+    if not nodes:
+        return graph_module, ()
+    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    for node in graph_module.graph.find_nodes(op="placeholder"):
+        copies[node] = graph.node_copy(node)
+        copies[node]._dynamo_source = getattr(node, "_dynamo_source", None)
+    # Parameters and buffers of the model, but not its other tensors.
+    names = graph_module.meta.get("dynamo_flat_name_to_original_fqn", {})
+    lifted = dict[str, fx.Node]()
+    for node in nodes:
+        name = str(node.target)
+        if name not in lifted:
+            lifted[name] = graph.placeholder(node.name)
+            lifted[name].meta = {**node.meta}
+            source = f"self._buffers['{names[name]}']" if name in names else name
+            lifted[name]._dynamo_source = _OwnTensor(source)
+        copies[node] = lifted[name]
+    for node in graph_module.graph.nodes:
+        if node not in copies:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    return fx.GraphModule(graph_module, graph), tuple(own[name] for name in lifted)
+
+
 def read_arguments(
     placeholders: Sequence[fx.Node],
     examples: Sequence[Any],
@@ -193,7 +231,7 @@ def flat_module(
     """Return a module that takes the inputs and returns the ``computed`` nodes of Dynamo's graph.
 
     The weights of ``call`` are its buffers, sizes are read from the inputs, and other numbers are those of ``call``.
-    Dynamo's graph is not modified.
+    Dynamo's graph has no tensors of its own, and is not modified.
     """
     graph, copies = fx.Graph(), dict[fx.Node, Any]()
     root = torch.nn.Module()
@@ -212,8 +250,6 @@ def flat_module(
         copies |= dict.fromkeys(nodes, number(call[place]))
     for name, child in graph_module.named_children():  # bodies of higher-order operators
         root.add_module(name, child)
-    for name, tensor in (*graph_module.named_buffers(recurse=False), *graph_module.named_parameters(recurse=False)):
-        root.register_buffer(name, tensor.detach())
     for node in graph_module.graph.nodes:
         if node.op not in {"placeholder", "output"} and node not in copies:
             copies[node] = copy = graph.node_copy(node, copies.__getitem__)
