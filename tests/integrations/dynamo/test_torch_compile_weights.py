@@ -221,7 +221,7 @@ class Counted(nn.Module):
         super().__init__()
         self.layer, self.table = ConvNorm(), torch.randn(1)
         self.register_buffer("calls", torch.zeros(1))
-        torch._dynamo.mark_static_address(self.table)
+        torch._dynamo.mark_static_address(self.table, guard=True)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         self.calls.add_(1)

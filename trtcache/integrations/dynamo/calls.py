@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import fx
+from torch._functorch import predispatch
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError, InputError
@@ -186,19 +187,30 @@ def _readable_name(node: fx.Node) -> str:
     return re.sub(r"\W", "_", "_".join(kept))
 
 
-_entered: ContextVar[list[torch.autocast]] = ContextVar("trtcache_entered_autocast")
+_entered: ContextVar[dict[object, Callable[[], object]]] = ContextVar("trtcache_entered_regions")
 
 
 @contextmanager
-def autocast_regions() -> Iterator[None]:
-    """Leave the regions of ``torch.autocast`` that a graph in the block has entered, if an error ends it in one."""
-    token = _entered.set([])
+def regions() -> Iterator[None]:
+    """Leave the regions that a graph in the block has entered, if an error ends it in one.
+
+    These are regions of ``torch.autocast``, the levels of ``torch.func`` and of forward-mode differentiation, and those
+    without hooks for saved tensors.
+    """
+    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+    is_forward_enabled = torch._C._is_fwd_grad_enabled()
+    why_no_hooks = torch._C._autograd._saved_tensors_hooks_get_disabled_error_message()
+    token = _entered.set({})
     try:
         yield
     finally:
-        for region in reversed(_entered.get()):
-            region.__exit__(None, None, None)
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        for leave in reversed(_entered.get().values()):
+            leave()
         _entered.reset(token)
+        torch._C._set_fwd_grad_enabled(is_forward_enabled)
+        if why_no_hooks is None:
+            torch._C._autograd._saved_tensors_hooks_enable()
 
 
 def enter_autocast(device: str, dtype: torch.dtype | None, enabled: bool, cache_enabled: bool | None) -> torch.autocast:
@@ -209,19 +221,33 @@ def enter_autocast(device: str, dtype: torch.dtype | None, enabled: bool, cache_
     """
     region = torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
     region.__enter__()  # type: ignore[no-untyped-call]  # torch's
-    _entered.get().append(region)
+    _entered.get()[region] = lambda: region.__exit__(None, None, None)
     return region
 
 
 def exit_autocast(region: torch.autocast) -> None:
     """Leave a region."""
-    _entered.get().remove(region)
-    region.__exit__(None, None, None)
+    _entered.get().pop(region)()
+
+
+def enter_dual_level() -> int:
+    """Enter a level of forward-mode differentiation: all threads share the only one."""
+    level: int = predispatch._enter_dual_level()
+    _entered.get()[level] = lambda: torch._C._exit_dual_level(level=level)
+    return level
+
+
+def exit_dual_level(*, level: int) -> None:
+    """Leave a level."""
+    predispatch._exit_dual_level(level=level)
+    _entered.get().pop(level, None)  # a graph can begin in one
 
 
 _REGIONS: Mapping[Any, Callable[..., Any]] = {
     torch.amp.autocast_mode._enter_autocast: enter_autocast,
     torch.amp.autocast_mode._exit_autocast: exit_autocast,
+    predispatch._enter_dual_level: enter_dual_level,
+    predispatch._exit_dual_level: exit_dual_level,
 }
 
 

@@ -29,13 +29,13 @@ from trtcache.errors import ExportError, InputError, RefitError
 from trtcache.frontends.exported import ModuleSource
 from trtcache.frontends.source import CompileOptions
 from trtcache.integrations.dynamo.calls import (
-    autocast_regions,
     dynamic_shapes,
     flat_module,
     memory_of,
     number,
     read_arguments,
     read_results,
+    regions,
     value_of,
 )
 from trtcache.runtime.memory import find_overlap
@@ -166,7 +166,7 @@ class GraphCompiler:
         flat = flat_module(self.graph_module, arguments, call, results.computed)
         numbers = [f"{self.placeholders[place].name} = {number(call[place])}" for place in arguments.numbers]
         name = f"{self.name} ({', '.join(numbers)})" if numbers else self.name
-        with capture_messages(log), autocast_regions():
+        with capture_messages(log), regions():
             # Detach: torch.export removes mark_dynamic's marks from its examples, and Dynamo guards them.
             # Resolve lazy conjugation and negation, as for an engine's inputs.
             inputs = tuple(call[place].detach().resolve_conj().resolve_neg() for place in arguments.inputs)
