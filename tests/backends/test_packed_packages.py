@@ -25,7 +25,7 @@ from trtcache.errors import SettingsError
 from trtcache.settings import PACKING_VERSION, WEIGHTS, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from trtcache.backends.aot_inductor.loader import PackageEngine
@@ -147,6 +147,21 @@ def test_a_change_in_place_shows_in_the_next_call(root: Path) -> None:
         model.strided.weight.zero_()
     assert_answers(module, model)
     assert "grouped.weight" in module.find_copied(model.state_dict())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_steps_of_optimizers_show_in_the_next_call(root: Path, mode: Callable[[], Any]) -> None:
+    """Fused optimizers do not count their changes; weights that inference mode has packed are followed, too."""
+    model = net()
+    with mode():
+        module = compiled(model, root)
+    weights = [model.grouped.weight, model.last.weight]
+    for optimizer in (torch.optim.SGD(weights, 0.1), torch.optim.Adam(weights, 0.1, fused=True)):
+        for one in weights:
+            one.grad = torch.ones_like(one)
+        optimizer.step()
+        assert_answers(module, model)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from tests.effort import tries
 from trtcache.errors import NotReadyError, RefitError, VerifyError
 from trtcache.runtime.background import BackgroundModule
 from trtcache.runtime.on_guard import TorchCalls
-from trtcache.runtime.report import Report
+from trtcache.runtime.report import RefitReport, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,6 +161,25 @@ def test_an_engine_takes_over_with_the_weights_of_now(
     assert module.ready
     torch.testing.assert_close(module(X), answer(new), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(copy.deepcopy(module)(X), answer(new), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_changes_that_torch_does_not_count_show_during_the_copies(
+    load: Callable[[nn.Module], trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A BatchNorm in training mode changes its statistics in this way: the copies are made again."""
+    model, new = Folded(0), Folded(0)
+    module, loaded, original = pending(model), load(model), trtcache.CompiledModule.refit
+    new.norm.running_mean.fill_(0.5)
+
+    def refit(self: trtcache.CompiledModule, *args: Any, **kwargs: Any) -> RefitReport:
+        report = original(self, *args, **kwargs)
+        model.norm.running_mean.data.fill_(0.5)
+        return report
+
+    monkeypatch.setattr(trtcache.CompiledModule, "refit", refit)
+    module.take_over(loaded)
+    torch.testing.assert_close(module(X), answer(new), atol=1e-5, rtol=1e-4)
 
 
 def test_an_engine_takes_over_with_the_weights_of_the_calls_in_torch(

@@ -30,7 +30,7 @@ from trtcache.errors import (
     TrainingError,
     did_you_mean,
 )
-from trtcache.integrations.dynamo.calls import number, value_of
+from trtcache.integrations.dynamo.calls import lift_tensors, number, value_of
 from trtcache.integrations.dynamo.engines import GraphCompiler, GraphEngine
 from trtcache.settings import Settings, setting_names
 
@@ -257,8 +257,9 @@ class CompiledGraph:
         Raises:
             TrainingError: it is a training graph, and ``training`` is ``error``.
         """
-        placeholders = graph_module.graph.find_nodes(op="placeholder")
         name = options.name or _name(graph_module)
+        graph_module, self._own_tensors = lift_tensors(graph_module)
+        placeholders = graph_module.graph.find_nodes(op="placeholder")
         self.report = reports.new(name)
         self._graph_module = graph_module
         self._cache, self._options, self._reports = cache, options, reports
@@ -269,6 +270,7 @@ class CompiledGraph:
         self._lock = threading.Lock()
         # A dynamic number has its current value; reading it in another way would add a Dynamo guard.
         call = [one.node.hint if isinstance(one, torch.SymInt) else one for one in examples]
+        call += self._own_tensors
         why = why_training(graph_module, placeholders, call)
         if not why:
             self._handler(call)
@@ -284,6 +286,7 @@ class CompiledGraph:
 
     def __call__(self, *args: Any) -> Any:
         """Return what the graph returns."""
+        args += self._own_tensors
         handler = self._handlers.get(self._key(args)) or self._handler(args)
         try:
             return handler(args)

@@ -23,6 +23,7 @@ from trtcache.runtime.on_guard import TorchCalls
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.verify import modes_of
 from trtcache.runtime.weight_source import WeightSource
+from trtcache.weights.fingerprints import Fingerprints, is_readable
 from trtcache.weights.recipes import WeightRef
 from trtcache.weights.slots import EngineWeight, Slot, check, dtype_name, is_unchanged
 
@@ -315,11 +316,12 @@ class BackgroundModule(CompiledModule):
             model = self._model
             assert model is not None  # noqa: S101  # it happens once
             # Other threads may assign weights, or write to them, without a refit, and the engine has copied some.
-            # Identities and version counters show a change during the copies, which are then made again. Weights that
-            # change all the time, as in training, have no value of now.
+            # Identities and values show a change during the copies, which are then made again. Weights that change all
+            # the time, as in training, have no value of now.
             seen: list[object] | None = None
+            known = Fingerprints()
             for _ in range(_MOST_COPIES):
-                now = identities(self._current_state())
+                now = identities(self._current_state(), known)
                 if now == seen:
                     break
                 compiled.refit(model.model() if self._given is None else self._given)
@@ -353,9 +355,11 @@ class BackgroundModule(CompiledModule):
             log.exception("a callback of %s failed", self.report.name)
 
 
-def identities(state: Mapping[str, torch.Tensor]) -> list[object]:
-    """Return what changes when a weight is assigned or written to: the tensor, its memory and its version counter."""
-    return [(name, id(one), _address(one), 0 if one.is_inference() else one._version) for name, one in state.items()]
+def identities(state: Mapping[str, torch.Tensor], known: Fingerprints) -> list[object]:
+    """Return what changes when a weight is assigned or written to: the tensor, its memory and its values."""
+    readable = [one for one in state.values() if is_readable(one)]
+    places = [(name, id(one), _address(one), 0 if one.is_inference() else one._version) for name, one in state.items()]
+    return [*places, *known.of(readable)]
 
 
 def _address(tensor: torch.Tensor) -> int:

@@ -88,14 +88,15 @@ def fingerprints(tensors: Sequence[torch.Tensor]) -> list[Digest]:
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
     """Return the elements as bytes on the tensor's device; copied if they are not contiguous."""
-    if not _readable(tensor):
+    if not is_readable(tensor):
         what = f"a {type(tensor).__name__} with layout {tensor.layout} on {tensor.device}"
         raise CanonicalizationError("a weight", f"{what} has no elements that can be hashed")
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
     return plain.as_strided((plain.numel(),), (1,)).view(torch.uint8)
 
 
-def _readable(tensor: torch.Tensor) -> bool:
+def is_readable(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has elements that can be hashed."""
     plain = isinstance(tensor, (torch.nn.Parameter, torch.nn.Buffer)) or type(tensor) is torch.Tensor
     return plain and tensor.layout == torch.strided and not tensor.is_quantized and tensor.device.type != "meta"
 
@@ -123,7 +124,7 @@ def _digest(flat: torch.Tensor) -> Digest:
 
 
 def _worth_remembering(tensor: torch.Tensor) -> bool:
-    if not _readable(tensor) or tensor.nbytes < _REMEMBERED_FROM_BYTES or tensor.is_inference():
+    if not is_readable(tensor) or tensor.nbytes < _REMEMBERED_FROM_BYTES or tensor.is_inference():
         return False
     return tensor.storage_offset() * tensor.itemsize % _WORD_BYTES == 0
 

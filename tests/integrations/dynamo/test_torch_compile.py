@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 
 from tests.comparing import difference
 from tests.models import ConvNorm
 from trtcache.integrations import torch_compile
+from trtcache.integrations.dynamo.calls import enter_dual_level, regions
 from trtcache.integrations.dynamo.engines import capture_messages
 
 if TYPE_CHECKING:
@@ -386,6 +388,47 @@ def test_a_region_of_autocast_that_fails_is_left(compile_model: CompileModel) ->
 
     assert difference(branching(x), compile_model(branching)(x)) is None
     assert not torch.is_autocast_enabled("cpu")
+
+
+def _hessian(x: torch.Tensor) -> torch.Tensor:
+    return torch.func.hessian(lambda y: (y**3).sum())(x)
+
+
+def _dual_level(x: torch.Tensor) -> torch.Tensor:
+    with forward_ad.dual_level():
+        made: torch.Tensor = torch.utils.checkpoint.checkpoint(torch.cos, x, use_reentrant=False)
+        return made
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("model", [_hessian, _dual_level])
+def test_levels_of_differentiation_that_fail_are_left(
+    compile_model: CompileModel, model: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    """``torch.export`` fails in one: the graph runs in eager torch, and so does differentiation after it."""
+    x, compiled = torch.randn(3), compile_model(model)
+    for _ in range(2):
+        assert difference(model(x), compiled(x)) is None
+    (report,) = torch_compile.reports()
+    assert report.eager
+    assert not report.engines
+    torch.func.jvp(torch.sin, (x,), (x,))
+
+
+def test_regions_are_left() -> None:
+    """Levels of ``torch.func``, and regions without hooks for saved tensors."""
+    with regions():
+        torch._C._functorch._vmap_increment_nesting(2, "error")
+        torch._C._functorch._jvp_increment_nesting()
+        enter_dual_level()
+        torch._C._set_fwd_grad_enabled(False)
+        torch._C._functorch._grad_increment_nesting()
+        torch._C._autograd._saved_tensors_hooks_disable("not here")
+    x = torch.randn(3)
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
+    assert torch.equal(torch.func.jvp(torch.sin, (x,), (x,))[1], x.cos() * x)
+    with torch.autograd.graph.save_on_cpu():
+        assert x.requires_grad_().sin().requires_grad
     assert [one.engines for one in torch_compile.reports()] == [[]]
 
 

@@ -167,6 +167,95 @@ def test_weights_that_an_engine_has_a_copy_of_follow_the_model(
     assert engines == 1
 
 
+def _train(model: ConvNorm) -> None:
+    model.train()(torch.randn(8, 3, 8, 8))
+    model.eval()
+
+
+def _fused_step(model: ConvNorm) -> None:
+    for one in model.parameters():
+        one.grad = torch.ones_like(one)
+    torch.optim.AdamW(model.parameters(), 0.1, fused=True).step()
+
+
+def _data(model: ConvNorm) -> None:
+    model.norm.weight.data.mul_(2)
+
+
+def _numpy(model: ConvNorm) -> None:
+    model.norm.running_mean.numpy()[:] += 1
+
+
+@pytest.mark.parametrize("change", [_train, _fused_step, _data, _numpy])
+def test_changes_that_torch_does_not_count_are_noticed(
+    compile_model: CompileModel, made: Made, change: Callable[[ConvNorm], None]
+) -> None:
+    """Fused optimizers, a BatchNorm in training mode and writes that bypass torch do not change version counters."""
+    model, x = ConvNorm().eval(), torch.randn(2, 3, 8, 8)
+    compiled = compile_model(model)
+    for _ in range(3):
+        assert difference(model(x), compiled(x)) is None
+        change(model)
+    assert difference(model(x), compiled(x)) is None
+    assert made() == [(1, 4)]
+
+
+def test_fused_steps_are_noticed_for_large_weights(compile_model: CompileModel, made: Made) -> None:
+    """A convolution of 65 KB is not compared by value; another optimizer's step changes nothing."""
+    model, x = ConvNorm().eval(), torch.randn(2, 128, 8, 8)
+    model.conv, other = nn.Conv2d(128, 8, 4, padding=1), nn.Linear(4, 4)
+    compiled = compile_model(model)
+    for one, sets in ((model, 2), (other, 2), (model, 3)):
+        compiled(x)
+        for parameter in one.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        torch.optim.SGD([*one.parameters()][:1], 0.1, fused=True).step()
+        assert difference(model(x), compiled(x)) is None
+        assert made() == [(1, sets)]
+
+
+class Counted(nn.Module):
+    """A layer, a count of calls that its result has, and a table that is neither a parameter nor a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.table = ConvNorm(), torch.randn(1)
+        self.register_buffer("calls", torch.zeros(1))
+        torch._dynamo.mark_static_address(self.table, guard=True)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.calls.add_(1)
+        return self.layer(x) * self.calls + self.table + torch.tensor([3.0]), self.calls
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"prepare_freezing": True},
+        {"install_free_tensors": True},
+    ],
+)
+@pytest.mark.parametrize("freezing", [False, True])
+def test_tensors_that_dynamo_puts_into_a_graph_are_followed(
+    compile_model: CompileModel, made: Made, options: dict[str, bool], freezing: bool
+) -> None:
+    """With settings for freezing, too, calls change buffers, and use the weights of now."""
+    model, x = Counted().eval(), torch.randn(2, 3, 8, 8)
+    same = copy.deepcopy(model)
+    with torch._dynamo.config.patch(options), torch._inductor.config.patch(freezing=freezing):
+        compiled = compile_model(model)
+        for _ in range(3):
+            assert difference(same(x), compiled(x)) is None
+            assert model.calls == same.calls
+            for one in (model, same):
+                one.layer.conv.weight.mul_(2)
+                one.table.add_(1)
+                one.layer.norm.running_mean.data = torch.ones(8)
+        assert compiled(x)[1] is model.calls
+        assert made() == [(1, 4)]  # the BatchNorm is folded
+
+
 def test_weights_that_lie_where_others_did_are_told_apart(compile_model: CompileModel, made: Made) -> None:
     """A weight that is taken away to save memory and put back is found changed, though it may have the old address."""
     model, x = ConvNorm().eval(), torch.randn(2, 3, 8, 8)

@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trtcache.backends.aot_inductor.marks import CONVOLUTION, LINEAR, PACKED_MARK, Packing, is_transposed
 from trtcache.errors import IncompatibleEngineError
+from trtcache.weights.changes import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -198,8 +199,7 @@ def mark(packing: Packing) -> dict[str, str]:
 class PackedTensors:
     """The tensors of a package, some of them packed.
 
-    Weights are shared with the model, and the copies would not follow a change in place. So their version counters are
-    compared before each call.
+    Weights are shared with the model, and the copies would not follow a change in place. So each call looks for one.
 
     Attributes:
         tensors: the tensors by the engine's names.
@@ -214,15 +214,15 @@ class PackedTensors:
         weights = {name for _, name, *_ in packing.values()}
         if missing := weights - given.keys():
             raise IncompatibleEngineError("package", f"it needs weights that are missing: {sorted(missing)}")
-        sources = {name: given[name].detach() for name in weights}
-        self._versions = [(tensor, tensor._version) for tensor in sources.values() if not tensor.is_inference()]
+        sources = {name: given[name] for name in weights}
+        self._packed = Snapshot(tensor for tensor in sources.values() if not tensor.is_inference())
         with torch.no_grad():
-            packed = {one: _pack(kind, sources[name], rest) for one, (kind, name, *rest) in packing.items()}
+            packed = {one: _pack(kind, sources[name].detach(), rest) for one, (kind, name, *rest) in packing.items()}
         self.tensors = {**given, **packed}
 
     def is_current(self) -> bool:
-        """Return whether no packed weight has been changed in place."""
-        return all(tensor._version == version for tensor, version in self._versions)
+        """Return whether no packed weight has been changed in place; none may have moved."""
+        return self._packed.is_current()
 
 
 def _pack(kind: str, weight: torch.Tensor, arguments: list[Any]) -> torch.Tensor:

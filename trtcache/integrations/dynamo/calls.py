@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import fx
+from torch._functorch import predispatch
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError, InputError
@@ -54,6 +55,44 @@ class Arguments:
     numbers: tuple[int, ...]
     fractions: tuple[int, ...]
     symbols: Mapping[sympy.Symbol, int]
+
+
+@frozen_dataclass
+class _OwnTensor:
+    """Where Dynamo found a tensor that it put into a graph, in place of torch's ``Source``."""
+
+    name: str
+
+
+def lift_tensors(graph_module: fx.GraphModule) -> tuple[fx.GraphModule, tuple[torch.Tensor, ...]]:
+    """Return a graph that takes its own tensors as further arguments, and these tensors.
+
+    Dynamo puts weights into the graph with ``freezing``, ``prepare_freezing``, ``install_free_tensors`` or
+    ``mark_static_address``. Calls change them, and so does the program. Dynamo's graph is not modified.
+    """
+    own = {**dict(graph_module.named_buffers(recurse=False)), **dict(graph_module.named_parameters(recurse=False))}
+    nodes = [node for node in graph_module.graph.find_nodes(op="get_attr") if node.target in own]
+    if not nodes:
+        return graph_module, ()
+    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    for node in graph_module.graph.find_nodes(op="placeholder"):
+        copies[node] = graph.node_copy(node)
+        copies[node]._dynamo_source = getattr(node, "_dynamo_source", None)
+    # Parameters and buffers of the model, but not its other tensors.
+    names = graph_module.meta.get("dynamo_flat_name_to_original_fqn", {})
+    lifted = dict[str, fx.Node]()
+    for node in nodes:
+        name = str(node.target)
+        if name not in lifted:
+            lifted[name] = graph.placeholder(node.name)
+            lifted[name].meta = {**node.meta}
+            source = f"self._buffers['{names[name]}']" if name in names else name
+            lifted[name]._dynamo_source = _OwnTensor(source)
+        copies[node] = lifted[name]
+    for node in graph_module.graph.nodes:
+        if node not in copies:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    return fx.GraphModule(graph_module, graph), tuple(own[name] for name in lifted)
 
 
 def read_arguments(
@@ -148,19 +187,30 @@ def _readable_name(node: fx.Node) -> str:
     return re.sub(r"\W", "_", "_".join(kept))
 
 
-_entered: ContextVar[list[torch.autocast]] = ContextVar("trtcache_entered_autocast")
+_entered: ContextVar[dict[object, Callable[[], object]]] = ContextVar("trtcache_entered_regions")
 
 
 @contextmanager
-def autocast_regions() -> Iterator[None]:
-    """Leave the regions of ``torch.autocast`` that a graph in the block has entered, if an error ends it in one."""
-    token = _entered.set([])
+def regions() -> Iterator[None]:
+    """Leave the regions that a graph in the block has entered, if an error ends it in one.
+
+    These are regions of ``torch.autocast``, the levels of ``torch.func`` and of forward-mode differentiation, and those
+    without hooks for saved tensors.
+    """
+    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+    is_forward_enabled = torch._C._is_fwd_grad_enabled()
+    why_no_hooks = torch._C._autograd._saved_tensors_hooks_get_disabled_error_message()
+    token = _entered.set({})
     try:
         yield
     finally:
-        for region in reversed(_entered.get()):
-            region.__exit__(None, None, None)
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        for leave in reversed(_entered.get().values()):
+            leave()
         _entered.reset(token)
+        torch._C._set_fwd_grad_enabled(is_forward_enabled)
+        if why_no_hooks is None:
+            torch._C._autograd._saved_tensors_hooks_enable()
 
 
 def enter_autocast(device: str, dtype: torch.dtype | None, enabled: bool, cache_enabled: bool | None) -> torch.autocast:
@@ -171,19 +221,33 @@ def enter_autocast(device: str, dtype: torch.dtype | None, enabled: bool, cache_
     """
     region = torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
     region.__enter__()  # type: ignore[no-untyped-call]  # torch's
-    _entered.get().append(region)
+    _entered.get()[region] = lambda: region.__exit__(None, None, None)
     return region
 
 
 def exit_autocast(region: torch.autocast) -> None:
     """Leave a region."""
-    _entered.get().remove(region)
-    region.__exit__(None, None, None)
+    _entered.get().pop(region)()
+
+
+def enter_dual_level() -> int:
+    """Enter a level of forward-mode differentiation: all threads share the only one."""
+    level: int = predispatch._enter_dual_level()
+    _entered.get()[level] = lambda: torch._C._exit_dual_level(level=level)
+    return level
+
+
+def exit_dual_level(*, level: int) -> None:
+    """Leave a level."""
+    predispatch._exit_dual_level(level=level)
+    _entered.get().pop(level, None)  # a graph can begin in one
 
 
 _REGIONS: Mapping[Any, Callable[..., Any]] = {
     torch.amp.autocast_mode._enter_autocast: enter_autocast,
     torch.amp.autocast_mode._exit_autocast: exit_autocast,
+    predispatch._enter_dual_level: enter_dual_level,
+    predispatch._exit_dual_level: exit_dual_level,
 }
 
 
@@ -193,7 +257,7 @@ def flat_module(
     """Return a module that takes the inputs and returns the ``computed`` nodes of Dynamo's graph.
 
     The weights of ``call`` are its buffers, sizes are read from the inputs, and other numbers are those of ``call``.
-    Dynamo's graph is not modified.
+    Dynamo's graph has no tensors of its own, and is not modified.
     """
     graph, copies = fx.Graph(), dict[fx.Node, Any]()
     root = torch.nn.Module()
@@ -212,8 +276,6 @@ def flat_module(
         copies |= dict.fromkeys(nodes, number(call[place]))
     for name, child in graph_module.named_children():  # bodies of higher-order operators
         root.add_module(name, child)
-    for name, tensor in (*graph_module.named_buffers(recurse=False), *graph_module.named_parameters(recurse=False)):
-        root.register_buffer(name, tensor.detach())
     for node in graph_module.graph.nodes:
         if node.op not in {"placeholder", "output"} and node not in copies:
             copies[node] = copy = graph.node_copy(node, copies.__getitem__)

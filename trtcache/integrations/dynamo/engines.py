@@ -2,8 +2,8 @@
 
 Dynamo compiles a graph once for all modules that share the same code, and passes the current module's weights to each
 call. They are identified by object identity; by address, since ``weight.data = other`` changes neither the object nor a
-Dynamo guard; by strides, whose guards a caller can disable; and, for weights that an engine copied, by torch's version
-counter.
+Dynamo guard; by strides, whose guards a caller can disable; and, for weights that an engine copied, by value or torch's
+version counter.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from trtcache.errors import ExportError, InputError, RefitError
 from trtcache.frontends.exported import ModuleSource
 from trtcache.frontends.source import CompileOptions
 from trtcache.integrations.dynamo.calls import (
-    autocast_regions,
     dynamic_shapes,
     flat_module,
     memory_of,
     number,
     read_arguments,
     read_results,
+    regions,
     value_of,
 )
 from trtcache.runtime.memory import find_overlap
+from trtcache.weights.changes import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,31 +62,20 @@ MAX_INSTANCES = 256
 class Instance:
     """A compiled module and the identity of its weights."""
 
-    __slots__ = ("copied", "last_used", "module", "owners", "placements", "storages", "versions")
+    __slots__ = ("copied", "last_used", "module", "owners", "placements")
 
     def __init__(self, module: CompiledModule, weights: Sequence[torch.Tensor], names: Sequence[str]) -> None:
         """Record the identity of the weights, which are in the order of the graph's arguments."""
         self.module = module
         self.placements = placements_of(weights)
         copied = module.find_copied(dict(zip(names, weights, strict=True)))
-        self.copied = [index for index, name in enumerate(names) if name in copied]
-        # Keep the storages alive: new weights could reuse the address and the version of freed ones, as those of a
-        # folded convolution did.
-        self.storages = [weights[index].untyped_storage() for index in self.copied]
-        self.versions = self._versions(weights)
+        self.copied = Snapshot(weight for name, weight in zip(names, weights, strict=True) if name in copied)
         self.owners: list[weakref.ref[torch.Tensor]] = []
         self.last_used = 0
 
     def holds(self, weights: Sequence[torch.Tensor]) -> bool:
         """Return whether the engine has the current values of these weights; the caller compares object identity."""
-        return placements_of(weights) == self.placements and (
-            not self.copied or self._versions(weights) == self.versions
-        )
-
-    def _versions(self, weights: Sequence[torch.Tensor]) -> list[object]:
-        copied = [weights[index] for index in self.copied]
-        # Inference tensors have no counter. A new object equals no other, so they count as changed.
-        return [object() if tensor.is_inference() else tensor._version for tensor in copied]
+        return placements_of(weights) == self.placements and self.copied.is_current()
 
 
 def placements_of(weights: Sequence[torch.Tensor]) -> tuple[object, ...]:
@@ -176,7 +166,7 @@ class GraphCompiler:
         flat = flat_module(self.graph_module, arguments, call, results.computed)
         numbers = [f"{self.placeholders[place].name} = {number(call[place])}" for place in arguments.numbers]
         name = f"{self.name} ({', '.join(numbers)})" if numbers else self.name
-        with capture_messages(log), autocast_regions():
+        with capture_messages(log), regions():
             # Detach: torch.export removes mark_dynamic's marks from its examples, and Dynamo guards them.
             # Resolve lazy conjugation and negation, as for an engine's inputs.
             inputs = tuple(call[place].detach().resolve_conj().resolve_neg() for place in arguments.inputs)
