@@ -20,7 +20,7 @@ from trtcache.lowering.interface import (
     ValueInput,
     describe,
 )
-from trtcache.lowering.operators import NodeNames, operator_name
+from trtcache.lowering.operators import NodeNames, live_engines, operator_name
 from trtcache.lowering.rewrites.sizes import PROVEN
 from trtcache.lowering.rewriting import canonical_order, group_tied, recipe_of
 from trtcache.lowering.symbols import Symbols, write_number
@@ -80,6 +80,11 @@ class LoweredProgram:
     runs: tuple[PassRun, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     example_sizes: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def live(self) -> frozenset[str]:
+        """The handles of the compiled modules of this process that it calls."""
+        return live_engines(self.graph_module)
 
     @property
     def text(self) -> str:

@@ -13,7 +13,6 @@ from trtcache.backends.protocol import CONSTANTS, INTERFACE, INTERFACE_FORMAT, W
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError
 from trtcache.lowering.interface import Content, Interface, Result, SmallSizes, TensorInput, TensorOutput, ValueInput
-from trtcache.lowering.operators import live_engines
 from trtcache.weights.recipes import parse, sources
 from trtcache.weights.slots import EngineWeight, Slot
 
@@ -50,8 +49,8 @@ class Executable:
     @classmethod
     def of(cls, program: LoweredProgram) -> Executable:
         """Return the executable of a lowered program; its graph is dropped."""
-        known, live = frozenset(program.state), live_engines(program.graph_module)
-        return cls(program.interface, program.device, program.constants, known, program.constant_contents, live)
+        known, constants, contents = frozenset(program.state), program.constants, program.constant_contents
+        return cls(program.interface, program.device, constants, known, contents, program.live)
 
     @classmethod
     def from_entry(

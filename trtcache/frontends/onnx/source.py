@@ -252,6 +252,7 @@ class OnnxProgram:
     constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
     constant_contents: Mapping[str, Any] = field(default_factory=dict)
     example_sizes: Mapping[int, int] = field(default_factory=dict)
+    live: frozenset[str] = frozenset()
 
 
 @frozen_dataclass(kw_only=True)
