@@ -372,10 +372,11 @@ def _add_files(function: Any, files: set[str], seen: set[int]) -> None:
         files.add(file)
     for cell in function.__closure__ or ():
         try:
-            _add_files(cell.cell_contents, files, seen)
-        except ValueError as error:
-            if str(error) != "Cell is empty":
-                raise
+            content = cell.cell_contents
+        except ValueError:  # it is empty
+            continue
+        if callable(content):
+            _add_files(content, files, seen)
     _add_files(getattr(function, "__wrapped__", None), files, seen)
 
 
