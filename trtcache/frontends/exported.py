@@ -17,7 +17,7 @@ from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.source import Source
 from trtcache.lowering import export_lock
 from trtcache.lowering.arguments import automatic_sizes, reasons_for_fixed_sizes
-from trtcache.lowering.operators import identify_operators, is_foreign, operator_names, replaced_kernels
+from trtcache.lowering.operators import all_nodes, identify_operators, is_foreign, operator_names, replaced_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -331,8 +331,7 @@ def device_type_of_program(program: ExportedProgram) -> str:
 
 def called_operators(program: ExportedProgram) -> list[torch._ops.OpOverload]:
     """Return the operators that an exported program calls."""
-    graphs = [part.graph for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
-    targets = {node.target for graph in graphs for node in graph.nodes}
+    targets = {node.target for node in all_nodes(program.graph_module)}
     return [target for target in targets if isinstance(target, torch._ops.OpOverload)]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+
+from trtcache.lowering.operators import number_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,18 +33,8 @@ def passes(config: ModuleType | None) -> Iterator[tuple[str, str]]:
     for name, value in _changed_options(config, lambda name: "pass" in name and name.startswith(ignored)):
         kind, uuid = type(value), getattr(value, "uuid", None)
         found = uuid() if callable(uuid) else value if kind in {str, bool, int} else None
-        token = f"{_PROCESS} {_number(value)}" if found is None else repr(found)
+        token = number_in_process(value) if found is None else repr(found)
         yield name, f"{kind.__module__}.{kind.__qualname__} {token}"
-
-
-_PROCESS = secrets.token_hex(16)
-_WITHOUT_UUID: list[object] = []  # kept, so that no other object is taken for one of them
-
-
-def _number(value: object) -> int:
-    if not any(one is value for one in _WITHOUT_UUID):
-        _WITHOUT_UUID.append(value)
-    return next(number for number, one in enumerate(_WITHOUT_UUID) if one is value)
 
 
 def _changed_options(config: ModuleType | None, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, object]]:

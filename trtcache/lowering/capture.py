@@ -37,7 +37,7 @@ from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.interface import Content
 from trtcache.lowering.layouts import layout_dependent_inputs, written_inputs
 from trtcache.lowering.model_state import preserve_state, random_states, record_changed_arguments
-from trtcache.lowering.operators import is_standard_library
+from trtcache.lowering.operators import all_nodes, is_standard_library
 from trtcache.lowering.rewrites.constants import new_constant
 from trtcache.lowering.rewriting import (
     accepts_any_layout,
@@ -378,9 +378,7 @@ def _without_dropout(graph_module: fx.GraphModule) -> Iterator[None]:
     (torch 2.13).
     """
     changed: list[tuple[fx.Node, Any, Any, Any]] = []
-    # The blocks of no_grad and autocast are graphs of their own.
-    graphs = [one.graph for one in graph_module.modules() if isinstance(one, fx.GraphModule)]
-    nodes = [node for graph in graphs for node in graph.nodes]
+    nodes = all_nodes(graph_module)
     if any(map(is_mutating, nodes)):
         for node in nodes:
             if (source := _source_of_dropout(node)) is not None:

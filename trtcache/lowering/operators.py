@@ -73,16 +73,22 @@ def why_unknown(target: torch._ops.OpOverload, declared: Collection[str]) -> str
     )
 
 
+def all_nodes(graph_module: torch.fx.GraphModule) -> list[torch.fx.Node]:
+    """Return the nodes of a graph and of its subgraphs, such as blocks of ``no_grad`` and autocast."""
+    import torch
+
+    graphs = [one.graph for one in graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
+    return [node for graph in graphs for node in graph.nodes]
+
+
 def live_engines(graph_module: torch.fx.GraphModule) -> frozenset[str]:
     """Return the handles of the engines of this process that a graph calls, and those that its subgraphs call."""
     import torch
 
-    graphs = [one.graph for one in graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
-    targets = ((node, node.target) for graph in graphs for node in graph.nodes)
-    calls = [
-        node for node, one in targets if isinstance(one, torch._ops.OpOverload) and one._schema.name == LIVE_ENGINE
-    ]
-    handles = {str(node.kwargs["engine"] if "engine" in node.kwargs else node.args[2]) for node in calls}
+    handles: set[str] = set()
+    for node in all_nodes(graph_module):
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name == LIVE_ENGINE:
+            handles.add(str(node.kwargs["engine"] if "engine" in node.kwargs else node.args[2]))
     return frozenset(one for one in handles if one.startswith(LIVE_PREFIX))
 
 
@@ -300,9 +306,15 @@ def _tables() -> Iterator[tuple[str, Mapping[Any, Any]]]:
 
 _OF_TORCH: dict[int, object] = {}
 """Functions found to be torch's own, by ``id``; they are kept, so that no other object has it."""
-_FROM_ELSEWHERE: list[object] = []
-"""Other functions that no distribution identifies; their places here are their numbers."""
 _PROCESS = secrets.token_hex(16)
+_NUMBERED: list[object] = []  # kept, so that no other object is taken for one of them
+
+
+def number_in_process(value: object) -> str:
+    """Return what identifies an object in this process, and is another one in each process."""
+    if not any(one is value for one in _NUMBERED):
+        _NUMBERED.append(value)
+    return f"{_PROCESS} {next(number for number, one in enumerate(_NUMBERED) if one is value)}"
 
 
 def _is_of_torch(function: object) -> bool:
@@ -326,9 +338,7 @@ def _describe_or_number(function: object) -> Json:
         _add_files(function, files, set())
         return _describe((), files)
     except (ValueError, OSError):
-        if not any(one is function for one in _FROM_ELSEWHERE):
-            _FROM_ELSEWHERE.append(function)
-        return f"{_PROCESS} {next(place for place, one in enumerate(_FROM_ELSEWHERE) if one is function)}"
+        return number_in_process(function)
 
 
 @functools.lru_cache(maxsize=4096)
