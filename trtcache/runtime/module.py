@@ -19,7 +19,7 @@ from trtcache.config.threads import Threads, fork_safe_lock
 from trtcache.errors import InputError, RefitError, VerifyError
 from trtcache.lowering.interface import FixedSize, describe, symbol_names
 from trtcache.runtime.module_call import ModuleCall
-from trtcache.runtime.module_state import ModelNames, changed_by, publish, tensors_by_name
+from trtcache.runtime.module_state import ModelNames, changed_by, part_of, prefix_of, publish, tensors_by_name
 from trtcache.runtime.operator import storage
 from trtcache.runtime.refit import EngineSwap, make_new_weights, refit, replace_engine
 from trtcache.runtime.report import RefitReport
@@ -371,12 +371,10 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """
         modules = {} if source.module is None else dict(source.module.named_modules(remove_duplicate=False))
         for path, part in self._nested.items():
-            prefix = f"{path}." if path else ""
-            state = {name.removeprefix(prefix): one for name, one in source.state.items() if name.startswith(prefix)}
-            others = part.find_others(modules.get(path, state))
+            others = part.find_others(modules.get(path, part_of(source.state, path)))
             if others:
                 why = "was compiled by itself: refit that first, or compile the whole model"
-                names = ", ".join(f"{prefix}{name}" for name in others)
+                names = ", ".join(f"{prefix_of(path)}{name}" for name in others)
                 raise RefitError(mismatched=(f"{names} (other values for {path or 'the model'}, which {why})",))
 
     def find_others(self, weights: Weights) -> list[str]:
@@ -580,7 +578,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             now: dict[str, torch.Tensor] = {}
             for path, part in self._nested.items():
                 part._follow_nested()
-                now |= {f"{path}.{name}" if path else name: one for name, one in part._state.items()}
+                now |= {f"{prefix_of(path)}{name}": one for name, one in part._state.items()}
             changed = {name: one for name, one in now.items() if self._state.get(name, one) is not one}
             if changed:
                 self._state = {**self._state, **changed}
@@ -687,7 +685,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         from trtcache.runtime.weight_source import SomeWeights
 
         changing = {name for slot in self._interface.slots if slot.mutated for name in slot.names}
-        nested = tuple(f"{path}." if path else "" for path in self._nested)
+        nested = tuple(map(prefix_of, self._nested))
         staying = self._known - changing
         kept = {name: one for name, one in self._state.items() if name in staying and not name.startswith(nested)}
         self.refit(SomeWeights({**kept, **given}))

@@ -46,7 +46,7 @@ class ModelNames:
         kinds: dict[str, Kind] = {}
         unused: dict[str, torch.Tensor] = {}
         for path, module in model.named_modules(remove_duplicate=False):
-            prefix = f"{path}." if path else ""
+            prefix = prefix_of(path)
             hidden = getattr(module, "_non_persistent_buffers_set", ())  # a TorchScript module has none
             buffers: list[tuple[str, Kind]] = [(name, "transient") for name in hidden]
             for name, tensor in module._parameters.items():
@@ -65,6 +65,17 @@ class ModelNames:
                 is_named = name in parameters if parameters else is_parameter
                 kinds[name] = "transient" if slot.transient else "parameter" if is_named else "buffer"
         return cls(kinds, {})
+
+
+def prefix_of(path: str) -> str:
+    """Return how the names of the weights of a submodule begin; the path of the model itself is empty."""
+    return f"{path}." if path else ""
+
+
+def part_of(state: Mapping[str, torch.Tensor], path: str) -> dict[str, torch.Tensor]:
+    """Return the weights of a submodule from a model's, by its own names."""
+    prefix = prefix_of(path)
+    return {name.removeprefix(prefix): one for name, one in state.items() if name.startswith(prefix)}
 
 
 def _add(

@@ -130,6 +130,7 @@ def with_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> tor
     threads some see those of others, and the module may keep them.
     """
     from trtcache.runtime.module import CompiledModule
+    from trtcache.runtime.module_state import part_of
 
     if isinstance(model, torch.jit.ScriptModule):
         from trtcache.frontends.torchscript_module import Script, Scripted  # few models are TorchScript
@@ -138,8 +139,7 @@ def with_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> tor
     memo: dict[int, object] = {}
     for path, part in model.named_modules(remove_duplicate=False):
         if isinstance(part, CompiledModule):
-            prefix = f"{path}." if path else ""
-            given = {name.removeprefix(prefix): one for name, one in state.items() if name.startswith(prefix)}
+            given = part_of(state, path)
             if given and part.find_others(given):
                 memo[id(part)] = part.with_weights(given)
             elif not part.changes_weights:
