@@ -162,9 +162,8 @@ class TrialRun(fx.Interpreter):
         self.differs = False
         self._sizes, self._expected_writes, self._strides = sizes, writes, strides or {}
         self._inputs = program.graph.find_nodes(op="placeholder")
-        self._sharing: defaultdict[int, list[fx.Node]] = defaultdict(
-            list
-        )  # the results in each memory, and earlier ones
+        # The results in each memory, and earlier ones.
+        self._sharing: defaultdict[int, list[fx.Node]] = defaultdict(list)
         self._empty: set[str] = set()
 
     def check(self) -> None:

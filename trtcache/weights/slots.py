@@ -309,9 +309,8 @@ def check(
     """Check a model's weights against those of an engine, without copying. The arguments are those of ``fit``.
 
     With ``keep``, transient slots that ``state`` does not name keep their current values; with ``is_part`` as well, all
-    that calls change do. With ``anywhere``, weights
-    may be on another device, as those read from a file are. ``unused`` has the model's weights that no slot uses, whose
-    shapes are compared.
+    that calls change do. With ``anywhere``, weights may be on another device, as those read from a file are. ``unused``
+    has the model's weights that no slot uses, whose shapes are compared.
 
     Raises:
         RefitError: as ``fit``.
