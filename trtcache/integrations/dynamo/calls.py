@@ -187,6 +187,9 @@ def _readable_name(node: fx.Node) -> str:
     return re.sub(r"\W", "_", "_".join(kept))
 
 
+# Where the functions are that Dynamo writes into a graph: torch 2.11 has them in torch._C.
+_FORWARD: Any = predispatch if hasattr(predispatch, "_enter_dual_level") else torch._C
+
 _entered: ContextVar[dict[object, Callable[[], object]]] = ContextVar("trtcache_entered_regions")
 
 
@@ -232,22 +235,22 @@ def exit_autocast(region: torch.autocast) -> None:
 
 def enter_dual_level() -> int:
     """Enter a level of forward-mode differentiation: all threads share the only one."""
-    level: int = predispatch._enter_dual_level()
+    level: int = _FORWARD._enter_dual_level()
     _entered.get()[level] = lambda: torch._C._exit_dual_level(level=level)
     return level
 
 
 def exit_dual_level(*, level: int) -> None:
     """Leave a level."""
-    predispatch._exit_dual_level(level=level)
+    _FORWARD._exit_dual_level(level=level)
     _entered.get().pop(level, None)  # a graph can begin in one
 
 
 _REGIONS: Mapping[Any, Callable[..., Any]] = {
     torch.amp.autocast_mode._enter_autocast: enter_autocast,
     torch.amp.autocast_mode._exit_autocast: exit_autocast,
-    predispatch._enter_dual_level: enter_dual_level,
-    predispatch._exit_dual_level: exit_dual_level,
+    _FORWARD._enter_dual_level: enter_dual_level,
+    _FORWARD._exit_dual_level: exit_dual_level,
 }
 
 
