@@ -71,10 +71,9 @@ def compile(  # noqa: A001  # named like torch.compile
         if not source.is_torch:
             _refuse_torch_options(source, guard_policy, miss_policy, keep_program=keep_program)
 
-        modes, autocast = (
-            modes_of(source.model),
-            AutocastState.here(),
-        )  # the caller may train the model while it is built
+        # Read here: the caller may train the model while it is built.
+        modes = modes_of(source.model)
+        autocast = AutocastState.here()
 
         # Called when the engine was loaded: below, or later by the thread of a background build.
         def after_load(module: CompiledModule) -> None:

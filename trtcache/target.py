@@ -169,7 +169,7 @@ def host_platform() -> str:
 def host_flags() -> frozenset[str]:
     """Return the instruction sets of this machine's processor from /proc/cpuinfo; empty if it has none."""
     try:
-        with Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as file:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
             text = file.read(_CPUINFO_BYTES)
     except OSError:
         return frozenset()

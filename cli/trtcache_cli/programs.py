@@ -12,8 +12,8 @@ from trtcache.compiler import inspect
 from trtcache.errors import CanonicalizationError, SettingsError
 from trtcache.frontends.onnx.file import is_onnx
 from trtcache.frontends.pt2 import SUFFIX, Pt2Source
-from trtcache.frontends.resolve import resolve
-from trtcache.frontends.torchscript import convert_script, example_arguments, is_script_file, load_script
+from trtcache.frontends.resolve import is_script_file, resolve
+from trtcache.frontends.torchscript import convert_script, example_arguments, load_script
 from trtcache_cli.shapes import read_examples, read_shapes
 from trtcache_cli.subjects import is_function, program_name
 

@@ -177,7 +177,8 @@ def _compile(
     """Compile the program, and create arguments for it."""
     from trtcache import api
     from trtcache.frontends.onnx.file import is_onnx
-    from trtcache.frontends.torchscript import example_arguments, is_script_file, load_script
+    from trtcache.frontends.resolve import is_script_file
+    from trtcache.frontends.torchscript import example_arguments, load_script
     from trtcache.runtime.tuning import sample
 
     if is_onnx(file):

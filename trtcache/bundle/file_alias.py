@@ -191,14 +191,18 @@ def why_no_alias(options: CompileOptions) -> str:
 
 def store_alias(source: Pt2Source, module: CompiledModule, options: CompileOptions, cache: Cache) -> None:
     """Store the alias of a compiled file for processes without torch, where it can have one."""
-    from trtcache.bundle.signature import write_signature
-    from trtcache.bundle.structure import write_structure
-    from trtcache.keys.key import process_state
-
     origin = module.origin
     entry = origin.entries.get(0) if origin is not None and origin.division.is_one_engine else None
     if entry is None or entry.key.kind != host.NAME or str(source.device) != "cpu" or why_no_alias(options):
         return
+    key = file_alias_key(source.digest, options.settings, resolve_target(options.target, device="cpu"))
+    if cache.store is None or key in cache:
+        return
+    # Not imported for a file that has its alias.
+    from trtcache.bundle.signature import write_signature
+    from trtcache.bundle.structure import write_structure
+    from trtcache.keys.key import process_state
+
     parts: Any = entry.key.document["parts"]
     if parts.keys() & {"uncacheable", "operators", "frozen"}:
         return
@@ -206,9 +210,6 @@ def store_alias(source: Pt2Source, module: CompiledModule, options: CompileOptio
     if parts["ambient"] != canonical({**INITIAL_AMBIENT, "environment": environment(os.environ)}):
         return
     if canonical(process_state()) != canonical(INITIAL_STATE):
-        return
-    key = file_alias_key(source.digest, options.settings, resolve_target(options.target, device="cpu"))
-    if cache.store is None or key in cache:
         return
     executable, call = module.stored_form()
     interface = executable.interface

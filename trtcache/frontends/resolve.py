@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,12 @@ log = logging.getLogger(__name__)
 
 Model = torch.nn.Module | torch.export.ExportedProgram | str | os.PathLike[str]
 """A module, an exported program, or the path of a program's file."""
+
+_NOT_SCRIPTS = (".pt2", ".onnx")
+"""Suffixes of files that are never TorchScript, and are not opened to find out."""
+
+_OF_A_SCRIPT = "/constants.pkl"
+"""The member that only a TorchScript archive has."""
 
 
 def resolve(
@@ -68,9 +75,9 @@ def resolve(
             from trtcache.frontends.onnx.source import OnnxSource
 
             return OnnxSource(path, args, kwargs, dynamic_shapes, name)
-        from trtcache.frontends.torchscript import ScriptSource, is_script_file, load_script
-
         if is_script_file(path):
+            from trtcache.frontends.torchscript import ScriptSource, load_script
+
             return ScriptSource(load_script(path), args, kwargs, dynamic_shapes, name=name or path.stem)
         from trtcache.frontends.pt2 import Pt2Source
 
@@ -87,6 +94,17 @@ def resolve(
 
         return ScriptSource(model, args, kwargs, dynamic_shapes, name=name)
     return ModuleSource(model, args, kwargs, dynamic_shapes, name=name, direct=direct, cache=cache)
+
+
+def is_script_file(path: Path) -> bool:
+    """Return whether ``torch.jit.save`` wrote a file, by its members."""
+    if path.suffix in _NOT_SCRIPTS:
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith(_OF_A_SCRIPT) and name.count("/") == 1 for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def as_args(args: object) -> tuple[Any, ...]:

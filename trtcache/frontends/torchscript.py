@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 import warnings
-import zipfile
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 
     from trtcache.frontends.source import CompileOptions
 
-_MARK = "/constants.pkl"
-"""The member that only a TorchScript archive has."""
-
 _HERE = "<--- HERE"
 _REASON = re.compile(r"[\w.]+: +\S")
 # The last is a number that is known only in a call where the interpreter takes one: "ivalue.h":663, expected int.
@@ -41,9 +37,6 @@ _ADVICE = {
 _OF_VALUES = "it needs values of tensors, known only in a call; leave it out, or give the part without it"
 _NOT_THESE = "it does not take these example inputs"
 _OTHERWISE = "give the torch.nn.Module that it was created from"
-
-
-_OTHER_SUFFIXES = (".pt2", ".onnx")  # never TorchScript: not opened
 
 
 @frozen_dataclass
@@ -84,17 +77,6 @@ def example_arguments(model: torch.jit.ScriptModule, examples: Mapping[str, Exam
             expected = "one number" if kind in numbers else "passed in Python: trtcache.compile(...)"
             raise SettingsError(where, f"it is of type {argument.type}, and has to be {expected}")
     return tuple(values)
-
-
-def is_script_file(path: Path) -> bool:
-    """Return whether ``torch.jit.save`` wrote a file, by its members."""
-    if path.suffix in _OTHER_SUFFIXES:
-        return False
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(name.endswith(_MARK) and name.count("/") == 1 for name in archive.namelist())
-    except (OSError, zipfile.BadZipFile):
-        return False
 
 
 def load_script(path: Path) -> torch.jit.ScriptModule:

@@ -8,6 +8,7 @@ stays in torch: user code, an editable install, a kernel whose file is unknown.
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.metadata
 import inspect
 import json
@@ -143,11 +144,12 @@ def replaced_functions() -> dict[str, Json]:
     import torch
 
     found: dict[str, Json] = {}
-    for name, table in _tables():
-        if set(map(id, table.values())) <= _OF_TORCH.keys():
-            continue
+    tables = list(_tables())
+    if _are_of_torch([function for _, table in tables for function in list(table.values())]):
+        return found
+    for name, table in tables:
         for target, function in list(table.items()):
-            if _is_of_torch(function):
+            if _are_of_torch([function]):
                 continue
             # The identity of a custom operator has what replaces it: ``identify_operators``.
             is_operator = isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
@@ -225,15 +227,9 @@ def _kernel_files(target: torch._ops.OpOverload) -> tuple[set[str], set[str]]:
     import torch
     from torch._library import custom_ops
 
-    files: set[str] = set()
-    seen: set[int] = set()
-    for function in _python_functions(target):
-        _add_files(function, files, seen)
-    # What these call, in any file of their package, is compiled into the engine: ``torch.library.triton_op``.
-    libraries, seen = set[str](), set()
-    for function in _traced_functions(target):
-        _add_files(function, libraries, seen)
-    files |= libraries
+    # What traced functions call, in any file of their package, is compiled into the engine: torch.library.triton_op.
+    libraries = _files_of(_traced_functions(target))
+    files = _files_of(_python_functions(target)) | libraries
     has_functions = bool(files)
     _, _, kernels = torch._C._dispatch_dump(target._name).partition("alias analysis kind: ")
     for line in kernels.splitlines()[1:]:
@@ -317,26 +313,22 @@ def number_in_process(value: object) -> str:
     return f"{_PROCESS} {next(number for number, one in enumerate(_NUMBERED) if one is value)}"
 
 
-def _is_of_torch(function: object) -> bool:
-    """Return whether a function, what it wraps, and the functions in its closure are torch's own."""
-    if id(function) in _OF_TORCH:
-        return True
-    files: set[str] = set()
+def _are_of_torch(functions: Iterable[object]) -> bool:
+    """Return whether functions, what they wrap, and the functions in their closures are torch's own."""
+    new = {id(function): function for function in functions if id(function) not in _OF_TORCH}
     try:
-        _add_files(function, files, set())
+        files = _files_of(new.values())
     except ValueError:
         return False
     if not files:
-        _OF_TORCH[id(function)] = function
+        _OF_TORCH.update(new)
     return not files
 
 
 def _describe_or_number(function: object) -> Json:
     """Return what identifies a function of an installed distribution, or else a number of this process."""
-    files: set[str] = set()
     try:
-        _add_files(function, files, set())
-        return _describe((), files)
+        return _describe((), _files_of([function]))
     except (ValueError, OSError):
         return number_in_process(function)
 
@@ -359,44 +351,40 @@ def _is_impl(line: int) -> bool:
     return first <= line < first + len(lines)
 
 
-def _add_files(function: Any, files: set[str], seen: set[int]) -> None:
-    """Add the files of a function, of what it wraps, and of the functions in its closure; torch's are left out.
+def _files_of(functions: Iterable[object]) -> set[str]:
+    """Return the files of functions, of what they wrap, and of functions in their closures; torch's and Python's not.
 
     Raises:
         ValueError: one is not a plain function, or its file has other code than this process.
     """
-    if not callable(function) or isinstance(function, type) or id(function) in seen:
-        return
-    seen.add(id(function))
-    if type(function) is not FunctionType:
-        is_builtin = type(function) is BuiltinFunctionType
-        package = ((function if is_builtin else type(function)).__module__ or "builtins").partition(".")[0]
-        is_fixed = package in {"torch", "builtins"} or (is_builtin and package in sys.stdlib_module_names)
-        if not is_fixed and not _is_partial_of_torch(function, seen):
-            raise ValueError(f"{function!r} is not a plain function")
-        return
-    file = function.__code__.co_filename
-    if not _is_torchs(file) and not is_standard_library(file):
-        if _parts_of(function.__code__) not in _codes_of(file, *_state(file)):
-            raise ValueError(f"{file} was changed after it was imported")
-        files.add(file)
-    for cell in function.__closure__ or ():
-        try:
-            content = cell.cell_contents
-        except ValueError:  # it is empty
-            continue
-        if callable(content):
-            _add_files(content, files, seen)
-    _add_files(getattr(function, "__wrapped__", None), files, seen)
-
-
-def _is_partial_of_torch(function: object, seen: set[int]) -> bool:
-    """Return whether an object is a ``functools.partial`` of torch's functions."""
     files: set[str] = set()
+    seen: set[int] = set()
+    left: list[Any] = list(functions)
+    while left:
+        function = left.pop()
+        if id(function) in seen or not callable(function) or isinstance(function, type):
+            continue
+        seen.add(id(function))
+        if type(function) is FunctionType:
+            file = function.__code__.co_filename
+            if not _is_torchs(file) and not is_standard_library(file):
+                if _parts_of(function.__code__) not in _codes_of(file, *_state(file)):
+                    raise ValueError(f"{file} was changed after it was imported")
+                files.add(file)
+            left += gc.get_referents(*function.__closure__ or ())  # what the cells contain
+            left.append(getattr(function, "__wrapped__", None))
+        elif not _is_of_library(function):
+            raise ValueError(f"{function!r} is not a plain function")
+    return files
+
+
+def _is_of_library(function: Any) -> bool:
+    """Return whether a callable that is no plain function is Python's or torch's, or a partial of torch's functions."""
     if type(function) is functools.partial:
-        for part in (function.func, *function.args, *function.keywords.values()):
-            _add_files(part, files, seen)
-    return type(function) is functools.partial and not files
+        return not _files_of([function.func, *function.args, *function.keywords.values()])
+    is_builtin = type(function) is BuiltinFunctionType
+    package = ((function if is_builtin else type(function)).__module__ or "builtins").partition(".")[0]
+    return package in {"torch", "builtins"} or (is_builtin and package in sys.stdlib_module_names)
 
 
 @functools.lru_cache(maxsize=64)
