@@ -1,4 +1,8 @@
-"""An engine cache for inference: ccache for TensorRT, TensorRT-RTX and AOTInductor."""
+"""An engine cache for inference: ccache for TensorRT, TensorRT-RTX and AOTInductor.
+
+To read how ``compile`` works, start at ``compiler/compile.py``. This file only decides whether torch is needed, and
+imports what the caller uses.
+"""
 
 from __future__ import annotations
 

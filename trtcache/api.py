@@ -1,4 +1,8 @@
-"""The ``compile`` function that uses torch. ``trtcache.compile`` calls it, unless a hit needs no torch."""
+"""The ``compile`` function that uses torch. ``trtcache.compile`` calls it, unless a hit needs no torch.
+
+It checks the arguments, makes a source, and calls ``compile_source`` (``compiler/compile.py``), where all look-ups are.
+``after_load`` completes the module.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import platformdirs  # noqa: F401  # imported here, and not in the first call, which finds the settings file
+import platformdirs  # noqa: F401  # the first call needs it to find the settings file; its time is not the call's
 import torch
 from torch.utils import _pytree as pytree
 
@@ -65,6 +69,7 @@ def compile(  # noqa: A001  # named like torch.compile
     direct_mode = cache.config.direct if direct is None else parse_choice(direct, DIRECT_MODES, "direct")
     miss_policy = options.settings.on_miss if on_miss is None else parse_choice(on_miss, ON_MISS, "on_miss")
     with ExitStack() as stack:
+        # The source of a module describes the model and makes the direct key here; ``compile_source`` looks it up.
         source = stack.enter_context(
             resolve(model, args, kwargs, dynamic_shapes, name=name, direct=direct_mode, cache=cache)
         )

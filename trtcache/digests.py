@@ -96,6 +96,11 @@ class CacheKey:
         """The kind of artifact."""
         return str(self.document["kind"])
 
+    @property
+    def parts(self) -> Any:
+        """The parts of the description by name, as JSON values."""
+        return self.document["parts"]
+
     def __hash__(self) -> int:
         return hash(self.digest)
 

@@ -73,8 +73,8 @@ def try_fast_paths() -> dict[str, str]:
         first.store_manifest(exported, has_alias=True)
         second = source()
         known = second.fingerprint()
-        assert second.direct_lookup is not None  # noqa: S101  # it is on
-        return {"key aliases": "", "direct mode": "" if known else second.direct_lookup.explain()}
+        assert second.direct_mode is not None  # noqa: S101  # it is on
+        return {"key aliases": "", "direct mode": "" if known else second.direct_mode.explain()}
 
 
 class _Messages(logging.Handler):

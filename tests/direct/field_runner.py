@@ -60,12 +60,12 @@ def _answer(script: Mapping[str, Any], cache: Path, direct: str) -> tuple[str, l
 def judged(script: Mapping[str, Any], cache: Path, *, compare: bool = True) -> dict[str, Any]:
     """Try to find the model; compile it with direct mode and without where it is found, and compare."""
     from trtcache.cache import Cache
-    from trtcache.frontends.direct.mode import DirectLookup
+    from trtcache.frontends.direct.mode import DirectMode
     from trtcache.frontends.resolve import register_transformers_cache
 
     register_transformers_cache()  # as compile does first
     examples = (script["args"], script["kwargs"], script["dynamic_shapes"])
-    lookup = DirectLookup(script["model"], examples, Cache(cache), mode="on", name="Model")
+    lookup = DirectMode(script["model"], examples, Cache(cache), mode="on", name="Model")
     lookup.find()
     if lookup.manifest is None:
         lookup.explain()

@@ -11,7 +11,7 @@ import trtcache
 from tests.direct.changes import HIT, MISS, Subject
 from tests.direct.package import X, load, tiny, write
 from trtcache.cache import Cache
-from trtcache.frontends.direct.mode import DirectLookup
+from trtcache.frontends.direct.mode import DirectMode
 from trtcache.keys.program_digest import exported_digest
 from trtcache.lowering.capture import export
 
@@ -44,10 +44,10 @@ def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
     return Subject(package, monkeypatch, tiny())
 
 
-def found(subject: Subject, root: Path) -> DirectLookup:
+def found(subject: Subject, root: Path) -> DirectMode:
     """Return the look-up of a model, which is not exported."""
     examples = (subject.args, subject.kwargs, subject.dynamic_shapes)
-    lookup = DirectLookup(subject.model, examples, Cache(root), mode="on", name="Tiny")
+    lookup = DirectMode(subject.model, examples, Cache(root), mode="on", name="Tiny")
     lookup.find()
     return lookup
 

@@ -15,7 +15,7 @@ from tests.direct import counting
 from tests.direct.package import X
 from trtcache.cache import Cache
 from trtcache.frontends.direct.errors import UnstableError
-from trtcache.frontends.direct.mode import DirectLookup, describe
+from trtcache.frontends.direct.mode import DirectMode, describe
 from trtcache.frontends.direct.uses import uses
 from trtcache.frontends.direct.walk import Walk
 
@@ -64,10 +64,10 @@ def test_what_is_read_of_a_module_is_noticed(
     model, cache = Reading(WAYS[way]), tmp_path / "cache"
     for _ in range(3):  # the first exports of a process load some of torch
         trtcache.compile(model, (X,), backend=interpreter, cache=cache, direct="on")
-    same = DirectLookup(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
+    same = DirectMode(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
     assert same.find(), same.outcome
     monkeypatch.setattr(counting, "ABSENT" if way == "absent" else "COUNT", 3, raising=False)
-    assert not DirectLookup(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
+    assert not DirectMode(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
 
 
 class Twice(torch.nn.Module):
@@ -125,10 +125,10 @@ def test_a_module_that_is_imported_in_forward_is_followed(
     first = trtcache.compile(model, (X,), backend=interpreter, cache=cache, direct="on").report
     assert first.direct == "miss: no matching manifest"
     forget()
-    same = DirectLookup(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
+    same = DirectMode(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
     assert same.find(), same.outcome
     monkeypatch.setattr(sys.modules["tests.direct.counting"], "COUNT", 3)
-    assert not DirectLookup(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
+    assert not DirectMode(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
 
 
 def test_slots_of_a_module_are_attributes() -> None:

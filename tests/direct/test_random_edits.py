@@ -15,7 +15,7 @@ from tests.direct.package import X, load, tiny, write
 from tests.effort import tries
 from trtcache.cache import Cache
 from trtcache.errors import ExportError
-from trtcache.frontends.direct.mode import DirectLookup
+from trtcache.frontends.direct.mode import DirectMode
 from trtcache.keys.program_digest import exported_digest
 from trtcache.lowering.capture import export
 
@@ -50,7 +50,7 @@ def edited(folder: Path, cache: Cache, draw: random.Random) -> str:
             model = tiny()
         except Exception:  # noqa: BLE001  # an edit may break the package in any way
             return "broken"
-        lookup = DirectLookup(model, ((X,), {}, None), cache, mode="on", name="Tiny")
+        lookup = DirectMode(model, ((X,), {}, None), cache, mode="on", name="Tiny")
         if not lookup.find():
             return "miss"
         assert lookup.manifest is not None

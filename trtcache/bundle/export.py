@@ -287,7 +287,7 @@ def _check_same_program(rebuilt: CacheKey | CanonicalizationError, stored: Cache
     if not isinstance(rebuilt, CacheKey):
         raise ProgramFileError(str(path), f"its stored graph has no key: {rebuilt}")
     document: Any = rebuilt.document
-    expected: Any = stored.document["parts"]
+    expected = stored.parts
     if differing := [name for name in PROGRAM_PARTS if document["parts"].get(name) != expected.get(name)]:
         why = f"its stored graph gives another program when it is rebuilt ({', '.join(differing)} differ)"
         raise ProgramFileError(str(path), f"{why}; compile the model for that target instead")
@@ -303,7 +303,7 @@ def _program(contents: ProgramContents, number: int, entry: Entry, path: Path) -
         return contents.division.engines[number].program
     if GRAPH not in entry.members:
         raise ProgramFileError(str(path), "its engine has no stored graph; compile the model for that target instead")
-    parts: Any = entry.key.document["parts"]
+    parts = entry.key.parts
     members = {name: bytes(entry.read(name)) for name in entry.members if name != ENGINE}
     graph = json.loads(members[GRAPH])
     # The program is one engine: the outputs of its stored graph are the program's, in this order.

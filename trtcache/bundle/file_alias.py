@@ -203,7 +203,7 @@ def store_alias(source: Pt2Source, module: CompiledModule, options: CompileOptio
     from trtcache.bundle.structure import write_structure
     from trtcache.keys.key import process_state
 
-    parts: Any = entry.key.document["parts"]
+    parts = entry.key.parts
     if parts.keys() & {"uncacheable", "operators", "frozen"}:
         return
     # The state in which the key was made: a build may have changed it since.
@@ -255,7 +255,7 @@ def find_program(
             raise TorchNeeded("the cache has no alias of this file for processes without it")
         document = json.loads(bytes(alias_entry.read(_MEMBER)))
         key = CacheKey.of_document(document["key"])
-        parts: Any = key.document["parts"]
+        parts = key.parts
         if key.kind != host.NAME or parts["target"] != canonical(target.document()):
             raise ValueError("the alias leads to an engine for another target")
         entry = cache.peek(key, counted=counted)

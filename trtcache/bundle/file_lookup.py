@@ -117,7 +117,7 @@ class FileLookup:
             )
         except (ValueError, OSError, CanonicalizationError, IncompatibleEngineError) as error:
             raise TorchNeeded(f"the key of an alias is not known without it: {error}") from error
-        parts: Any = key.document["parts"]
+        parts = key.parts
         return cls(cache, backend, {name: parts[name] for name in given}, key.document)
 
     def alias_of(self, file: MappedPt2File) -> CacheKey:
@@ -145,7 +145,7 @@ class FileLookup:
         try:
             written = json.loads(bytes(kept.read(MEMBER)))
             key = CacheKey.of_document(written["key"])
-            parts: Any = key.document["parts"]
+            parts = key.parts
             fits = all(parts[name] == part for name, part in self._given.items())
             if not fits or key.kind != self.backend.name or written["device"] != "cpu":
                 raise ValueError("its key has other parts")

@@ -122,29 +122,30 @@ class AliasLookup:
 
     def find_key(self) -> CacheKey | None:
         """Return the key that a stored alias leads to, without looking its entry up."""
-        alias = self._read_alias()
-        return None if alias is None else alias.key
+        read = self._read_alias()
+        return None if read is None else read[1].key
 
     def find(self) -> FoundEntry | None:
         """Return the entry of the program's engine, or None if the program has to be lowered."""
         start = time.perf_counter()
-        alias = self._read_alias()
-        if alias is None or self._alias_entry is None:
+        read = self._read_alias()
+        if read is None:
             return None
+        alias_entry, alias = read
         self._source.expect_content(alias.content_digest, alias.file_stat)
         alias_s = self._key_s + time.perf_counter() - start
         entry = self._cache.peek(alias.key)
         if entry is None:
-            log.info(
-                "the key alias of %s leads to %s, which is missing or damaged",
-                self._source.label,
-                alias.key.digest[:16],
-            )
+            missing = alias.key.digest[:16]
+            log.info("the key alias of %s leads to %s, which is missing or damaged", self._source.label, missing)
             return None
-        return FoundEntry(alias, entry, self._alias_entry.build_s, alias_s)
+        return FoundEntry(alias, entry, alias_entry.build_s, alias_s)
 
-    def _read_alias(self) -> KeyAlias | None:
-        """Return the stored alias, and remember its entry; None if there is none, or it is unusable."""
+    def _read_alias(self) -> tuple[Entry, KeyAlias] | None:
+        """Return the alias's own entry, which is remembered, and the alias; None if there is none, or it is unusable.
+
+        Like engines, aliases are looked for in the stores and then in the remotes, but they are not counted as hits.
+        """
         entry = self._cache.peek(self.key, counted=False)
         if entry is None:
             return None
@@ -158,7 +159,7 @@ class AliasLookup:
             log.info("the key alias of %s was made with other versions of its custom operators", self._source.label)
             return None
         self._alias_entry = entry
-        return alias
+        return entry, alias
 
     def _check(self, alias: KeyAlias) -> None:
         """Compare the key in an alias with the options: all parts but those that only lowering determines.
@@ -166,7 +167,7 @@ class AliasLookup:
         Raises:
             ValueError: they differ.
         """
-        parts, own = parts_of(alias.key), parts_of(self.key)
+        parts, own = alias.key.parts, self.key.parts
         wrong = [name for name in self._option_parts if parts[name] != own[name]]
         if wrong or alias.key.kind != self.backend.name or alias.device != self._source.device:
             raise ValueError(f"its key has another {', '.join(wrong) or 'backend or device'}")
@@ -182,17 +183,26 @@ class AliasLookup:
             return None
         start = time.perf_counter()
         try:
-            module, weights = self._load_module(found)
+            module = self._load_module(found)
         except (IncompatibleEngineError, RefitError, ValueError) as error:
             log.warning("%s is lowered again: its key alias leads to an unusable entry: %s", self._source.label, error)
             return None
         self._source.check_content(found.alias.content_digest)
-        module.report = self._report(found, weights, time.perf_counter() - start)
+        module.report = self._report(found, len(module.interface.weights), time.perf_counter() - start)
         module.report.guards = module.guards
         self._source.report_direct(module.report, is_hit=True)
         return module
 
-    def _load_module(self, found: FoundEntry) -> tuple[CompiledModule, int]:
+    def _load_module(self, found: FoundEntry) -> CompiledModule:
+        """Return the module of an entry: parse its interface and constants, take the source's weights, load its engine.
+
+        The backend loads the engine, with the weights set (``Backend.load_entry``).
+
+        Raises:
+            IncompatibleEngineError: the engine cannot run here, or torch or the backend cannot load it.
+            RefitError: the source lacks a weight, or has it with another shape or dtype.
+            ValueError: a member of the entry is invalid.
+        """
         alias, source = found.alias, self._source
         entry = found.entry if source.is_torch else load_members(found.entry)
         executable = Executable.from_entry(
@@ -220,7 +230,7 @@ class AliasLookup:
         module = CompiledModule(executable, engine, weights if source.is_torch else {}, call)
         module.weight_file = source.weight_file(entry.key, interface, entry)
         if source.is_torch:
-            parts = parts_of(entry.key)
+            parts = entry.key.parts
             module.origin = Provenance(
                 backend=self.backend.name,
                 target=parts["target"],
@@ -231,14 +241,14 @@ class AliasLookup:
                 settings=self._settings,
                 example_sizes=alias.example_sizes,
             )
-        return module, len(interface.weights)
+        return module
 
     def report(self, found: FoundEntry) -> Report:
         """Return the report on an entry that is not loaded."""
         return self._report(found, len(json.loads(bytes(found.entry.read(WEIGHT_MAP)))), 0.0)
 
-    def _report(self, found: FoundEntry, weights: int, load_s: float) -> Report:
-        partition = PartitionReport.of(found.entry, key=found.entry.key, weights=weights, load_s=load_s)
+    def _report(self, found: FoundEntry, weight_count: int, load_s: float) -> Report:
+        partition = PartitionReport.of(found.entry, key=found.entry.key, weights=weight_count, load_s=load_s)
         return Report(
             name=self._source.name,
             backend=self.backend.name,
@@ -253,7 +263,7 @@ class AliasLookup:
     def store_after_build(self, request: Request, report: Report) -> None:
         """Store the alias, unless the engine of its key is not stored: it was frozen, or its build failed."""
         keys = [partition.key for partition in report.partitions if partition.key is not None]
-        if len(keys) == 1 and EXAMPLE_SIZES in parts_of(keys[0]):  # the engine of this example's sizes
+        if len(keys) == 1 and EXAMPLE_SIZES in keys[0].parts:  # the engine of this example's sizes
             request = replace(request, key=keys[0])
         if isinstance(request.key, CacheKey) and request.key not in self._cache:
             log.info("%s gets no key alias: no engine of its key is stored", self._source.label)
@@ -266,7 +276,7 @@ class AliasLookup:
         try:
             if not isinstance(key, CacheKey):
                 raise ValueError(f"it has no key: {key}")  # noqa: TRY004, TRY301  # a program without a key
-            parts: Any = key.document["parts"]
+            parts = key.parts
             if self._source.is_torch and self._source.content_digest is None and "frozen" in parts:
                 raise ValueError("its engine has embedded weights, whose values an alias does not compare")  # noqa: TRY301
             if self._source.content_digest is None and self._source.specs_of(key) is None:
@@ -299,8 +309,3 @@ class AliasLookup:
     def _reject(self, entry: Entry, why: str) -> None:
         log.warning("the key alias of %s is not used: %s", self._source.label, why)
         self._cache.reject(entry, KIND)
-
-
-def parts_of(key: CacheKey) -> Any:
-    """Return the parts of a key, by name."""
-    return key.document["parts"]

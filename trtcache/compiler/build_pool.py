@@ -122,7 +122,7 @@ def _write(request: Request, folder: Path) -> bool:
     program, settings, key = request.program, request.settings, request.key
     if not isinstance(key, CacheKey) or not isinstance(request, TorchRequest):
         return False
-    parts: Any = key.document["parts"]
+    parts = key.parts
     members = make_members(program, request.records, Path())
     (folder / MEMBERS).mkdir(parents=True)
     for name, content in members.items():

@@ -13,10 +13,11 @@ export depended on, with the digest of the exported program, so that nothing has
 
 What to read next, after ``compile_source`` and the functions that it calls:
 
-- A direct hit: ``ModuleSource`` in ``frontends/exported.py`` makes the direct key when it is created.
-  ``try_fast_path`` calls ``AliasLookup.of`` (``alias_lookup.py``), which calls ``ModuleSource.fingerprint``: it looks
-  the manifest up and checks it (``DirectLookup.find`` in ``frontends/direct/mode.py``), and returns the program's
-  digest. From this digest ``AliasLookup.load`` goes to the engine.
+- A direct hit: ``ModuleSource`` in ``frontends/exported.py`` describes the model and makes the direct key when it is
+  created. ``try_fast_path`` calls ``AliasLookup.of`` (``alias_lookup.py``), which calls ``ModuleSource.fingerprint``:
+  it looks for a manifest under this key whose dependencies are unchanged, and returns its program's digest. From this
+  digest ``AliasLookup.load`` goes through the key alias to the engine. These three files, with ``api.py`` before them,
+  are the whole way; how a model is described and a manifest checked is in ``frontends/direct``.
 - A miss: ``Compilation.finish`` calls ``Source.request`` (``frontends/source.py``), which lowers the source, partitions
   it and makes the keys with the functions of ``frontends/request.py``. Then ``build_and_load`` in ``entries.py`` gets
   each engine from ``Cache.fetch``, which looks in the stores, takes the build lock, looks again and in the remotes, and
@@ -26,9 +27,10 @@ What to read next, after ``compile_source`` and the functions that it calls:
   time, and its engines are hits.
 - An ONNX file: ``OnnxSource`` in ``frontends/onnx/source.py``, whose docstring says what is different.
 - A new kind of source: derive a class from ``Source`` in ``frontends/source.py``, and add a case to
-  ``frontends/resolve.py``; nothing in this file depends on the kind.
+  ``frontends/resolve.py``, which says what commands need to know a new kind of file; nothing in this file depends on
+  the kind.
 - A new kind of store, which is a lower layer and only read: ``store/contract.py``. Buckets are not stores but remotes
-  (``trtcache.remote``), which ``Cache`` asks after its stores.
+  (``remote/bucket.py``), which ``Cache`` asks after its stores.
 
 What only a miss needs is imported on a miss: a hit must not take longer to import than to load its engine.
 """
@@ -174,6 +176,7 @@ def try_fast_path(source: Source, options: CompileOptions, cache: Cache) -> Comp
     """Return a compilation whose ``module`` is set if the source's key alias led to an engine."""
     source.require_weights()  # raises ExportError for weights on the meta device
     with paused_collector():
+        # Asks the source for its fingerprint: of a module, direct mode looks for a valid manifest here.
         lookup = AliasLookup.of(source, options, cache)
         module = lookup.load() if lookup is not None else None
     return Compilation(source, options, cache, lookup, module)

@@ -173,7 +173,7 @@ def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tup
         IncompatibleEngineError: the entry is not of an engine, or the names of no program are known for it.
         WeightsFileError: the file cannot be read.
     """
-    parts: Any = entry.key.document["parts"]
+    parts = entry.key.parts
     if isinstance(parts, dict) and (frozen := parts.get("frozen")):
         why = f"all {len(frozen)} of them are in the engine; build the program with the new weights instead"
         raise RefitError(mismatched=(why,))

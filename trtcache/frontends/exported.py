@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trtcache.cache import Cache
     from trtcache.digests import Digest, Json
     from trtcache.frontends.direct.manifest import Manifest
-    from trtcache.frontends.direct.mode import DirectLookup
+    from trtcache.frontends.direct.mode import DirectMode
     from trtcache.frontends.request import Request
     from trtcache.frontends.source import CompileOptions, Specs
     from trtcache.keys.key import KeyAlias
@@ -150,7 +150,7 @@ class ModuleSource(Source):
     """A ``torch.nn.Module`` with example inputs. It is exported unless direct mode recognizes it.
 
     Attributes:
-        direct_lookup: direct mode for this call; None if it is off, or the source is not compiled.
+        direct_mode: direct mode of this call; None if it is off, or the source is not compiled.
     """
 
     kind: ClassVar[str] = "exported"
@@ -189,19 +189,19 @@ class ModuleSource(Source):
         self.name = name or type(model).__name__
         self._examples = tuple(args or ()), dict(kwargs or {}), dynamic_shapes
         self._direct = direct
-        self.direct_lookup: DirectLookup | None = None
+        self.direct_mode: DirectMode | None = None
         if direct not in {None, "off"} and cache is not None:
             with paused_collector():
-                from trtcache.frontends.direct.mode import DirectLookup  # its import takes 25 ms
+                from trtcache.frontends.direct.mode import DirectMode  # its import takes 25 ms
 
-                self.direct_lookup = DirectLookup(model, self._examples, cache, mode=str(direct), name=self.name)
+                self.direct_mode = DirectMode(model, self._examples, cache, mode=str(direct), name=self.name)
         self._find_s = 0.0
         self._reasons: Mapping[str, str] = {}
 
     def __exit__(self, *_: object) -> None:
         """Let direct mode forget the classes that it has described."""
-        if self.direct_lookup is not None:
-            self.direct_lookup.close()
+        if self.direct_mode is not None:
+            self.direct_mode.close()
 
     @property
     def device(self) -> torch.device:
@@ -220,25 +220,28 @@ class ModuleSource(Source):
 
     @property
     def _manifest(self) -> Manifest:
-        if self.direct_lookup is None or self.direct_lookup.manifest is None:
+        if self.direct_mode is None or self.direct_mode.manifest is None:
             raise ValueError("direct mode has no valid manifest")
-        return self.direct_lookup.manifest
+        return self.direct_mode.manifest
 
     def fingerprint(self) -> Mapping[str, object] | None:
         """Find a manifest of direct mode, and return the digest of its program; None without a valid manifest.
 
-        The search compares everything that the export depended on, and imports modules that the model imports when it
-        is called. If it succeeds, ``specs`` and ``forward`` are set.
+        The entry under the direct key, which was made in ``__init__`` from the model with its code, the arguments, the
+        dynamic shapes and torch's state, has a few manifests. The first whose dependencies are unchanged is valid:
+        environment variables, imported modules, globals, values of libraries, and what else its export read
+        (``check`` in ``frontends/direct/manifest.py``). The check imports modules that the model imports when it is
+        called. ``specs`` and ``forward`` are set from a valid manifest.
 
         Raises:
             ValueError: the manifest cannot be used here.
         """
-        if self.direct_lookup is None:
+        if self.direct_mode is None:
             return None
         start = time.perf_counter()
-        is_known = self.direct_lookup.find()
+        is_known = self.direct_mode.find()
         self._find_s = time.perf_counter() - start
-        if not is_known or self.direct_lookup.is_verifying:
+        if not is_known or self.direct_mode.is_verifying:
             return None
         self.specs, self.forward = self._manifest.specs(), inspect.signature(self.model.forward)
         return {self.kind: self._manifest.digest}
@@ -249,8 +252,8 @@ class ModuleSource(Source):
         Raises:
             ValueError: the module has no weight of one of the names.
         """
-        assert self.direct_lookup is not None  # noqa: S101  # a manifest was found
-        state = self.direct_lookup.state
+        assert self.direct_mode is not None  # noqa: S101  # a manifest was found
+        state = self.direct_mode.state
         if missing := sorted(name for name in names if name not in state):
             raise ValueError(f"it has no weight {', '.join(missing)}")
         return {name: state[name] for name in names}
@@ -262,7 +265,7 @@ class ModuleSource(Source):
             ExportError: the module cannot be exported.
         """
         self.find_backend(options)
-        recording = nullcontext() if self.direct_lookup is None else self.direct_lookup.record()
+        recording = nullcontext() if self.direct_mode is None else self.direct_mode.record()
         with recording:
             start = time.perf_counter()
             program = self.program()
@@ -278,8 +281,8 @@ class ModuleSource(Source):
 
     def store_manifest(self, program: Source, *, has_alias: bool) -> None:
         """Store a manifest of direct mode for the next process, if the program has a key alias."""
-        if self.direct_lookup is not None and isinstance(program, ExportedSource):
-            self.direct_lookup.store_manifest(
+        if self.direct_mode is not None and isinstance(program, ExportedSource):
+            self.direct_mode.store_manifest(
                 program.program(), lambda: program.digest, program.export_s, has_alias=has_alias
             )
 
@@ -294,15 +297,15 @@ class ModuleSource(Source):
 
     def report_direct(self, report: Report, *, is_hit: bool) -> None:
         """Report the outcome of direct mode; its time, reported as ``direct_s``, is no longer part of ``alias_s``."""
-        if self.direct_lookup is None:
+        if self.direct_mode is None:
             report.direct = "off: direct=off" if self._direct == "off" else ""
             return
-        if is_hit and self.direct_lookup.manifest is not None:
-            self.direct_lookup.outcome = "hit"
-            report.route, report.direct_s = "direct", self.direct_lookup.direct_s
-            report.alias_saved_s += self.direct_lookup.manifest.took_s
+        if is_hit:
+            self.direct_mode.outcome = "hit"
+            report.route, report.direct_s = "direct", self.direct_mode.direct_s
+            report.alias_saved_s += self._manifest.took_s
             report.alias_s -= self._find_s
-        report.direct = self.direct_lookup.outcome
+        report.direct = self.direct_mode.outcome
 
     def program(self) -> ExportedProgram:
         """Export the module.
@@ -350,7 +353,7 @@ def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlia
     operators = called_operators(program)
     if foreign := sorted({str(target._schema.name) for target in operators if is_foreign(target, known)}):
         raise ValueError(f"it does not cover what its operators {', '.join(foreign)} compute")
-    parts: Any = alias.key.document["parts"]
+    parts = alias.key.parts
     if alias.content_digest is None and "frozen" in parts:
         raise ValueError("an engine has embedded weights, whose values an alias does not compare")
     # The weight has to be the one that was lowered: the same object, or in a file one of the same bytes.

@@ -156,7 +156,7 @@ class TorchRequest(Request):
         slots = self.backend.frozen_slots(self.program, self.settings)
         if not slots or not isinstance(self.key, CacheKey):
             return True
-        parts: Any = self.key.document["parts"]
+        parts = self.key.parts
         now = canonical(frozen_part(self.program, slots)["frozen"])
         return bool(parts["frozen"] == now)
 

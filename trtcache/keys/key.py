@@ -160,7 +160,7 @@ class KeyAlias:
                 operators=dict(written.get("operators", {})),
                 example_sizes={int(number): int(size) for number, size in written.get("example_sizes", ())},
             )
-            parts: Any = key.document["parts"]
+            parts = key.parts
             expected = canonical({"arguments": structure(in_spec), "output": structure(out_spec)})
             if "structure" in parts and parts["structure"] != expected:  # an ONNX file has names instead of nesting
                 raise ValueError("the nesting of its arguments differs from its key's")
@@ -294,7 +294,7 @@ def frozen_part(program: LoweredProgram, frozen: Sequence[Slot]) -> dict[str, ob
 
 def part_digests(key: CacheKey) -> str:
     """Return the digest of each part of a key, shortened: two machines whose keys differ see at once which parts do."""
-    parts = key.document["parts"]
+    parts = key.parts
     assert isinstance(parts, dict)  # noqa: S101  # by CacheKey.of
     return ", ".join(f"{name} {hash_bytes(encode(part)).hex()[:12]}" for name, part in parts.items())
 

@@ -95,7 +95,7 @@ def _check(document: Mapping[str, Any], entry: Entry) -> None:
     if document.get("format") != INTERFACE_FORMAT:
         found = f"its interface is of version {document.get('format')}, and {INTERFACE_FORMAT} is known"
         raise IncompatibleEngineError(entry.key.digest, f"{found}; TRTCACHE_RECACHE=1 builds it again")
-    parts: Any = entry.key.document["parts"]
+    parts = entry.key.parts
     layouts = [layout for *_, layout in document["results"]]
     for name, written in (
         ("inputs", document["inputs"]),

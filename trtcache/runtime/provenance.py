@@ -92,7 +92,7 @@ def check_frozen(origin: Provenance, interface: Interface, values: Mapping[int, 
     tensors = {name: values[slot.index] for slot in interface.slots for name in slot.names}
     changed = set()
     for number, entry in origin.entries.items():
-        parts: Any = entry.key.document["parts"]
+        parts = entry.key.parts
         frozen = dict(parts.get("frozen", ()))
         engine = interface if origin.division.is_one_engine else origin.division.engines[number].program.interface
         names = [slot.names[0] for slot in engine.slots if slot.index in frozen]

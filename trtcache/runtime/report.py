@@ -108,14 +108,14 @@ class PartitionReport:
     @property
     def frozen(self) -> int:
         """How many of the model's weights are frozen in the artifact; other values need another entry."""
-        parts = self.key.document["parts"] if self.key else None
+        parts = self.key.parts if self.key else None
         found = parts.get("frozen") if isinstance(parts, dict) else None
         return len(found) if isinstance(found, list) else 0
 
     @property
     def packed(self) -> bool:
         """Whether the engine takes packed copies of weights."""
-        parts = self.key.document["parts"] if self.key else None
+        parts = self.key.parts if self.key else None
         settings, target = (parts.get("settings"), parts.get("target")) if isinstance(parts, dict) else (None, None)
         if self.key is None or not isinstance(settings, dict) or not isinstance(target, dict):
             return False

@@ -1,4 +1,4 @@
-"""Direct mode of one ``compile`` call: find and check a manifest, or record an export and store one."""
+"""``DirectMode``: direct mode of one ``compile`` call. It finds a manifest, or records an export and stores one."""
 
 from __future__ import annotations
 
@@ -117,8 +117,11 @@ def _nodes(spec: pytree.TreeSpec) -> Iterator[pytree.TreeSpec]:
             yield from _nodes(child)
 
 
-class DirectLookup:
-    """Direct mode of one ``compile`` call.
+class DirectMode:
+    """Direct mode of one ``compile`` call, in the order of its methods.
+
+    It describes the model and makes the direct key (``__init__``), and looks for a valid manifest under it (``find``).
+    If there is none, it records the export (``record``) and stores a new manifest (``store_manifest``).
 
     Attributes:
         outcome: the outcome: ``hit``, ``miss: ...`` or ``off: ...``; empty until it is known.
@@ -182,13 +185,7 @@ class DirectLookup:
         return self._walk.state
 
     def find(self) -> bool:
-        """Find a valid manifest, and return whether there is one.
-
-        The direct key has the digests of the model with its code, of the arguments, of the dynamic shapes and of
-        torch's state. A manifest is valid if all else that its export read is unchanged: environment variables,
-        imported modules, globals, values of libraries, output handlers and what ``lru_cache`` functions had kept
-        (``manifest.check``).
-        """
+        """Find a manifest under the direct key that ``manifest.check`` accepts; return whether there is one."""
         start = time.perf_counter()
         try:
             with paused_collector():

@@ -168,13 +168,13 @@ class OnnxSource(Source):
     ) -> Mapping[str, torch.Tensor]:
         """Return the plan's weights by its names for them; empty for a plan with embedded weights."""
         del interface
-        parts: Any = alias.key.document["parts"]
+        parts = alias.key.parts
         embedded = isinstance(parts, dict) and "frozen" in parts
         return {} if embedded else {f"w{at}": state[names[0]] for at, names in enumerate(alias.names)}
 
     def weight_file(self, key: CacheKey, interface: Interface, entry: Entry) -> OnnxWeights:
         """Return the reader of weights for refits from another ONNX file."""
-        parts: Any = key.document["parts"]
+        parts = key.parts
         content = bytes(entry.read(GRAPH))
         digest, opsets = parts["graph"]["$digest"], parts["opsets"]
         known = KnownGraph(digest, opsets, interface.slots, lambda: StoredGraph.of(json.loads(content)))
@@ -342,7 +342,7 @@ def port_names(key: CacheKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
     Raises:
         ValueError: the key is of another kind of program.
     """
-    parts: Any = key.document["parts"]
+    parts = key.parts
     try:
         return tuple(parts["names"]["inputs"]), tuple(parts["names"]["outputs"])
     except (LookupError, TypeError) as error:
