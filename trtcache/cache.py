@@ -192,11 +192,9 @@ class Cache:
             StoreError: the cache is disabled, or its directory is read-only.
         """
         if self.store is None:
-            why = (
-                "is not used (TRTCACHE_DISABLE=1)"
-                if self.config.disable
-                else "cannot be used; see the warning about it"
-            )
+            why = "cannot be used; see the warning about it"
+            if self.config.disable:
+                why = "is not used (TRTCACHE_DISABLE=1)"
             raise ReadOnlyError(str(self.config.root), "remove an entry", why)
         digest = key.digest if isinstance(key, CacheKey) else key
         if not _is_digest(digest):

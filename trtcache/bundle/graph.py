@@ -353,9 +353,8 @@ def _shapes(contents: ProgramContents) -> Any:
             if factor > 0:  # the form a * s + b, which a Dim can express
                 scaled = dims[number] if factor == 1 else factor * dims[number]
                 dynamic[place] = scaled + more if more else scaled
-        found[tensor_spec.leaf] = (
-            Dim.AUTO if tensor_spec.number else dynamic
-        )  # torch does not accept a named Dim for an int
+        # torch does not accept a named Dim for an int.
+        found[tensor_spec.leaf] = Dim.AUTO if tensor_spec.number else dynamic
     args, kwargs = pytree.tree_unflatten([found.get(leaf) for leaf in range(spec.num_leaves)], spec)
     parameters = list(signature_of(contents).parameters)[: len(args)]
     return dict(zip([*parameters, *kwargs], [*args, *kwargs.values()], strict=True)) if parameters else None

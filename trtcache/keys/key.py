@@ -308,9 +308,8 @@ def structure(spec: pytree.TreeSpec) -> Any:
         return None
     children = spec.children() if callable(spec.children) else spec.children
     kind = f"{spec.type.__module__}.{spec.type.__qualname__}"
-    context = (
-        spec.context if module_class(spec) is None else spec.context[0]
-    )  # a weak reference differs in each process
+    # The context of a module argument has a weak reference, which differs in each process.
+    context = spec.context if module_class(spec) is None else spec.context[0]
     return [kind, _context(context), *map(structure, children)]
 
 

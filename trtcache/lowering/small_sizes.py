@@ -274,10 +274,8 @@ def _value(size: Any, sizes: Mapping[Any, int]) -> int | None:
 def succeeds(run: TrialRun) -> bool:
     """Return whether a run raises nothing."""
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
-    logged, _FAKE_TENSOR_LOG.disabled = (
-        _FAKE_TENSOR_LOG.disabled,
-        True,
-    )  # torch logs errors of fake tensors: mismatched sizes are expected here
+    # torch logs errors of fake tensors: mismatched sizes are expected here.
+    logged, _FAKE_TENSOR_LOG.disabled = _FAKE_TENSOR_LOG.disabled, True
     try:
         with mode, torch.no_grad():
             run.check()

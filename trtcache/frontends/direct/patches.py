@@ -420,9 +420,8 @@ _OF_OPERATOR |= {
     for name, one in vars(kind).items()
     if isinstance(one, functools.cached_property)
 }
-_OF_PRIM = frozenset(
-    {"__doc__", "schema", "prim_impl", "prim_meta_impl", "impl_aten", "return_type"}
-)  # set by torch._prims
+# What torch._prims sets on the operators that it makes.
+_OF_PRIM = frozenset({"__doc__", "schema", "prim_impl", "prim_meta_impl", "impl_aten", "return_type"})
 
 
 def operator_changes(value: Any, overloads: Collection[str] | None = None) -> list[tuple[str, Any]]:

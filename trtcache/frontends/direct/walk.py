@@ -109,9 +109,8 @@ _WITH_VALUES = {
     )
 }
 """torch's own methods that torch.export calls with the weights, whose values a description leaves out."""
-_ADDRESS_ATTRIBUTES = frozenset(
-    {"_torchdynamo_wrapper_id"}
-)  # torch._dynamo notes the id of a wrapper: another in each process
+# torch._dynamo notes the id of a wrapper, which is another in each process.
+_ADDRESS_ATTRIBUTES = frozenset({"_torchdynamo_wrapper_id"})
 
 
 class Walk:
