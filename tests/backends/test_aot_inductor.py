@@ -179,6 +179,31 @@ def state_call(offset: int, *, transposed: bool = False) -> tuple[torch.Tensor, 
     return X + offset, (torch.arange(3) + offset) % 8, changed, torch.ones(4)
 
 
+class Copies(nn.Module):
+    """Copies of parts of one tensor."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return the same part twice, parts that overlap, and a view of a copy beside a copy."""
+        y, z = x * 2, x @ x
+        views = y.t().contiguous().clone()[1:]
+        return y[0].clone(), y[0].clone(), z[:2].clone(), z[1:3].clone(), views, y.t().contiguous().clone()
+
+
+def test_results_that_are_copies_do_not_share_memory(engines: Path) -> None:
+    """A caller may write into each."""
+    x = torch.randn(4, 4)
+    compiled = trtcache.compile(Copies(), (x,), cache=engines)
+    expected = Copies()(x)
+    results = compiled(x)
+    for number, result in enumerate(results):
+        torch.testing.assert_close(result, expected[number])
+        result.fill_(number)
+    assert all((result == number).all() for number, result in enumerate(results))
+    assert {"copied_results"} <= compiled.report.partitions[0].key.parts.keys()
+    single = trtcache.key(nn.Tanh(), (x,))
+    assert "copied_results" not in single.parts
+
+
 @torch.no_grad()
 def test_state_evolves_as_in_the_model_and_in_private(engines: Path) -> None:
     """Calls change copies: outputs follow eager's call by call, before and after a refit, and the model's own stay."""

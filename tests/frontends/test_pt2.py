@@ -385,6 +385,18 @@ def test_a_retrained_file_uses_the_alias(interpreter: str, file: Path, tmp_path:
     assert routes == [("lowered", "built"), ("alias", "hit"), ("alias", "hit")]
 
 
+def test_a_file_has_no_alias_if_a_kernel_of_torch_was_replaced(file: Path) -> None:
+    """The kernel can change what the file is lowered to, also if the program reaches its operator only by another."""
+    with Pt2Source(file) as source:
+        assert source.fingerprint()
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("hardswish", lambda x: x * 1000, "CPU", allow_override=True)
+        with pytest.raises(ValueError, match=r"^aten\.hardswish\.CPU has a kernel in Python that is not torch's own"):
+            source.fingerprint()
+        library._destroy()
+        assert source.fingerprint()
+
+
 def test_another_program_in_a_file_has_another_digest(tmp_path: Path) -> None:
     """Constants and graph change the program's digest, weights do not; all change the file's digest."""
     digests = {}

@@ -43,7 +43,7 @@ from trtcache.frontends.torch_archive import (
     flat,
 )
 from trtcache.lowering import TORCH_LOCK
-from trtcache.lowering.operators import identify_operators
+from trtcache.lowering.operators import identify_operators, replaced_kernels
 from trtcache.weights import archive as archives
 from trtcache.weights.archive import KNOWN_VERSION
 
@@ -259,7 +259,13 @@ class Pt2Source(Source):
         return frozenset()
 
     def fingerprint(self) -> Mapping[str, object]:
-        """Return the digest of the file without the bytes of its weights."""
+        """Return the digest of the file without the bytes of its weights.
+
+        Raises:
+            ValueError: a kernel of torch was replaced in this process, which may change what the file is lowered to.
+        """
+        if replaced := replaced_kernels():
+            raise ValueError(f"{', '.join(replaced)} has a kernel in Python that is not torch's own")
         return {self.kind: self.digest}
 
     def custom_operators(self, settings: Settings) -> Mapping[str, Json]:

@@ -276,7 +276,17 @@ def key_parts(
         parts["guards"] = list(interface.guards)
     if any(one.is_mutated for one in interface.weights):  # engines without this part could mix up old and new contents
         parts["overwritten"] = 2
+    if _count_copied_results(program) > 1:  # results of engines without this part could share memory
+        parts["copied_results"] = 1
     return parts
+
+
+def _count_copied_results(program: LoweredProgram) -> int:
+    """Return the number of results that are copies of other tensors, or views of such."""
+    from trtcache.lowering.rewriting import memory_owner  # imports sympy; a hit does not
+
+    results = program.graph_module.graph.output_node().all_input_nodes
+    return sum(memory_owner(one).target is torch.ops.aten.clone.default for one in results)
 
 
 def frozen_part(program: LoweredProgram, frozen: Sequence[Slot]) -> dict[str, object]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
 from trtcache.backends.aot_inductor.assumptions import SizeGuards, record_assumptions
 from trtcache.backends.aot_inductor.compilation import (
@@ -129,7 +130,7 @@ def _compile(
     If the compiler or the loader fails, Inductor's own probes are run. If they choose other instructions than those
     that were assumed to be supported, the package is compiled again. ``steps`` gets the seconds of each step.
     """
-    with quiet(), _same_recursion_limit(), without_attention_patterns(), paused_collector():
+    with quiet(), _same_recursion_limit(), without_attention_patterns(), own_memory_of_copies(), paused_collector():
         try:
             with quick_compilation(options) as compilation:
                 return _compile_once(program, weights, options, folder, compilation)
@@ -296,6 +297,38 @@ def without_attention_patterns() -> Iterator[None]:
             yield
         finally:
             del patterns.apply
+
+
+@contextmanager
+def own_memory_of_copies() -> Iterator[None]:
+    """Let Inductor keep a copy that a result is, in every thread; the caller holds ``TORCH_LOCK``.
+
+    Its ``remove_noop_ops`` takes the tensor that was copied for the copy, unless that tensor is an input or a result.
+    For two copies of parts of a tensor it does so twice, and the results share memory (torch 2.13). So in the block
+    what was copied counts as a result.
+    """
+    from torch._inductor.fx_passes import post_grad
+    from torch._inductor.fx_utils import get_node_storage
+
+    original = post_grad.remove_noop_ops
+
+    def remove_noop_ops(graph: fx.Graph) -> None:
+        output = graph.output_node()
+        (returned,) = output.args
+        results = returned if isinstance(returned, (list, tuple)) else (returned,)
+        storages = {get_node_storage(one) for one in results if isinstance(one, fx.Node)}
+        copies = graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default)
+        copied = [one.args[0] for one in copies if get_node_storage(one) in storages]
+        output.args = ((*results, *copied),)
+        original(graph)
+        kept: Any = output.args[0]
+        output.args = (kept[: len(results)] if isinstance(returned, (list, tuple)) else kept[0],)
+
+    post_grad.remove_noop_ops = remove_noop_ops
+    try:
+        yield
+    finally:
+        post_grad.remove_noop_ops = original
 
 
 def _is_attention(entry: Any) -> bool:
