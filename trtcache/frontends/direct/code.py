@@ -24,8 +24,9 @@ IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _WORDS_APART = bytes(number if chr(number).isalnum() or chr(number) == "_" else ord(" ") for number in range(128))
 _WORDS_APART += bytes(128)  # for ASCII
 _OF_TENSORS = {name for name, one in vars(torch._C.TensorBase).items() if type(one) is GetSetDescriptorType}
-_OF_TENSORS -= {"H", "T", "mH", "mT", "data", "device", "dtype", "imag", "itemsize", "layout", "name", "nbytes", "ndim"}
-_OF_TENSORS -= {"real", "requires_grad", "shape", "volatile", *(name for name in _OF_TENSORS if name[:3] == "is_")}
+_OF_TENSORS -= {"H", "T", "mH", "mT", "data", "device", "dtype", "imag", "itemsize", "layout", "name", "names"}
+_OF_TENSORS -= {"nbytes", "ndim", "real", "requires_grad", "shape", "volatile"}
+_OF_TENSORS -= {name for name in _OF_TENSORS if name[:3] == "is_"}
 _OF_CODE = {name for name in dir(CodeType) if name[:3] == "co_"}
 _OF_CODE -= {"co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_nlocals", "co_consts"}
 _OF_CODE -= {"co_name", "co_qualname", "co_names", "co_varnames", "co_freevars", "co_cellvars"}

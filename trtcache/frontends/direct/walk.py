@@ -714,9 +714,11 @@ def tensor_metadata(value: torch.Tensor) -> list[Json]:
     """Describe a tensor without its values and its memory.
 
     Raises:
-        UnstableError: its attributes are not in a ``dict``.
+        UnstableError: its attributes are not in a ``dict``, or its dimensions have names.
     """
     plain_vars(value)
+    if hasattr(value, "has_names") and value.has_names():  # torch 2.13 has no names
+        raise UnstableError("a tensor whose dimensions have names")
     flags: Json = [type(value).__name__, value.requires_grad, value.is_conj(), value.is_neg(), value.is_inference()]
     sizes: list[Json] = [list(value.shape), list(value.stride()), int(value.storage_offset())]
     return [str(value.dtype), str(value.device), *sizes, flags]
