@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trtcache.config.percentiles import percentile
 from trtcache.config.units import format_duration
 from trtcache.errors import InputError
 from trtcache_cli.output import print_json, print_pairs
@@ -230,9 +231,11 @@ def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
     """Return the minimum, percentiles and maximum of sorted latencies; empty without any."""
     if not seconds:
         return {}
-    last = len(seconds) - 1
-    found = {f"p{percent}": seconds[round(last * percent / 100)] for percent in _PERCENTILES}
-    return {"min": seconds[0], **found, "max": seconds[-1]}
+    return {
+        "min": seconds[0],
+        **{f"p{percent}": percentile(seconds, percent) for percent in _PERCENTILES},
+        "max": seconds[-1],
+    }
 
 
 def _pairs(document: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from trtcache.config.percentiles import percentile
 from trtcache.config.units import format_duration, format_size
 from trtcache.store.events import BYTES, SAVED
 
@@ -47,11 +47,9 @@ class RemoteStats:
         """Look-ups that were sent, and uploads; one in parts counts once."""
         return self.hits + self.misses.total() + self.uploads + self.failed_uploads.total()
 
-    def quantile_s(self, part: float) -> float | None:
-        """Return the quantile of the look-up times, None without any; ``part`` is from 0 to 1."""
-        if not self.times_s:
-            return None
-        return self.times_s[max(0, math.ceil(part * len(self.times_s)) - 1)]
+    def percentile_s(self, percent: int) -> float | None:
+        """Return a percentile of the look-up times, None without any."""
+        return percentile(self.times_s, percent) if self.times_s else None
 
     def add(self, event: str, reason: str, total: EventCount) -> None:
         """Add a counter of this remote."""
@@ -127,15 +125,15 @@ def remote_document(remote: RemoteStats) -> dict[str, object]:
         "requests": remote.requests,
         "received_bytes": remote.received_bytes,
         "sent_bytes": remote.sent_bytes,
-        "median_s": remote.quantile_s(0.5),
-        "p95_s": remote.quantile_s(0.95),
+        "median_s": remote.percentile_s(50),
+        "p95_s": remote.percentile_s(95),
         "breaker": remote.breaker or None,
     }
 
 
 def remote_pairs(url: str, remote: RemoteStats) -> list[tuple[str, str]]:
     """Return names and values to print."""
-    median_s, p95_s = remote.quantile_s(0.5), remote.quantile_s(0.95)
+    median_s, p95_s = remote.percentile_s(50), remote.percentile_s(95)
     pairs = [("remote", url)]
     if remote.breaker:
         pairs.append(("  breaker", remote.breaker))
