@@ -64,7 +64,8 @@ def test_what_is_wrong_is_one_line(run: Callable[..., Result], exported: Path, t
     for arguments, code, words in (
         (("-i", f"x={tmp_path / 'none.npy'}", *trusted), 2, "none.npy"),
         (("-i", "x", *trusted), 2, "is not NAME=VALUE"),
-        (("-i", f"1={x}", *trusted), 2, "do not begin at 0"),
+        (("-i", f"1={x}", *trusted), 2, "position 0 is missing; given: 1"),
+        (("-i", f"0={x}", "-i", f"2={x}", *trusted), 2, "position 1 is missing; given: 0, 2"),
         (("-i", f"x={x}", *trusted, *(part for n in range(3) for part in ("-o", tmp_path / f"{n}.npy"))), 2, "has 2"),
         (("-i", f"x={x}", *trusted, "-o", tmp_path / "no" / "y.npy"), 2, "there is no directory"),
         (("-i", f"x={x}"), 3, "no trusted signature"),
