@@ -52,7 +52,7 @@ class _Collector:
         uploads = counter("uploads", "Uploaded entries.")
         labels = ["root", "remote", "reason"]
         misses = CounterMetricFamily("trtcache_remote_misses", "Look-ups without an entry.", labels=labels)
-        skips = CounterMetricFamily("trtcache_remote_skips", "Look-ups without a request.", labels=labels)
+        skips = CounterMetricFamily("trtcache_remote_skips", "Look-ups that were not sent.", labels=labels)
         failures = CounterMetricFamily("trtcache_remote_upload_failures", "Failed uploads.", labels=labels)
         times = SummaryMetricFamily("trtcache_remote_request_seconds", "Time of look-ups.", labels=labels[:2])
         is_open = GaugeMetricFamily("trtcache_remote_breaker_open", "1 while nothing is asked.", labels=labels[:2])
