@@ -10,8 +10,7 @@ from trtcache.config.units import format_size
 from trtcache.store.catalog import load_records
 from trtcache.store.gc import Eviction, PrunePlan, remove
 from trtcache.store.root import is_store
-from trtcache_cli.kind_sums import entries_text
-from trtcache_cli.output import note, print_json
+from trtcache_cli.output import entries_text, note, print_json
 from trtcache_cli.removal import confirm, execute_plan
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
