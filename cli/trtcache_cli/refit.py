@@ -57,7 +57,8 @@ def refit(session: Session, subject: str, weights: Path, output: Path | None) ->
     """
     if output is not None:
         check_output(output)
-        refuse_input(output, weights, "the file of weights")  # a program may be written over itself
+        # A program may be written over itself.
+        refuse_input(output, weights, "the file of weights")
     path = Path(subject)
     if onnx := next((file for file in (weights, path) if file.suffix == ".onnx"), None):
         how = f'trtcache build {onnx}, or module.refit("{weights}") of the module returned by trtcache.compile'

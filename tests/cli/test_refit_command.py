@@ -152,7 +152,7 @@ def test_an_entry_that_no_file_led_to_has_no_names(
     done = run("refit", key.digest, "-w", save(1))
     assert done.code == 6
     assert "no key alias leads to it, and it has no names for its weights" in done.err
-    assert "an alias of a program in memory cannot be read here" in done.err
+    assert "aliases of programs in memory do not count: they cannot be read without the program" in done.err
     assert any(row[1] == "alias" for row in run("ls", "--all").rows)
 
 
