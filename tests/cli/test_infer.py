@@ -16,6 +16,7 @@ import torch
 import trtcache
 from tests.bundle.plain_models import FAST
 from tests.models import Affine
+from trtcache_cli import infer as command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +83,12 @@ def test_what_is_wrong_is_one_line(run: Callable[..., Result], exported: Path, t
         done = run("infer", exported, *arguments)
         assert (done.code, len(done.err.splitlines())) == (code, 1), done.err
         assert words in done.err
+
+
+def test_percentiles_are_nearest_ranks() -> None:
+    """As those of tune and stats are."""
+    found = command._percentiles([1.0, 2.0, 3.0, 4.0])
+    assert found == {"min": 1.0, "p50": 2.0, "p90": 4.0, "p99": 4.0, "max": 4.0}
 
 
 def test_another_byte_order_is_read(run: Callable[..., Result], exported: Path, tmp_path: Path) -> None:

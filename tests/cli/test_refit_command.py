@@ -195,6 +195,28 @@ def test_the_names_are_found_where_builds_would_not_look(
     assert run("refit", key, "-w", save(1)).code == 0
 
 
+def test_no_remote_is_asked_for_names(
+    run: Callable[..., Result],
+    file: Path,
+    save: Callable[..., Path],
+    interpreter: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor for an alias whose content is damaged: the command only checks."""
+    key = run("build", file, "--backend", interpreter, "--json").json["key"]
+    store = DiskStore.open(tmp_path / "cache")
+    alias = next(record for record in load_records(store) if record.kind == "alias")
+    path = store.path(alias.digest)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    monkeypatch.setenv("TRTCACHE_REMOTE", "s3://engines/p?endpoint=http://127.0.0.1:1")
+    done = run("refit", key, "-w", save(1))
+    assert (done.code, "no key alias leads to it" in done.err) == (6, True)
+    assert [event.event for event in store.events.read() if event.event.startswith("remote")] == []
+
+
 def test_the_file_of_weights_is_not_written_over(
     run: Callable[..., Result], file: Path, save: Callable[..., Path]
 ) -> None:
