@@ -14,7 +14,7 @@ from trtcache.config.units import format_duration
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import console, note, print_json, print_pairs, shows_progress, working
 from trtcache_cli.output_file import check_output
-from trtcache_cli.require_remote import open_required, report_failures, retired_logs
+from trtcache_cli.require_remote import report_failures, require_usable_remote, summed_logs
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import shape_option
@@ -89,8 +89,8 @@ def build(
     if inputs and file.suffix != ".onnx":
         raise click.BadParameter(f"{file.name} has sizes of its own", param_hint="--shape")
     config, began_ns = cache.config, time.time_ns()
-    required = open_required(config) if require_remote else None
-    retired = retired_logs(required) if required is not None else frozenset()
+    required = require_usable_remote(config) if require_remote else None
+    summed = summed_logs(required) if required is not None else frozenset()
     with _progress(file.name):
         report = building.build(
             program,
@@ -111,7 +111,7 @@ def build(
         print_json(document)
     else:
         print_pairs(_pairs(report, output))
-    return report_failures(required, began_ns, retired) if required is not None else 0
+    return report_failures(required, began_ns, summed) if required is not None else 0
 
 
 def _finish_uploads() -> None:

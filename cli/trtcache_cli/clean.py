@@ -10,8 +10,7 @@ from trtcache.config.units import format_size
 from trtcache.store.catalog import load_records
 from trtcache.store.gc import Eviction, PrunePlan, remove
 from trtcache.store.root import is_store
-from trtcache_cli.kind_sums import entries_text
-from trtcache_cli.output import note, print_json
+from trtcache_cli.output import entries_text, note, print_json
 from trtcache_cli.removal import confirm, execute_plan
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
@@ -30,9 +29,9 @@ def clean(session: Session, everything: bool, dry_run: bool, yes: bool) -> None:
     is_read_only = dry_run or not is_store(session.config().root)
     store = session.store() if is_read_only else session.writable_store("clean")
     records = load_records(store)
-    removed_records = [record for record in records if everything or not record.pinned]
+    chosen = [record for record in records if everything or not record.pinned]
     plan = PrunePlan(
-        tuple(Eviction(replace(record, pinned=False), "clean") for record in removed_records),
+        tuple(Eviction(replace(record, pinned=False), "clean") for record in chosen),
         tuple(record for record in records if record.pinned and not everything),
     )
     if dry_run:
@@ -44,9 +43,9 @@ def clean(session: Session, everything: bool, dry_run: bool, yes: bool) -> None:
     pins = frozenset() if everything else store.pins()  # those pinned since the plan were kept
     removed = [one.record.digest for one in plan.evict if one.record.digest not in pins]
     kept = len(plan.kept) + len(plan.evict) - len(removed)
-    for record in removed_records:
-        if record.pinned:
-            store.unpin(record.digest)
+    if everything:
+        for digest in store.pins().intersection(removed):
+            store.unpin(digest)
     swept_bytes = 0 if is_read_only else store.sweep(quarantine_s=0.0)
     if session.as_json:
         print_json({"removed": removed, "kept": kept, "freed_bytes": freed_bytes + swept_bytes})

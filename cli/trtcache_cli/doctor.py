@@ -10,8 +10,8 @@ import click
 
 from trtcache.backends.diagnosis import distribution_version
 from trtcache_cli import probes
+from trtcache_cli.directory_checks import examine_directory
 from trtcache_cli.output import note, on_terminal, print_json, print_tsv
-from trtcache_cli.promises import examine_directory
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trtcache.backends.diagnosis import Check
     from trtcache.config.environment import Config
 
-_COLOURS = {"ok": "green", "missing": "yellow", "bad": "red"}
+_COLOURS = {"ok": "green", "note": "yellow", "missing": "yellow", "bad": "red"}
 
 
 @click.command(epilog=examples("trtcache doctor", "trtcache doctor --quick --json", "trtcache doctor /mnt/engines"))

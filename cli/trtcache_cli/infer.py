@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trtcache.config.percentiles import percentile
 from trtcache.config.units import format_duration
 from trtcache.errors import InputError
 from trtcache_cli.output import print_json, print_pairs
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _PERCENTILES = (50, 90, 99)
-
 
 _BFLOAT16_IN_NPY = "V2"
 """The dtype that a bfloat16 array has in a ``.npy`` file, whose format does not know it."""
@@ -79,6 +79,7 @@ def infer(
             read.append(Path(value))
     for place, path in enumerate(outputs):
         check_output(path, *read)
+        # A device, such as /dev/null, may be given more than once.
         if path.resolve() in [each.resolve() for each in outputs[:place]] and (path.is_file() or not path.exists()):
             raise click.BadParameter(f"{path} is given twice", param_hint="--output")
     from trtcache.bundle.load import load
@@ -87,11 +88,11 @@ def infer(
     cache = session.cache() if session.cache_dir is not None else None
     program = load(file, trust=trust, cache=cache)
     load_s = time.perf_counter() - start
-    call = _call_of(program, arguments)
+    call = _bind_arguments(program, arguments)
     start = time.perf_counter()
-    made = call()
+    output = call()
     first_s = time.perf_counter() - start
-    arrays = _arrays(made)
+    arrays = _arrays(output)
     if len(outputs) > len(arrays):
         raise click.BadParameter(f"the program has {len(arrays)} outputs", param_hint="--output")
     for path, array in zip(outputs, arrays, strict=False):
@@ -117,7 +118,7 @@ def infer(
     if session.as_json:
         print_json(document)
     else:
-        print_pairs(_pairs(document))
+        print_pairs(_summary_pairs(document))
 
 
 def _split_input(text: str) -> tuple[str, str]:
@@ -151,20 +152,24 @@ def _as_bfloat16(name: str, array: Any) -> Any:
     try:
         from ml_dtypes import bfloat16
     except ImportError as error:
-        why = "the format .npy has no bfloat16: to read two bytes as one, install ml_dtypes"
+        why = ".npy has no bfloat16 and stores it as 2-byte values (V2): install ml_dtypes to read them"
         raise click.BadParameter(f"{name}: {why}", param_hint="--input") from error
     return array.view(bfloat16)
 
 
-def _call_of(program: Any, arguments: Mapping[str, Any]) -> Callable[[], Any]:
-    """Return a call of a program, which takes tensors if it is a module of torch."""
+def _bind_arguments(program: Any, arguments: Mapping[str, Any]) -> Callable[[], Any]:
+    """Return a call of a program with arguments, which become tensors if it is a module of torch."""
     values = dict(arguments)
+    # Compared by name: the class's module imports torch, which a program without it does not load.
     if type(program).__name__ == "CompiledModule":
-        values = {name: _tensor(name, one) if hasattr(one, "dtype") else one for name, one in values.items()}
-    places = sorted((name for name in values if name.isdecimal()), key=int)
-    if places != [str(place) for place in range(len(places))]:
-        raise click.BadParameter(f"the positions {', '.join(places)} do not begin at 0", param_hint="--input")
-    positional = [values.pop(name) for name in places]
+        values = {name: _tensor(name, value) if hasattr(value, "dtype") else value for name, value in values.items()}
+    positions = sorted((name for name in values if name.isdecimal()), key=int)
+    expected = [str(position) for position in range(len(positions))]
+    if positions != expected:
+        missing = next(position for position in expected if position not in positions)
+        why = f"position {missing} is missing; given: {', '.join(positions)}"
+        raise click.BadParameter(why, param_hint="--input")
+    positional = [values.pop(name) for name in positions]
 
     def call() -> Any:
         try:
@@ -193,21 +198,21 @@ def _tensor(name: str, array: Any) -> Any:
         raise click.BadParameter(why, param_hint="--input") from error
 
 
-def _arrays(made: Any) -> list[Any]:
+def _arrays(output: Any) -> list[Any]:
     """Return the arrays of an output, in order; numbers are arrays without dimensions."""
     import numpy as np
 
     from trtcache.runtime.structure import flatten
     from trtcache.weights.arrays import array_of
 
-    found = []
-    for leaf in flatten(made)[0]:
+    arrays = []
+    for leaf in flatten(output)[0]:
         array = array_of(leaf)
         if array is not None:
-            found.append(array.numpy())
+            arrays.append(array.numpy())
         elif isinstance(leaf, (bool, int, float, complex)):
-            found.append(np.asarray(leaf))
-    return found
+            arrays.append(np.asarray(leaf))
+    return arrays
 
 
 def _save(path: Path, array: Any) -> None:
@@ -230,19 +235,22 @@ def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
     """Return the minimum, percentiles and maximum of sorted latencies; empty without any."""
     if not seconds:
         return {}
-    last = len(seconds) - 1
-    found = {f"p{percent}": seconds[round(last * percent / 100)] for percent in _PERCENTILES}
-    return {"min": seconds[0], **found, "max": seconds[-1]}
+    return {
+        "min": seconds[0],
+        **{f"p{percent}": percentile(seconds, percent) for percent in _PERCENTILES},
+        "max": seconds[-1],
+    }
 
 
-def _pairs(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    latencies = ", ".join(f"{name} {one * 1e3:.2f} ms" for name, one in document["latency_s"].items())
+def _summary_pairs(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    latencies = ", ".join(f"{name} {latency_s * 1e3:.2f} ms" for name, latency_s in document["latency_s"].items())
     outputs = [
         (
             f"output {place}",
-            f"{one['dtype']} ({', '.join(map(str, one['shape']))})" + (f", {one['file']}" if one["file"] else ""),
+            f"{output['dtype']} ({', '.join(map(str, output['shape']))})"
+            + (f", {output['file']}" if output["file"] else ""),
         )
-        for place, one in enumerate(document["outputs"])
+        for place, output in enumerate(document["outputs"])
     ]
     return [
         ("name", document["name"]),

@@ -38,7 +38,7 @@ def init(session: Session, path: Path | RemoteUrl | None, shared: bool, group: s
     key: see 'trtcache trust'.
 
     URL: write the file that names the layout into a remote (s3://bucket/prefix), and print lifecycle rules for its
-    bucket: entries expire by age, and so do parts of interrupted uploads.
+    bucket: entries expire by age, claims of builds and parts of interrupted uploads after a day.
     """
     if isinstance(path, RemoteUrl):
         refuse_options(path, shared=shared, group=group)

@@ -1,4 +1,4 @@
-"""Number and size of the entries of each kind, or of each group of another sort."""
+"""Number and size of the entries of each kind, or of any other group."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ if TYPE_CHECKING:
     from trtcache.store.record import Record
 
 Sums = dict[str, tuple[int, int]]
-"""Kind, or another group -> number of its entries and their bytes on disk, largest first."""
+"""Kind, or any other group -> number of its entries and their bytes on disk, largest first."""
 
 
-def sums_by(records: Iterable[Record], group_of: Callable[[Record], str]) -> Sums:
-    """Sum up the entries of each group."""
+def _kind(record: Record) -> str:
+    return record.kind
+
+
+def sum_entries(records: Iterable[Record], group_of: Callable[[Record], str] = _kind) -> Sums:
+    """Sum up the entries of each kind, or of each group."""
     counts: Counter[str] = Counter()
     sizes_bytes: Counter[str] = Counter()
     for record in records:
@@ -26,36 +30,11 @@ def sums_by(records: Iterable[Record], group_of: Callable[[Record], str]) -> Sum
     return {group: (counts[group], sizes_bytes[group]) for group in order}
 
 
-def sums_of(records: Iterable[Record]) -> Sums:
-    """Sum up the entries of each kind."""
-    return sums_by(records, lambda record: record.kind)
-
-
-def sums_as_json(records: Iterable[Record]) -> dict[str, dict[str, int]]:
-    """Sum up the entries of each kind for ``--json``."""
-    return as_json(sums_of(records))
-
-
-def as_json(sums: Sums) -> dict[str, dict[str, int]]:
+def sums_as_json(sums: Sums) -> dict[str, dict[str, int]]:
     """Convert sums for ``--json``."""
-    return {kind: {"entries": count, "file_bytes": file_bytes} for kind, (count, file_bytes) in sums.items()}
+    return {group: {"entries": count, "file_bytes": file_bytes} for group, (count, file_bytes) in sums.items()}
 
 
 def counts_in_words(records: Iterable[Record]) -> str:
     """Return ``3 alias, 1 direct``."""
-    return ", ".join(f"{count:,} {kind}" for kind, (count, _) in sums_of(records).items())
-
-
-def entries_text(count: int) -> str:
-    """Return ``1 entry``, ``1,200 entries``."""
-    return count_of(count, "entry", "entries")
-
-
-def count_of(count: int, name: str, plural: str) -> str:
-    """Return ``1 hit``, ``1,200 hits``."""
-    return f"{count:,} {name if count == 1 else plural}"
-
-
-def hits_and_misses(hits: int, misses: int) -> str:
-    """Return ``2 hits, 1 miss``."""
-    return f"{count_of(hits, 'hit', 'hits')}, {count_of(misses, 'miss', 'misses')}"
+    return ", ".join(f"{count:,} {kind}" for kind, (count, _) in sum_entries(records).items())

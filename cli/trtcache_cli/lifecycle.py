@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 AGE_DAYS = 90
 CLAIM_DAYS = 1
+"""A claim is valid for a minute after its builder has last renewed it; providers count in whole days."""
 
 
 def _age_days(url: RemoteUrl) -> int:
@@ -18,12 +19,12 @@ def _age_days(url: RemoteUrl) -> int:
 
 
 def lifecycle_rules(url: RemoteUrl) -> dict[str, Any] | None:
-    """Return the provider's document: entries expire by age, and parts of interrupted uploads after a day.
+    """Return the provider's document: entries expire by age, claims and parts of interrupted uploads after a day.
 
     Return None for a web folder, which has no such rules.
     """
-    prefix = f"{url.prefix}/" if url.prefix else ""
-    entries, claims = f"{prefix}entries/", f"{prefix}claims/"
+    begin = f"{url.prefix}/" if url.prefix else ""
+    entries, claims = f"{begin}entries/", f"{begin}claims/"
     if url.scheme == "s3":
         return {
             "Rules": [
@@ -43,29 +44,33 @@ def lifecycle_rules(url: RemoteUrl) -> dict[str, Any] | None:
             ]
         }
     if url.scheme == "gs":
-
-        def condition(age_days: int, prefix: str) -> dict[str, Any]:
-            return {"age": age_days, "matchesPrefix": [prefix]}
-
         return {
             "rule": [
-                {"action": {"type": "Delete"}, "condition": condition(_age_days(url), entries)},
-                {"action": {"type": "Delete"}, "condition": condition(CLAIM_DAYS, claims)},
-                {"action": {"type": "AbortIncompleteMultipartUpload"}, "condition": condition(1, entries)},
+                _google_rule("Delete", _age_days(url), entries),
+                _google_rule("Delete", CLAIM_DAYS, claims),
+                _google_rule("AbortIncompleteMultipartUpload", 1, entries),
             ]
         }
     if url.scheme == "az":
-
-        def rule(name: str, age_days: int, prefix: str) -> dict[str, Any]:
-            delete = {"delete": {"daysAfterModificationGreaterThan": age_days}}
-            filters = {"blobTypes": ["blockBlob"], "prefixMatch": [f"{url.place}/{prefix}"]}
-            definition = {"actions": {"baseBlob": delete}, "filters": filters}
-            return {"enabled": True, "name": name, "type": "Lifecycle", "definition": definition}
-
-        # Azure itself drops blocks that were never committed after a week.
-        rules = [rule("trtcache-entries", _age_days(url), entries), rule("trtcache-claims", CLAIM_DAYS, claims)]
-        return {"rules": rules}
+        # Azure removes parts of interrupted uploads itself after a week.
+        return {
+            "rules": [
+                _azure_rule("trtcache-entries", _age_days(url), f"{url.place}/{entries}"),
+                _azure_rule("trtcache-claims", CLAIM_DAYS, f"{url.place}/{claims}"),
+            ]
+        }
     return None
+
+
+def _google_rule(action: str, age_days: int, prefix: str) -> dict[str, Any]:
+    return {"action": {"type": action}, "condition": {"age": age_days, "matchesPrefix": [prefix]}}
+
+
+def _azure_rule(name: str, age_days: int, prefix: str) -> dict[str, Any]:
+    delete = {"delete": {"daysAfterModificationGreaterThan": age_days}}
+    filters = {"blobTypes": ["blockBlob"], "prefixMatch": [prefix]}
+    definition = {"actions": {"baseBlob": delete}, "filters": filters}
+    return {"enabled": True, "name": name, "type": "Lifecycle", "definition": definition}
 
 
 def how_to_apply(url: RemoteUrl) -> str:

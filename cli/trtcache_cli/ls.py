@@ -14,8 +14,8 @@ from trtcache.store.entry import is_companion
 from trtcache.store.record import names_one, parse_filters
 from trtcache_cli.in_flight import show_building
 from trtcache_cli.keys import SHORT_DIGITS
-from trtcache_cli.kind_sums import counts_in_words, entries_text, sums_as_json
-from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
+from trtcache_cli.kind_sums import counts_in_words, sum_entries, sums_as_json
+from trtcache_cli.output import entries_text, note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.places import UrlType, refuse_options
 from trtcache_cli.remote_ls import list_remote
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
@@ -119,7 +119,7 @@ def ls(
     verdicts = _verdicts(holders, shown) if signers else None
     if session.as_json:
         documents = _documents(shown, holders, verdicts)
-        print_json({"total": len(records), "entries": documents, "hidden": sums_as_json(hidden)})
+        print_json({"total": len(records), "entries": documents, "hidden": sums_as_json(sum_entries(hidden))})
         return
     columns = {} if verdicts is None else {"SIGNER": [str(verdict or "-") for verdict in verdicts]}
     if layers.lower:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ROUNDS = 20
 _REPLACEMENTS = 200
 _CONTENT_BYTES = 4 * 4096
-_LONGEST_S = 10.0
+LONGEST_RELEASE_S = 10.0
 
 
 @frozen_dataclass
@@ -154,7 +154,7 @@ def _release(directory: Path, other: Other) -> float | None:
     other.kill()
     fd = os.open(directory / "lock", os.O_RDWR | os.O_CLOEXEC)
     try:
-        while time.monotonic() - began_s < _LONGEST_S:
+        while time.monotonic() - began_s < LONGEST_RELEASE_S:
             with suppress(BlockingIOError):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return time.monotonic() - began_s

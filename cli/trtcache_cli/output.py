@@ -57,6 +57,21 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def entries_text(count: int) -> str:
+    """Return ``1 entry``, ``1,200 entries``."""
+    return count_of(count, "entry", "entries")
+
+
+def count_of(count: int, name: str, plural: str) -> str:
+    """Return ``1 hit``, ``1,200 hits``."""
+    return f"{count:,} {name if count == 1 else plural}"
+
+
+def hits_and_misses(hits: int, misses: int) -> str:
+    """Return ``2 hits, 1 miss``."""
+    return f"{count_of(hits, 'hit', 'hits')}, {count_of(misses, 'miss', 'misses')}"
+
+
 def print_tsv(rows: Iterable[Sequence[object]]) -> None:
     """Print rows as tab-separated lines, without a header. Tabs and line ends in a value are escaped."""
     sys.stdout.write("".join("\t".join(map(_cell, row)) + "\n" for row in rows))

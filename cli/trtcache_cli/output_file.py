@@ -23,9 +23,17 @@ def check_output(output: Path, *inputs: Path, option: str = "--output") -> None:
     if not output.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint=option)
     for number, file in enumerate(inputs):
-        if output.exists() and file.exists() and output.samefile(file):
-            what = "an input" if number else "the program"
-            raise click.BadParameter(f"{output}: it is {what}; choose another file", param_hint=option)
+        refuse_input(output, file, "an input" if number else "the program", option=option)
+
+
+def refuse_input(output: Path, file: Path, what: str, *, option: str = "--output") -> None:
+    """Refuse a file to write that is a file that is read; ``what`` is that file in words.
+
+    Raises:
+        click.BadParameter: it is; the message is of the option.
+    """
+    if output.exists() and file.exists() and output.samefile(file):
+        raise click.BadParameter(f"{output}: it is {what}; choose another file", param_hint=option)
 
 
 @contextmanager

@@ -36,11 +36,11 @@ class Presentation:
     verbose: int = 0
 
 
-def presentation() -> Presentation:
-    """Return the presentation options of the running command."""
-    ctx = click.get_current_context(silent=True)
-    found = ctx.meta.get(_KEY) if ctx else None
-    return found if isinstance(found, Presentation) else Presentation()
+def presentation(ctx: click.Context | None = None) -> Presentation:
+    """Return the presentation options of a context, by default of the running command; they can be changed."""
+    ctx = ctx or click.get_current_context(silent=True)
+    found: Presentation = ctx.meta.setdefault(_KEY, Presentation()) if ctx else Presentation()
+    return found
 
 
 def presentation_options() -> list[click.Parameter]:
@@ -50,7 +50,7 @@ def presentation_options() -> list[click.Parameter]:
         type=click.Choice(["auto", "always", "never"]),
         expose_value=False,
         callback=_set_color,
-        help="Colours: auto (on a terminal), always (a pipe gets what a terminal gets) or never.",
+        help="Colours: auto (on a terminal), always (also in a pipe) or never.",
     )
     quiet = click.Option(
         ["-q", "--quiet"],
@@ -70,7 +70,10 @@ def presentation_options() -> list[click.Parameter]:
 
 
 def add_presentation(command: click.Command) -> click.Command:
-    """Add the options to a command and its subcommands, but for those that it has: ``ls`` has a ``-q`` of its own."""
+    """Add the options to a command and its subcommands, except an option whose name the command already uses.
+
+    ``ls`` has a ``-q`` of its own.
+    """
     names = {name for param in command.params for name in param.opts}
     command.params += [option for option in presentation_options() if not names & set(option.opts)]
     if isinstance(command, click.Group):
@@ -79,18 +82,13 @@ def add_presentation(command: click.Command) -> click.Command:
     return command
 
 
-def _of(ctx: click.Context) -> Presentation:
-    found: Presentation = ctx.meta.setdefault(_KEY, Presentation())
-    return found
-
-
 def _set_color(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
     if value is None and ctx.parent is not None:
-        ctx.color = _of(ctx).color  # the program's option is in effect
+        ctx.color = presentation(ctx).color  # the program's option is in effect
         return
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     color = {"always": True, "never": False}.get(value or "auto", False if plain else None)
-    _of(ctx).color = color
+    presentation(ctx).color = color
     above: click.Context | None = ctx
     while above is not None:
         above.color, above = color, above.parent  # what click.echo follows
@@ -98,27 +96,27 @@ def _set_color(ctx: click.Context, _param: click.Parameter, value: str | None) -
 
 def _set_quiet(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        shown = _of(ctx)
+        shown = presentation(ctx)
         shown.quiet = True
-        _check(shown)
-        ctx.find_root().with_resource(_environment(_QUIET, "1"))
+        _refuse_quiet_and_verbose(shown)
+        ctx.find_root().with_resource(_set_variable(_QUIET, "1"))
 
 
 def _set_verbose(ctx: click.Context, _param: click.Parameter, value: int) -> None:
     if value and not ctx.resilient_parsing:
-        shown = _of(ctx)
+        shown = presentation(ctx)
         shown.verbose += value
-        _check(shown)
-        ctx.find_root().with_resource(_logging(tuple(AREAS) if shown.verbose > 1 else _AREAS))
+        _refuse_quiet_and_verbose(shown)
+        ctx.find_root().with_resource(_log_areas(tuple(AREAS) if shown.verbose > 1 else _AREAS))
 
 
-def _check(shown: Presentation) -> None:
+def _refuse_quiet_and_verbose(shown: Presentation) -> None:
     if shown.quiet and shown.verbose:
         raise click.UsageError("use either -q or -v, not both")
 
 
 @contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
+def _set_variable(name: str, value: str) -> Iterator[None]:
     """Set a variable, which programs started by the command inherit, while the block runs."""
     before = os.environ.get(name)
     os.environ[name] = value
@@ -132,7 +130,7 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 
 @contextmanager
-def _logging(areas: tuple[str, ...]) -> Iterator[None]:
+def _log_areas(areas: tuple[str, ...]) -> Iterator[None]:
     """Log areas while the block runs."""
     loggers = [logging.getLogger(name) for area in areas for name in AREAS[area]]
     before = [logger.level for logger in loggers]

@@ -52,7 +52,7 @@ class _Collector:
         uploads = counter("uploads", "Uploaded entries.")
         labels = ["root", "remote", "reason"]
         misses = CounterMetricFamily("trtcache_remote_misses", "Look-ups without an entry.", labels=labels)
-        skips = CounterMetricFamily("trtcache_remote_skips", "Look-ups without a request.", labels=labels)
+        skips = CounterMetricFamily("trtcache_remote_skips", "Look-ups that were not sent.", labels=labels)
         failures = CounterMetricFamily("trtcache_remote_upload_failures", "Failed uploads.", labels=labels)
         times = SummaryMetricFamily("trtcache_remote_request_seconds", "Time of look-ups.", labels=labels[:2])
         is_open = GaugeMetricFamily("trtcache_remote_breaker_open", "1 while nothing is asked.", labels=labels[:2])
@@ -71,9 +71,9 @@ class _Collector:
                 for reason, count in counts.items():
                     family.add_metric([*names, reason], count)
             times.add_metric(names, remote.hits + remote.misses.total(), remote.hit_s + remote.miss_s)
-            for part in (0.5, 0.95):
-                if (time_s := remote.quantile_s(part)) is not None:
-                    where = {"root": self._root, "remote": url, "quantile": str(part)}
+            for percent in (50, 95):
+                if (time_s := remote.percentile_s(percent)) is not None:
+                    where = {"root": self._root, "remote": url, "quantile": str(percent / 100)}
                     times.add_sample(times.name, where, time_s)
             if remote.breaker:
                 is_open.add_metric(names, remote.breaker.startswith("open"))

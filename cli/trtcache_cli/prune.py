@@ -11,8 +11,7 @@ from trtcache.config.units import parse_duration, parse_size
 from trtcache.store.catalog import load_records
 from trtcache.store.gc import plan_prune
 from trtcache.store.record import parse_filters
-from trtcache_cli.kind_sums import entries_text
-from trtcache_cli.output import note, spinner
+from trtcache_cli.output import entries_text, note, spinner
 from trtcache_cli.places import UrlType, open_remote, refuse_options
 from trtcache_cli.removal import execute_plan
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options

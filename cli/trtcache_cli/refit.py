@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtcache.errors import SettingsError
+from trtcache.errors import SettingsError, StoreError, UnusableEntryError
+from trtcache.store.contract import Miss
 from trtcache_cli.keys import KeyType
 from trtcache_cli.output import print_json, print_pairs
-from trtcache_cli.output_file import check_output
+from trtcache_cli.output_file import check_output, refuse_input
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trtcache.cache import Cache
     from trtcache.keys.key import KeyAlias
-    from trtcache.store.disk import DiskStore
+    from trtcache.store.layers import Layers
 
 _MAX_NAMES = 6
 
@@ -51,17 +51,19 @@ def refit(session: Session, subject: str, weights: Path, output: Path | None) ->
     """Check that weights fit a program or an entry; with -o, write the refitted one. Nothing is exported or built.
 
     FILE: an exported program (.pt2); OUTPUT is the same program with the new weights, and uses the same cached engine.
-    KEY: an entry. An aot_inductor engine contains no weights, so nothing is written: they are only checked, by the
-    parameter names of the .pt2 files whose key aliases lead to the entry. OUTPUT is for a refittable plan, and needs
-    the plan's GPU.
+    KEY: an entry. The names of its weights come from .pt2 files that were compiled to it. An aot_inductor engine
+    contains no weights, so nothing is written: they are only checked. OUTPUT is for a refittable plan, and needs the
+    plan's GPU.
     """
     if output is not None:
         check_output(output)
+        # A program may be written over itself.
+        refuse_input(output, weights, "the file of weights")
     path = Path(subject)
     if onnx := next((file for file in (weights, path) if file.suffix == ".onnx"), None):
         how = f'trtcache build {onnx}, or module.refit("{weights}") of the module returned by trtcache.compile'
         raise click.UsageError(f"{onnx} is an ONNX file, which this command does not support: use {how}")
-    is_file = path.suffix == ".pt2" or path.exists()
+    is_file = path.suffix == ".pt2" or path.is_file()
     document = _refit_file(path, weights, output) if is_file else _refit_entry(session, subject, weights, output)
     document["output"] = str(output) if output else None
     if session.as_json:
@@ -78,16 +80,18 @@ def _refit_file(path: Path, weights: Path, output: Path | None) -> dict[str, Any
 
 
 def _refit_entry(session: Session, subject: str, weights: Path, output: Path | None) -> dict[str, Any]:
-    from trtcache.cache import Cache
     from trtcache.compiler.refit import check_entry, refit_artifact, write_artifact
 
     if session.config().disable:
-        why = "the names of weights are read from the cache, which it turns off: unset it"
+        why = "the names of weights are read from the cache, which this variable turns off: unset it"
         raise SettingsError("TRTCACHE_DISABLE", why)
-    store, digest = session.layers().resolve(subject)
+    layers = session.layers()
+    store, digest = layers.resolve(subject)
     key = store.header(digest).key
-    cache, entry = Cache(config=session.config()), session.entry(key)
-    executable, given = check_entry(entry, list(_aliases(store, cache, key.digest)), weights)
+    entry = layers.get(key)
+    if isinstance(entry, Miss):
+        raise UnusableEntryError(key.digest, entry.reason)
+    executable, given = check_entry(entry, list(_aliases(layers, key.digest)), weights)
     if output is not None:
         write_artifact(refit_artifact(entry, executable, given), output)
     return {
@@ -99,24 +103,26 @@ def _refit_entry(session: Session, subject: str, weights: Path, output: Path | N
     }
 
 
-def _aliases(store: DiskStore, cache: Cache, digest: str) -> Iterator[KeyAlias]:
-    """Yield the key aliases of ``.pt2`` files whose engine is the entry.
+def _aliases(layers: Layers, digest: str) -> Iterator[KeyAlias]:
+    """Yield the key aliases of ``.pt2`` files whose engine is the entry, from all layers.
 
-    Only these can be read here: those of other programs leave the nesting of their arguments to the program.
+    An alias is not always in the layer of its engine. Aliases of programs in memory do not say how arguments are
+    nested, so they cannot be read without the program. Neither these nor unreadable ones are yielded.
     """
     from trtcache.keys.key import KIND, MEMBER, KeyAlias
     from trtcache.store.catalog import load_records
 
-    for record in load_records(store):
-        if record.kind != KIND:
-            continue
-        entry = cache.peek(store.header(record.digest).key, counted=False)
-        try:
-            alias = KeyAlias.read(bytes(entry.read(MEMBER))) if entry else None
-        except (ValueError, KeyError):
-            continue
-        if alias is not None and alias.key.digest == digest:
-            yield alias
+    for store in layers.disks:
+        for record in load_records(store):
+            if record.kind != KIND:
+                continue
+            try:
+                entry = store.get(store.header(record.digest).key)
+                alias = None if isinstance(entry, Miss) else KeyAlias.read(bytes(entry.read(MEMBER)))
+            except (OSError, StoreError, ValueError, KeyError):
+                continue
+            if alias is not None and alias.key.digest == digest:
+                yield alias
 
 
 def _pairs(document: dict[str, Any]) -> list[tuple[str, str]]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from trtcache.config.units import format_duration, format_size
 from trtcache.store.record import parse_filters
 from trtcache_cli.keys import SHORT_DIGITS
-from trtcache_cli.kind_sums import entries_text
-from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, spinner
+from trtcache_cli.output import entries_text, note, on_terminal, print_json, print_table, print_tsv, spinner
 from trtcache_cli.places import open_remote
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from trtcache.config.percentiles import percentile
 from trtcache.config.units import format_duration, format_size
 from trtcache.store.events import BYTES, SAVED
 
@@ -24,7 +24,7 @@ _UNNAMED = "unknown"
 class RemoteStats:
     """Events of one remote.
 
-    ``hit_s`` and ``miss_s`` are the total times of its answers. ``skips`` are look-ups without a request, by reason.
+    ``hit_s`` and ``miss_s`` are the total times of its answers. ``skips`` are look-ups that were not sent, by reason.
     ``times_s`` are the sorted times of the look-ups that are still in the logs. ``breaker`` is ``closed``, ``open for
     20 s: <why>`` or ``half-open``, and empty for a remote that is not configured.
     """
@@ -44,17 +44,15 @@ class RemoteStats:
 
     @property
     def requests(self) -> int:
-        """Look-ups that were sent, and uploads; one in parts counts once."""
+        """Look-ups that were sent, and uploads; a multipart upload counts once."""
         return self.hits + self.misses.total() + self.uploads + self.failed_uploads.total()
 
-    def quantile_s(self, part: float) -> float | None:
-        """Return the quantile of the look-up times, None without any; ``part`` is from 0 to 1."""
-        if not self.times_s:
-            return None
-        return self.times_s[max(0, math.ceil(part * len(self.times_s)) - 1)]
+    def percentile_s(self, percent: int) -> float | None:
+        """Return a percentile of the look-up times, None without any."""
+        return percentile(self.times_s, percent) if self.times_s else None
 
-    def add(self, event: str, reason: str, total: EventCount) -> None:
-        """Add a counter of this remote."""
+    def add(self, event: str, reason: str, total: EventCount) -> bool:
+        """Add a counter of this remote; return whether the event is one of remotes."""
         if event == "remote_hit":
             self.hits, self.hit_s = self.hits + total.count, self.hit_s + total.sum_s
         elif event == "remote_hit" + SAVED:
@@ -72,21 +70,19 @@ class RemoteStats:
             self.sent_bytes += total.count
         elif event == "upload_failed":
             self.failed_uploads[reason] += total.count
-
-
-_EVENTS = frozenset(
-    {"remote_hit", "remote_miss", "remote_skip", "upload", "upload_failed"}
-    | {"remote_hit" + SAVED, "remote_hit" + BYTES, "upload" + BYTES}
-)
+        else:
+            return False
+        return True
 
 
 def sum_remotes(counts: Counters) -> dict[str, RemoteStats]:
     """Sum up the counters of each remote; their reason starts with its URL."""
     found: dict[str, RemoteStats] = {}
     for (_, event, text, _), total in sorted(counts.items()):
-        if event in _EVENTS:
-            url, _, reason = text.partition(" ")
-            found.setdefault(url, RemoteStats()).add(event, reason or _UNNAMED, total)
+        url, _, reason = text.partition(" ")
+        remote = found.get(url) or RemoteStats()
+        if remote.add(event, reason or _UNNAMED, total):
+            found[url] = remote
     return found
 
 
@@ -108,9 +104,11 @@ def add_breakers(remotes: dict[str, RemoteStats], config: Config) -> None:
 
     for url in config.remotes.urls:
         state = connect(url, config.remotes).breaker.read()
-        left_s = state.until_s - time.time()
-        text = f"open for {format_duration(left_s)}: {state.why}" if left_s > 0 else "half-open"
-        remotes.setdefault(url.label, RemoteStats()).breaker = text if state.until_s else "closed"
+        text = "closed"
+        if state.until_s:
+            left_s = state.until_s - time.time()
+            text = f"open for {format_duration(left_s)}: {state.why}" if left_s > 0 else "half-open"
+        remotes.setdefault(url.label, RemoteStats()).breaker = text
 
 
 def remote_document(remote: RemoteStats) -> dict[str, object]:
@@ -127,15 +125,15 @@ def remote_document(remote: RemoteStats) -> dict[str, object]:
         "requests": remote.requests,
         "received_bytes": remote.received_bytes,
         "sent_bytes": remote.sent_bytes,
-        "median_s": remote.quantile_s(0.5),
-        "p95_s": remote.quantile_s(0.95),
+        "median_s": remote.percentile_s(50),
+        "p95_s": remote.percentile_s(95),
         "breaker": remote.breaker or None,
     }
 
 
 def remote_pairs(url: str, remote: RemoteStats) -> list[tuple[str, str]]:
     """Return names and values to print."""
-    median_s, p95_s = remote.quantile_s(0.5), remote.quantile_s(0.95)
+    median_s, p95_s = remote.percentile_s(50), remote.percentile_s(95)
     pairs = [("remote", url)]
     if remote.breaker:
         pairs.append(("  breaker", remote.breaker))

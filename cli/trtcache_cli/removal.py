@@ -9,8 +9,8 @@ import click
 
 from trtcache.config.units import format_duration, format_size
 from trtcache_cli.keys import SHORT_DIGITS
-from trtcache_cli.kind_sums import counts_in_words, entries_text, sums_as_json
-from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
+from trtcache_cli.kind_sums import counts_in_words, sum_entries, sums_as_json
+from trtcache_cli.output import entries_text, note, on_terminal, print_json, print_table, print_tsv
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -99,7 +99,7 @@ def _document(plan: PrunePlan, freed_bytes: int, *, dry_run: bool) -> dict[str, 
     return {
         "dry_run": dry_run,
         "evict": [{**eviction.record.as_json(), "reason": eviction.reason} for eviction in plan.evict],
-        "kinds": sums_as_json(eviction.record for eviction in plan.evict),
+        "kinds": sums_as_json(sum_entries(eviction.record for eviction in plan.evict)),
         "kept": len(plan.kept),
         "bytes_before": plan.bytes_before,
         "bytes_after": plan.bytes_after,

@@ -14,8 +14,7 @@ from trtcache.config.paths import atomic_write
 from trtcache.config.remotes import RemoteUrl
 from trtcache.config.units import format_duration, format_size
 from trtcache_cli.keys import SHORT_DIGITS
-from trtcache_cli.kind_sums import entries_text
-from trtcache_cli.output import note, on_terminal, print_json, print_pairs, print_table
+from trtcache_cli.output import entries_text, note, on_terminal, print_json, print_pairs, print_table
 from trtcache_cli.places import PlaceType
 from trtcache_cli.report_figures import read_remote, read_store, report_document
 from trtcache_cli.report_matrix import read_heat_map

@@ -12,7 +12,7 @@ from trtcache.config.units import format_size
 from trtcache.store.catalog import counters, load_records
 from trtcache.store.entry import is_companion
 from trtcache.store.gc import PrunePlan, plan_prune
-from trtcache_cli.kind_sums import as_json, sums_by
+from trtcache_cli.kind_sums import sum_entries, sums_as_json
 from trtcache_cli.output import spinner
 from trtcache_cli.places import open_remote
 from trtcache_cli.report_history import History, history, look_ups
@@ -156,17 +156,17 @@ class Figures:
     @property
     def models(self) -> Sums:
         """Entries of each model, by its name."""
-        return sums_by(self.records, lambda record: record.name or UNNAMED)
+        return sum_entries(self.records, lambda record: record.name or UNNAMED)
 
     @property
     def target_sums(self) -> Sums:
         """Engines for each target."""
-        return sums_by(self.engines, lambda record: record.target or UNTARGETED)
+        return sum_entries(self.engines, lambda record: record.target or UNTARGETED)
 
     @property
     def ages(self) -> Sums:
         """Entries by the time since their last use; for a remote, since their upload."""
-        found = sums_by(self.records, lambda record: _age(self.now_ns - record.used_ns))
+        found = sum_entries(self.records, lambda record: _age(self.now_ns - record.used_ns))
         return {label: found.get(label, (0, 0)) for label, _ in _AGES}
 
     @property
@@ -250,7 +250,7 @@ def report_document(figures: Figures) -> dict[str, Any]:
         "events_of": figures.source,
         "written": figures.written.isoformat(timespec="seconds"),
         "entries": figures.stats.entries,
-        "hidden": as_json(figures.stats.hidden),
+        "hidden": sums_as_json(figures.stats.hidden),
         "engines": len(figures.engines),
         "unreadable": figures.unreadable,
         "untrusted": figures.untrusted,
@@ -262,10 +262,10 @@ def report_document(figures: Figures) -> dict[str, Any]:
         "misses": dict(figures.misses),
         "hit_rate": figures.hit_rate,
         "saved_s": figures.saved_s,
-        "kinds": as_json(figures.kinds),
-        "models": as_json(figures.models),
-        "targets": as_json(figures.target_sums),
-        "unused_for": as_json(figures.ages),
+        "kinds": sums_as_json(figures.kinds),
+        "models": sums_as_json(figures.models),
+        "targets": sums_as_json(figures.target_sums),
+        "unused_for": sums_as_json(figures.ages),
         "history": {
             "unit": periods.unit,
             "outside": periods.outside,

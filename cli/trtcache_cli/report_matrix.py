@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError
-from trtcache_cli.kind_sums import count_of
 from trtcache_cli.matrix import read_matrix
-from trtcache_cli.output import working
+from trtcache_cli.output import count_of, working
 from trtcache_cli.warm_plan import BUILD, HIT, IMPOSSIBLE, UNKNOWN, PlannedCell, Planner, total_s
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ import jinja2
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration, format_size
-from trtcache_cli.kind_sums import count_of, hits_and_misses
-from trtcache_cli.output import printable
+from trtcache_cli.output import count_of, hits_and_misses, printable
 from trtcache_cli.warm_plan import HIT
 
 if TYPE_CHECKING:

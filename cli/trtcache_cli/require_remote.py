@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from trtcache.errors import ReadOnlyError, RemoteError, SettingsError
 from trtcache.store.events import read_sums, since
-from trtcache_cli.output import complain
+from trtcache_cli.output import complain, count_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 EXIT_REMOTE_FAILED: Final = 4
 
 _DEFINITE = ("absent", "archived", "format", "untrusted")
-"""Reasons that the remote itself gave: asking again would give the same."""
+"""Reasons that are answers, not failures: asking again gives the same."""
 
 
-def open_required(config: Config) -> DiskStore:
+def require_usable_remote(config: Config) -> DiskStore:
     """Check before a command that look-ups and uploads can succeed, and return the store whose event log records them.
 
     Raises:
@@ -43,23 +43,26 @@ def open_required(config: Config) -> DiskStore:
     return store
 
 
-def retired_logs(store: DiskStore) -> frozenset[str]:
-    """Return the names of the event logs of which only sums are left, to pass to ``report_failures`` afterwards."""
-    return frozenset(summed.log for summed in read_sums(store.events.directory))
+def summed_logs(store: DiskStore) -> frozenset[str]:
+    """Return the names of event logs that are already reduced to daily sums.
+
+    Take it before the command; ``report_failures`` leaves these out.
+    """
+    return frozenset(log_sum.log for log_sum in read_sums(store.events.directory))
 
 
-def remote_failures(store: DiskStore, since_ns: int, retired: Collection[str] = ()) -> Counter[str]:
+def remote_failures(store: DiskStore, since_ns: int, summed: Collection[str] = ()) -> Counter[str]:
     """Count what failed since a time, by event and reason, in all processes that use the store.
 
-    Of a log that became a sum since then, all failures of the day count: their times are not known any more.
+    A log summed meanwhile has no times left, so all its failures of that day are counted.
 
     Args:
         store: the store.
         since_ns: the time.
-        retired: the logs that were sums at that time.
+        summed: the logs that were sums at that time.
     """
-    logs = store.events.logs()  # before the sums: a log that is retired meanwhile is in both
-    sums = [summed for summed in read_sums(store.events.directory) if summed.log not in retired]
+    logs = store.events.logs()  # before the sums: a log that is summed meanwhile is in both
+    sums = [log_sum for log_sum in read_sums(store.events.directory) if log_sum.log not in summed]
     failures: Counter[str] = Counter()
     for (_, event, text, _), total in since(logs, sums, since_ns).items():
         reason = text.partition(" ")[2].partition(":")[0]
@@ -70,13 +73,19 @@ def remote_failures(store: DiskStore, since_ns: int, retired: Collection[str] = 
     return failures
 
 
-def report_failures(store: DiskStore, since_ns: int, retired: Collection[str]) -> int:
-    """Print what failed since a time, as ``remote_failures`` counts it; return the exit code."""
-    failures = remote_failures(store, since_ns, retired)
+def report_failures(store: DiskStore, since_ns: int, summed: Collection[str]) -> int:
+    """Print what failed since a time, as ``remote_failures`` counts it; return the exit code.
+
+    Uploads that wait in the outbox count too, also those of earlier commands.
+    """
+    parts = []
+    for failure, count in remote_failures(store, since_ns, summed).most_common():
+        what, _, reason = failure.partition(": ")
+        parts.append(f"{count_of(count, what, f'{what}s')} failed ({reason})")
     if waiting := len(store.outbox.digests()):
-        failures["upload: still waiting in the outbox"] = waiting
-    if not failures:
+        verb = "is" if waiting == 1 else "are"
+        parts.append(f"{count_of(waiting, 'upload', 'uploads')} {verb} still in the outbox")
+    if not parts:
         return 0
-    words = ", ".join(f"{what} ({count})" for what, count in failures.most_common())
-    complain(f"trtcache: --require-remote: failed {words}")
+    complain(f"trtcache: --require-remote: {', '.join(parts)}")
     return EXIT_REMOTE_FAILED

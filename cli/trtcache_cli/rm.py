@@ -11,8 +11,7 @@ from trtcache.config.units import format_size
 from trtcache.store.catalog import load_records
 from trtcache.store.gc import Eviction, remove
 from trtcache_cli.keys import SHORT_DIGITS, KeyType, resolve_upper
-from trtcache_cli.kind_sums import entries_text
-from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
+from trtcache_cli.output import entries_text, note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.removal import confirm
 from trtcache_cli.session import Session, examples, pass_session, session_options
 

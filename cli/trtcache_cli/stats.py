@@ -16,9 +16,9 @@ from trtcache.store.catalog import counters, load_records, refold
 from trtcache.store.entry import is_companion
 from trtcache.store.layers import BELOW
 from trtcache.store.zero import counters_from_zero, set_zero
-from trtcache_cli.kind_sums import as_json, hits_and_misses, sums_of
+from trtcache_cli.kind_sums import sum_entries, sums_as_json
 from trtcache_cli.ls import rows_of
-from trtcache_cli.output import note, print_json, print_pairs
+from trtcache_cli.output import hits_and_misses, note, print_json, print_pairs
 from trtcache_cli.prometheus import exposition
 from trtcache_cli.remote_stats import RemoteStats, add_breakers, add_times, remote_document, remote_pairs, sum_remotes
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -85,12 +85,12 @@ def summarise(records: Iterable[Record], counts: Counters) -> Stats:
     return Stats(
         entries=sum(not is_companion(record.kind) for record in records),
         files=len(records),
-        hidden=sums_of(record for record in records if is_companion(record.kind)),
+        hidden=sum_entries(record for record in records if is_companion(record.kind)),
         first_day=min((day for day, *_ in counts if day), default=""),
         pinned=sum(record.pinned for record in records),
         file_bytes=sum(record.file_bytes for record in records),
         size_bytes=sum(record.size_bytes for record in records),
-        kinds=sums_of(records),
+        kinds=sum_entries(records),
         hits=sum(total.count for total in hits),
         saved_s=sum(total.sum_s for total in hits),
         hits_below=_by_reason(counts, "hit")[BELOW],
@@ -232,7 +232,7 @@ def _document(shown: _Shown, counts: Counters, records: Iterable[Record]) -> dic
         "entries": found.entries + shown.below,
         "entries_below": shown.below,
         "pinned": found.pinned,
-        "hidden": as_json(found.hidden),
+        "hidden": sums_as_json(found.hidden),
         "file_bytes": found.file_bytes,
         "size_bytes": found.size_bytes,
         "max_size_bytes": shown.max_size_bytes,

@@ -12,9 +12,8 @@ import click
 
 from trtcache.config.units import format_duration
 from trtcache.errors import SettingsError
-from trtcache_cli.kind_sums import count_of
 from trtcache_cli.matrix import read_matrix
-from trtcache_cli.output import complain, note, on_terminal, print_json, print_table, print_tsv, printable
+from trtcache_cli.output import complain, count_of, note, on_terminal, print_json, print_table, print_tsv, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.warm_emit import FORMATS, emit, parse_ranges
 from trtcache_cli.warm_plan import HIT as PLANNED_HIT
@@ -206,10 +205,10 @@ def _check_target(session: Session) -> None:
         SettingsError: no remote is written to.
         RemoteError: what is built would not be uploaded.
     """
-    from trtcache_cli.require_remote import open_required
+    from trtcache_cli.require_remote import require_usable_remote
 
     config = session.config()
-    open_required(config)
+    require_usable_remote(config)
     if config.remotes.target is None:
         raise SettingsError("--require-remote", "no remote is written to; add ?mode=write to one of TRTCACHE_REMOTE")
 

@@ -7,8 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from trtcache.errors import RemoteError
-from trtcache_cli.kind_sums import entries_text
-from trtcache_cli.output import complain, working
+from trtcache_cli.output import complain, entries_text, working
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -120,7 +119,7 @@ def check_remote(cache: Cache, digests: Collection[str]) -> int:
 
     config = cache.config
     target = config.remotes.target
-    assert target is not None  # noqa: S101  # open_required and the command have checked it
+    assert target is not None  # noqa: S101  # require_usable_remote and the command have checked it
     remote = open_entries(config, target)
     try:
         there = set(digests) & list_entries(remote).keys()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trtcache.backends.fitness import StoredTarget
+from trtcache.backends.fitness import Distance, StoredTarget
 from trtcache.backends.tensorrt import fitness
 from trtcache.backends.tensorrt.backend import TensorRTRtx
 from trtcache.backends.tensorrt.preflight import Machine
@@ -37,7 +37,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def say(*, gpu: Gpu | None = GPU, cuda: int | None = 13, version: str = VERSION, installed: bool = True) -> None:
         monkeypatch.setattr(TensorRTRtx, "flavour", _Flavour(installed=installed))
-        monkeypatch.setattr(fitness, "gpu_here", lambda: gpu)
         here = Machine(version, host_platform(), gpu, cuda)
         monkeypatch.setattr(fitness.Machine, "here", classmethod(lambda *_: here))
 
@@ -97,6 +96,23 @@ def test_an_old_driver_is_told_from_another_gpu(machine: Callable[..., None]) ->
     ) as caught:
         choose([offer(0, "12.0"), offer(1, "8.9")], "program.pt2")
     assert caught.value.remedy == "install a later NVIDIA driver"
+
+
+def test_a_plan_without_a_capability_needs_any_gpu(machine: Callable[..., None]) -> None:
+    """Its target names none, so the remedy names none."""
+    machine(gpu=None, cuda=None)
+    with pytest.raises(NoFittingEngineError) as caught:
+        choose([offer(0, "")], "program.pt2")
+    assert caught.value.remedy == "run it on a machine with an NVIDIA GPU"
+
+
+def test_a_plan_for_another_platform_needs_that_platform(machine: Callable[..., None]) -> None:
+    """Another GPU would not help, and it is the most to do."""
+    machine()
+    misfit = TensorRTRtx().why_misfit(offer(0, "8.9", platform="linux-aarch64"))
+    assert misfit is not None
+    assert misfit.remedy == f"run it on linux-aarch64, or export it again on {host_platform()}"
+    assert misfit.distance is Distance.PLATFORM
 
 
 def test_the_plan_that_is_for_the_fewest_gpus_is_taken(machine: Callable[..., None]) -> None:

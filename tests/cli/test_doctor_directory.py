@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.store.mounts import mounted, read_only
-from trtcache_cli import promises
+from trtcache_cli.directory_checks import guarantees, measurement_checks
 from trtcache_cli.measurements import Measured, Other, measure
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def test_a_local_directory_promises_everything(run: Callable[..., Result], tmp_p
     checks = {check["name"]: check for check in done.json["checks"]}
     assert (done.code, done.json["ok"]) == (0, True), done.out
     assert {check["status"] for check in done.json["checks"]} == {"ok"}
-    assert checks["locks between processes"]["found"] == "20 of 20 attempts excluded"
+    assert checks["locks between processes"]["found"] == "20 of 20 attempts to take a held lock were refused"
     assert checks["shared building"]["found"].startswith("yes: one process builds")
     assert checks["index"]["found"] == "in the store"
     assert list(tmp_path.iterdir()) == []
@@ -74,8 +74,10 @@ def test_locks_are_measured_as_they_are(tmp_path: Path, monkeypatch: pytest.Monk
 def test_measurements_decide_the_guarantees(tmp_path: Path, changed: dict[str, float], bad: set[str]) -> None:
     """Bad results make the exit code 1; slow or inexact ones are only reported."""
     seen = replace(SOUND, **changed)
-    checks = [*promises.findings(seen), *promises.promises(seen, local=True, path=tmp_path)]
+    checks = [*measurement_checks(seen), *guarantees(seen, local=True, path=tmp_path)]
     assert {check.name for check in checks if check.status == "bad"} == bad
+    slow = {"a new file is seen", "clock of its files"} if "seen_s" in changed else set()
+    assert {check.name for check in checks if check.status == "note"} >= slow
     assert all(check.advice or check.found for check in checks)
 
 
@@ -84,15 +86,15 @@ def test_a_lock_that_stays_and_no_locks_are_told_apart(tmp_path: Path) -> None:
 
     def found(**changed: Any) -> dict[str, str]:
         seen = replace(SOUND, **changed)
-        checks = [*promises.findings(seen), *promises.promises(seen, local=True, path=tmp_path)]
+        checks = [*measurement_checks(seen), *guarantees(seen, local=True, path=tmp_path)]
         return {check.name: check.found for check in checks}
 
     none = found(excluded=0, refusal="Not supported", freed_s=None)
     assert none["lock of a killed process"] == "not tested: there are no locks"
-    assert "do not exclude" in none["shared building"]
+    assert "two processes can hold one lock" in none["shared building"]
     stays = found(freed_s=None)
-    assert stays["lock of a killed process"] == "never free again"
-    assert "do not exclude" not in stays["shared building"]
+    assert stays["lock of a killed process"] == "still held after 10 s"
+    assert "two processes" not in stays["shared building"]
 
 
 def test_an_error_of_the_other_process_is_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +171,7 @@ def test_a_slow_write_is_no_wrong_clock(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_network_file_system_gets_an_index_for_each_host(tmp_path: Path) -> None:
     """And its engines are read, and whether machines exclude each other cannot be seen from one."""
-    found = {check.name: check.found for check in promises.promises(SOUND, local=False, path=tmp_path)}
+    found = {check.name: check.found for check in guarantees(SOUND, local=False, path=tmp_path)}
     assert found["index"] == "private, for each user and host"
     assert found["engines"] == "read into memory, never mapped"
     assert "between machines if" in found["shared building"]
@@ -182,6 +184,7 @@ def test_a_read_only_directory_serves_hits(run: Callable[..., Result], tmp_path:
         done = run("doctor", volume, "--json")
     assert done.code == 0
     assert done.json["checks"][-1]["found"] == "not by this user: hits are served, nothing is stored"
+    assert done.json["checks"][-1]["status"] == "note"
 
 
 def test_a_full_directory_is_bad(run: Callable[..., Result], tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import torch
 import trtcache
 from tests.bundle.plain_models import FAST
 from tests.models import Affine
+from trtcache_cli import infer as command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +65,8 @@ def test_what_is_wrong_is_one_line(run: Callable[..., Result], exported: Path, t
     for arguments, code, words in (
         (("-i", f"x={tmp_path / 'none.npy'}", *trusted), 2, "none.npy"),
         (("-i", "x", *trusted), 2, "is not NAME=VALUE"),
-        (("-i", f"1={x}", *trusted), 2, "do not begin at 0"),
+        (("-i", f"1={x}", *trusted), 2, "position 0 is missing; given: 1"),
+        (("-i", f"0={x}", "-i", f"2={x}", *trusted), 2, "position 1 is missing; given: 0, 2"),
         (("-i", f"x={x}", *trusted, *(part for n in range(3) for part in ("-o", tmp_path / f"{n}.npy"))), 2, "has 2"),
         (("-i", f"x={x}", *trusted, "-o", tmp_path / "no" / "y.npy"), 2, "there is no directory"),
         (("-i", f"x={x}"), 3, "no trusted signature"),
@@ -81,6 +83,12 @@ def test_what_is_wrong_is_one_line(run: Callable[..., Result], exported: Path, t
         done = run("infer", exported, *arguments)
         assert (done.code, len(done.err.splitlines())) == (code, 1), done.err
         assert words in done.err
+
+
+def test_percentiles_are_nearest_ranks() -> None:
+    """As those of tune and stats are."""
+    found = command._percentiles([1.0, 2.0, 3.0, 4.0])
+    assert found == {"min": 1.0, "p50": 2.0, "p90": 4.0, "p99": 4.0, "max": 4.0}
 
 
 def test_another_byte_order_is_read(run: Callable[..., Result], exported: Path, tmp_path: Path) -> None:

@@ -11,7 +11,10 @@ from safetensors.torch import save_file
 
 import trtcache
 from tests.comparing import difference
+from trtcache.digests import CacheKey
 from trtcache.frontends.pt2 import Pt2Source
+from trtcache.store.catalog import load_records
+from trtcache.store.disk import DiskStore
 from trtcache.testing.refit import RefitModel, image
 
 if TYPE_CHECKING:
@@ -149,7 +152,7 @@ def test_an_entry_that_no_file_led_to_has_no_names(
     done = run("refit", key.digest, "-w", save(1))
     assert done.code == 6
     assert "no key alias leads to it, and it has no names for its weights" in done.err
-    assert "an alias of a program in memory cannot be read here" in done.err
+    assert "aliases of programs in memory do not count: they cannot be read without the program" in done.err
     assert any(row[1] == "alias" for row in run("ls", "--all").rows)
 
 
@@ -159,9 +162,81 @@ def test_names_of_weights_are_read_from_the_cache(
     """A cache that is turned off has none, and the help promises a refitted file only with -o."""
     monkeypatch.setenv("TRTCACHE_DISABLE", "1")
     done = run("refit", "abcdef", "-w", save(1))
-    words = "TRTCACHE_DISABLE: the names of weights are read from the cache, which it turns off: unset it"
+    words = "TRTCACHE_DISABLE: the names of weights are read from the cache, which this variable turns off: unset it"
     assert (done.code, words in done.err) == (2, True)
     assert "with -o, write the refitted one" in " ".join(run("refit", "--help").out.split())
+
+
+def test_the_names_are_found_where_builds_would_not_look(
+    run: Callable[..., Result],
+    file: Path,
+    save: Callable[..., Path],
+    interpreter: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside another alias that is damaged, in another layer than the engine, and while every compile is a build."""
+    key = run("build", file, "--backend", interpreter, "--json").json["key"]
+    upper = DiskStore.open(tmp_path / "cache")
+    alias = next(record for record in load_records(upper) if record.kind == "alias")
+    unrelated = CacheKey.of("alias", {"file": "other"})
+    upper.put(unrelated, {"alias": b"{}"}, kind="alias")
+    load_records(upper)
+    upper.path(unrelated.digest).write_bytes(b"damaged")
+    monkeypatch.setenv("TRTCACHE_RECACHE", "1")
+    assert run("refit", key, "-w", save(1)).code == 0
+    lower = DiskStore.open(tmp_path / "lower")
+    entry = lower.root / upper.path(key).relative_to(upper.root)
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    upper.path(key).rename(entry)
+    assert upper.contains(alias.digest)
+    monkeypatch.delenv("TRTCACHE_DIR")
+    monkeypatch.setenv("TRTCACHE_PATH", f"{upper.root}:{lower.root}")
+    assert run("refit", key, "-w", save(1)).code == 0
+
+
+def test_no_remote_is_asked_for_names(
+    run: Callable[..., Result],
+    file: Path,
+    save: Callable[..., Path],
+    interpreter: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor for an alias whose content is damaged: the command only checks."""
+    key = run("build", file, "--backend", interpreter, "--json").json["key"]
+    store = DiskStore.open(tmp_path / "cache")
+    alias = next(record for record in load_records(store) if record.kind == "alias")
+    path = store.path(alias.digest)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    monkeypatch.setenv("TRTCACHE_REMOTE", "s3://engines/p?endpoint=http://127.0.0.1:1")
+    done = run("refit", key, "-w", save(1))
+    assert (done.code, "no key alias leads to it" in done.err) == (6, True)
+    assert [event.event for event in store.events.read() if event.event.startswith("remote")] == []
+
+
+def test_the_file_of_weights_is_not_written_over(
+    run: Callable[..., Result], file: Path, save: Callable[..., Path]
+) -> None:
+    """A program may be."""
+    weights = save(1)
+    before = weights.read_bytes()
+    done = run("refit", file, "-w", weights, "-o", weights)
+    assert (done.code, "it is the file of weights; choose another file" in done.err) == (2, True)
+    assert weights.read_bytes() == before
+
+
+def test_a_directory_is_no_program(
+    run: Callable[..., Result], save: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One with the name of a key does not hide the key."""
+    weights = save(1)
+    (tmp_path / "abcdef").mkdir()
+    monkeypatch.chdir(tmp_path)
+    done = run("refit", "abcdef", "-w", weights)
+    assert (done.code, "no entry has a key" in done.err) == (5, True)
 
 
 @pytest.mark.slow

@@ -140,6 +140,16 @@ def test_an_entry_that_is_pinned_while_clean_asks_stays(
     assert left(store) == {first}
 
 
+def test_clean_all_removes_pins_that_are_set_while_it_asks(
+    run: Callable[..., Result], put: Callable[..., str], store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With their entries: a pin alone would keep the next entry of that key."""
+    first = put(1)
+    monkeypatch.setattr("trtcache_cli.clean.confirm", lambda *_args, **_options: store.pin(first))
+    assert run("clean", "--all").code == 0
+    assert (left(store), store.pins()) == (set(), frozenset())
+
+
 def test_a_pin_whose_entry_is_gone_is_removed(
     run: Callable[..., Result], put: Callable[..., str], store: DiskStore
 ) -> None:

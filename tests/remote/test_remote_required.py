@@ -20,7 +20,7 @@ from trtcache.errors import ReadOnlyError, RemoteError, SettingsError
 from trtcache.store.disk import DiskStore
 from trtcache.store.events import EventLog
 from trtcache.store.files import Folders
-from trtcache_cli.require_remote import open_required, remote_failures, retired_logs
+from trtcache_cli.require_remote import remote_failures, require_usable_remote, summed_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,8 +66,8 @@ def test_build_fails_with_its_remote_if_that_is_required(
     closed = f"s3://engines/p?endpoint=http://127.0.0.1:{free_port()}&mode=write"
     done = command(*build, "--require-remote", TRTCACHE_REMOTE=closed)
     assert (done.code, done.json["outcome"]) == (4, "built")
-    assert "look-up: unreachable" in done.err
-    assert "upload: still waiting in the outbox" in done.err
+    assert " failed (unreachable)" in done.err
+    assert "still in the outbox" in done.err
     proxy.fault = "503"
     assert command(*build, TRTCACHE_REMOTE=hosts.url, TRTCACHE_DIR=str(hosts.folder / "b")).code == 0
 
@@ -86,7 +86,7 @@ def test_what_cannot_work_is_an_error_before_the_build(
     """No remote, a directory that cannot be written, uploads that nothing would use."""
     DiskStore.open(hosts.folder / "a")
     with pytest.raises(error):
-        open_required(Config.from_environ({**hosts.variables("a"), **environ}))
+        require_usable_remote(Config.from_environ({**hosts.variables("a"), **environ}))
 
 
 def test_answers_are_no_failures(hosts: Hosts) -> None:
@@ -115,12 +115,12 @@ def test_failures_in_logs_that_were_reduced_to_sums_count(hosts: Hosts) -> None:
 
     write("upload_failed", "busy", 1)
     write("remote_hit", "", 100)
-    retired, since_ns = retired_logs(store), time.time_ns()
-    assert retired
+    summed, since_ns = summed_logs(store), time.time_ns()
+    assert summed
     write("upload_failed", "denied", 2)
     write("remote_hit", "", 100)
     assert all(event.event == "remote_hit" for event in store.events.read())
-    assert remote_failures(store, since_ns, retired) == {"upload: denied": 2}
+    assert remote_failures(store, since_ns, summed) == {"upload: denied": 2}
 
 
 def test_an_answer_of_a_remote_with_a_long_url_is_no_failure(hosts: Hosts) -> None:
@@ -149,7 +149,7 @@ def test_an_entry_that_is_not_offered_or_is_damaged_is_a_failure(
     outbox.touch()
     build = ("build", model, "--backend", interpreter, "--require-remote")
     done = command(*build, TRTCACHE_REMOTE=f"{hosts.url}&mode=write")
-    assert (done.code, "upload: outbox" in done.err) == (4, True), done.err
+    assert (done.code, "failed (outbox)" in done.err) == (4, True), done.err
 
 
 def start_run(hosts: Hosts, tmp_path: Path, *args: str, program: str = _PROGRAM, **environ: str) -> list[str]:
@@ -175,7 +175,7 @@ def test_run_has_the_exit_code_of_the_program_or_4(hosts: Hosts, proxy: FaultPro
     closed = f"s3://engines/p?endpoint=http://127.0.0.1:{free_port()}&mode=write"
     code, text = run_program(hosts, tmp_path, "--require-remote", n=2, TRTCACHE_REMOTE=closed)
     assert code == 4
-    assert "--require-remote: failed" in text
+    assert "--require-remote: 1 look-up failed (unreachable), 1 upload is still in the outbox" in text
     assert run_program(hosts, tmp_path, n=3, TRTCACHE_REMOTE=closed)[0] == 0
 
 

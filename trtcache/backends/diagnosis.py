@@ -12,12 +12,15 @@ if TYPE_CHECKING:
 
     from trtcache.backends.protocol import Backend
 
-Status: TypeAlias = Literal["ok", "missing", "bad"]
+Status: TypeAlias = Literal["ok", "note", "missing", "bad"]
 
 
 @frozen_dataclass
 class Check:
-    """One finding. ``missing`` is informational, ``bad`` has to be fixed and makes ``doctor`` exit with 1."""
+    """One finding.
+
+    ``bad`` has to be fixed and makes ``doctor`` exit with 1; ``note`` and ``missing`` are informational.
+    """
 
     name: str
     status: Status

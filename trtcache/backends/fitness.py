@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trtcache.config.frozen import frozen_dataclass
@@ -31,17 +32,25 @@ class StoredTarget:
     member: Callable[[str], bytes] | None
 
 
+class Distance(IntEnum):
+    """What is missing here for an engine: smaller if less has to be done."""
+
+    DRIVER = 10
+    PACKAGE = 20
+    VERSION = 30
+    PROCESSOR = 40
+    GPU = 50
+    BACKEND = 60
+    PLATFORM = 90
+
+
 @frozen_dataclass
 class Misfit:
-    """Why an engine cannot run here, the remedy, and its distance: smaller if less has to be done.
-
-    A driver is 10, a missing package 20, another version 30, another processor 40, another GPU 50, a missing backend
-    60, another platform 90.
-    """
+    """Why an engine cannot run here, the remedy, and what is missing."""
 
     why: str
     remedy: str
-    distance: int
+    distance: Distance
 
 
 class Fitness(Protocol):
@@ -71,12 +80,14 @@ def compare_with_here(
         if built != here and (built is not None or names is None):
             what = {"torch_git": "torch", "builder": f"version {stored.backend}"}.get(name, name)
             why = f"it was built with {what} {built}, and this is {what} {here}"
-            return Misfit(why, f"run it with {what} {built}, or export it again with {what} {here}", 30)
+            return Misfit(why, f"run it with {what} {built}, or export it again with {what} {here}", Distance.VERSION)
     lacks = sorted(set(stored.target["instruction_sets"]) - set(host_flags()))
     if lacks:
         level = next(iter(levels_of(host_flags())), "x86-64")
         why = f"this machine's processor lacks {', '.join(lacks)}"
-        return Misfit(why, f"export it for less: trtcache export FILE.pt2 --target {level} -o OUT.pt2", 40)
+        return Misfit(
+            why, f"export it for less: trtcache export FILE.pt2 --target {level} -o OUT.pt2", Distance.PROCESSOR
+        )
     return _compare_gpus(str(stored.target.get("capability"))) if stored.target["device"] == "cuda" else None
 
 
@@ -88,4 +99,4 @@ def _compare_gpus(capability: str) -> Misfit | None:
         return None
     here = f"{gpu.product} ({capability_words(gpu.capability)})" if gpu else "none"
     why = f"it is for {wanted}, and the GPU here is {here}"
-    return Misfit(why, f"run it on a GPU of {wanted}, or export it on this one", 50)
+    return Misfit(why, f"run it on a GPU of {wanted}, or export it on this one", Distance.GPU)

@@ -297,13 +297,13 @@ class Backend(ABC):
 
         By default versions (``capabilities.same_versions``), instruction sets and the GPU's capability are compared.
         """
-        from trtcache.backends.fitness import Misfit, compare_with_here  # for exported programs only
+        from trtcache.backends.fitness import Distance, Misfit, compare_with_here  # for exported programs only
         from trtcache.backends.registry import why_unavailable
 
         device = str(stored.target.get("device"))
         if why := why_unavailable(self, device):
             remedy = f"make {self.name} available here, or export it for this machine's target"
-            return Misfit(why, remedy, 60)
+            return Misfit(why, remedy, Distance.BACKEND)
         versions: Any = canonical(self.versions(device))
         return compare_with_here(stored, versions, self.capabilities.same_versions)
 

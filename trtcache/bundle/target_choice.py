@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trtcache.backends import registry
-from trtcache.backends.fitness import Misfit, StoredTarget
+from trtcache.backends.fitness import Distance, Misfit, StoredTarget
 from trtcache.errors import BackendUnavailableError, NoFittingEngineError
 from trtcache.target import host_platform
 
@@ -53,8 +53,9 @@ def why_rejected(option: StoredTarget, backend_of: Callable[[str], Fitness] = re
         return None
     if platform != host_platform():
         remedy = f"export it for this machine: trtcache export FILE.pt2 -o OUT.pt2, on {host_platform()}"
-        return Misfit(f"it is for {platform}, and this is {host_platform()}", remedy, 90)
+        return Misfit(f"it is for {platform}, and this is {host_platform()}", remedy, Distance.PLATFORM)
     try:
         return backend_of(option.backend).why_misfit(option)
     except BackendUnavailableError as error:
-        return Misfit(error.why, f"make {option.backend} available here, or export it for this machine's target", 60)
+        remedy = f"make {option.backend} available here, or export it for this machine's target"
+        return Misfit(error.why, remedy, Distance.BACKEND)

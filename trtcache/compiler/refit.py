@@ -179,7 +179,7 @@ def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tup
         raise RefitError(mismatched=(why,))
     if not aliases:
         why = "no key alias leads to it, and it has no names for its weights: give the program's .pt2 file"
-        why += " (an alias of a program in memory cannot be read here)"
+        why += " (aliases of programs in memory do not count: they cannot be read without the program)"
         raise IncompatibleEngineError(entry.key.digest, why)
     refused: RefitError | None = None
     for alias in aliases:

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.config import threads as thread_counts
 from trtcache.config.frozen import frozen_dataclass
+from trtcache.config.percentiles import percentile
 from trtcache.errors import InputError
 from trtcache.lowering.interface import evaluate
 from trtcache.runtime.checks import bind
@@ -83,7 +84,7 @@ class Cell:
     @property
     def p95_s(self) -> float:
         """The 95th percentile of latency."""
-        return sorted(self.latencies_s)[-(-95 * len(self.latencies_s) // 100) - 1]
+        return percentile(sorted(self.latencies_s), 95)
 
     @property
     def calls_per_s(self) -> float:

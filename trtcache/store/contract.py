@@ -1,14 +1,15 @@
-"""The contract of stores: what look-ups, layers, listings and garbage collection need of a place with entries.
+"""The contract of stores: what a place with entries does.
 
 ``DiskStore`` implements it on a file system. To add another kind of store, derive a class from ``Store``, run
 ``trtcache.testing.StoreContract`` on it, and put it into a cache as a lower layer, which is only read::
 
     cache.layers = dataclasses.replace(cache.layers, lower=(*cache.layers.lower, store))
 
-Layers call ``contains``, ``get`` and ``copy_to`` of a lower store; the contract's tests call all methods. The upper
-layer, which is written to, is a ``DiskStore``. Settings name directories only, so builds in other processes, as in the
-background, do not look in such a store. Listings and explanations of misses go through ``DiskStore``
-(``Layers.disks``).
+Layers use ``location``, ``contains``, ``get`` and ``copy_to`` of a lower store, and nothing else. The other methods are
+called by the contract's tests, which put entries and look at them; outside of these only a ``DiskStore``'s are called.
+The upper layer, which is written to, is a ``DiskStore``, and so is each store that is listed, pruned or searched for
+the reason of a miss (``Layers.disks``). Settings name directories only, so builds in other processes, as in the
+background, do not look in another kind of store.
 """
 
 from __future__ import annotations

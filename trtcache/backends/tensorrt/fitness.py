@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trtcache.backends.fitness import Misfit
-from trtcache.backends.gpu import gpu_here
+from trtcache.backends.fitness import Distance, Misfit
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS
-from trtcache.backends.tensorrt.preflight import MEMBER, Machine, PlanFacts, require_fit, why_not_here
+from trtcache.backends.tensorrt.preflight import MEMBER, Machine, PlanFacts, find_obstacle, require_fit
 from trtcache.errors import IncompatibleEngineError
 from trtcache.target import capability_words
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 def why_misfit(flavour: Flavour, stored: StoredTarget) -> Misfit | None:
     """Return why a plan cannot run here, or None if it can."""
     if not flavour.installed:
-        return Misfit(flavour.missing, f"pip install 'trtcache[{flavour.extra}]'", 20)
+        return Misfit(flavour.missing, f"pip install 'trtcache[{flavour.extra}]'", Distance.PACKAGE)
     machine = Machine.here(flavour)
     assert stored.member is not None  # noqa: S101  # it has engines
     try:
@@ -29,19 +28,29 @@ def why_misfit(flavour: Flavour, stored: StoredTarget) -> Misfit | None:
         require_fit(facts, machine)
     except IncompatibleEngineError as error:
         version = f"{flavour.title} {stored.toolchain.get(flavour.name)}"
-        return Misfit(error.why, f"install {version}, or export it again with {machine.version}", 30)
-    why = why_not_here(facts, machine)
-    if not why:
+        remedy = f"install {version}, or export it again with {machine.version}"
+        return Misfit(error.why, remedy, Distance.VERSION)
+    obstacle = find_obstacle(facts, machine)
+    if obstacle is None:
         return None
-    if "driver" in why:
-        return Misfit(why, "install a later NVIDIA driver", 10)
-    words, gpu = capability_words(str(stored.target.get("capability") or "")), gpu_here()
-    again = f", or export it for this one: --target {capability_words(gpu.capability)}" if gpu else ""
-    return Misfit(why, f"run it on a machine with a GPU of {words}{again}", 50)
+    if obstacle.what == "driver":
+        return Misfit(obstacle.why, "install a later NVIDIA driver", Distance.DRIVER)
+    if obstacle.what == "platform":
+        remedy = f"run it on {facts.target['platform']}, or export it again on {machine.platform}"
+        return Misfit(obstacle.why, remedy, Distance.PLATFORM)
+    again = ""
+    if machine.gpu is not None:
+        again = f", or export it for this one: --target {capability_words(machine.gpu.capability)}"
+    capability = str(stored.target.get("capability") or "")
+    gpu = f"a GPU of {capability_words(capability)}" if capability else "an NVIDIA GPU"
+    return Misfit(obstacle.why, f"run it on a machine with {gpu}{again}", Distance.GPU)
 
 
 def rank(target: Mapping[str, Any]) -> int:
-    """Return how well a plan fits: one for this product best, then the fewer capabilities the better."""
+    """Return how well a plan fits.
+
+    Higher is better: first a plan built for one GPU product, then plans for fewer GPU generations.
+    """
     capability = str(target.get("capability") or "")
     width = 100 if capability == AMPERE_PLUS else len(capability.split(","))
     return (500 if target.get("gpu") else 0) - width

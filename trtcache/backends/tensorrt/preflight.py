@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from trtcache.backends.gpu import driver_cuda, gpu_here
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS
@@ -138,22 +138,37 @@ def require_fit(facts: PlanFacts, machine: Machine) -> None:
     )
 
 
+@frozen_dataclass
+class Obstacle:
+    """Why a sound plan cannot run on a machine, and what is not as the plan needs it."""
+
+    what: Literal["platform", "gpu", "driver"]
+    why: str
+
+
 def why_not_here(facts: PlanFacts, machine: Machine) -> str | None:
     """Return why a sound plan cannot run on this machine, or None if it can."""
+    obstacle = find_obstacle(facts, machine)
+    return None if obstacle is None else obstacle.why
+
+
+def find_obstacle(facts: PlanFacts, machine: Machine) -> Obstacle | None:
+    """Return why a sound plan cannot run on this machine, and what is missing, or None if it can."""
     gpu, target = machine.gpu, facts.target
     if gpu is None:
-        return "there is no NVIDIA GPU here"
+        return Obstacle("gpu", "there is no NVIDIA GPU here")
     if (platform := target.get("platform", machine.platform)) != machine.platform:
-        return f"the plan is for {platform}, and this is {machine.platform}"
+        return Obstacle("platform", f"the plan is for {platform}, and this is {machine.platform}")
     wanted = target.get("capability") or gpu.capability
     here = f"the GPU here is {gpu.product} ({capability_words(gpu.capability)})"
     if wanted == AMPERE_PLUS:
         if int(gpu.capability.partition(".")[0]) < 8:
-            return f"the plan is for {AMPERE_PLUS}, and {here}"
+            return Obstacle("gpu", f"the plan is for {AMPERE_PLUS}, and {here}")
     elif gpu.capability not in wanted.split(","):
-        return f"the plan is for {capability_words(wanted)}, and {here}"
+        return Obstacle("gpu", f"the plan is for {capability_words(wanted)}, and {here}")
     if facts.cuda is not None and machine.cuda is not None and machine.cuda < facts.cuda:
-        return f"the plan needs a driver for CUDA {facts.cuda}, and the one here is for CUDA {machine.cuda}"
+        why = f"the plan needs a driver for CUDA {facts.cuda}, and the one here is for CUDA {machine.cuda}"
+        return Obstacle("driver", why)
     return None
 
 
