@@ -2,6 +2,15 @@
 
 ``build_and_load`` makes a module; ``get_or_build_entries`` loads nothing, for ``trtcache build``. Both get each entry
 from ``get_or_build_entry``, after ``build_missing`` has built several partitions at once.
+
+The way of a program that is one engine, and what each step adds:
+
+1. ``build_and_load``: the compiled module;
+2. ``_load_whole``: an engine that cannot be built may stay in torch;
+3. ``_get_and_load``: an entry that cannot be loaded is built again;
+4. ``get_or_build_entry``: an engine can be for the sizes of other examples;
+5. ``_get_or_build_for_weights``: an engine can have the values of these weights in it;
+6. ``_fetch_or_build``: ``Cache.fetch`` looks in the stores and remotes, and on a miss calls ``Request.build``.
 """
 
 from __future__ import annotations
@@ -73,8 +82,8 @@ def build_and_load(request: Request, source: Source, cache: Cache) -> CompiledMo
     """
     report, weights, program = report_request(request), request.engine_weights(), request.program
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-        load_program = _load_whole if request.division.is_one_engine else _load_partitions
-        engine, division, entries = load_program(request, cache, Path(folder), weights, report)
+        load = _load_whole if request.division.is_one_engine else _load_partitions
+        engine, division, entries = load(request, cache, Path(folder), weights, report)
         origin = provenance_of(request, division, entries) if request.is_torch else None
     call = CallSignature(program.in_spec, program.out_spec, source.forward, request.input_names)
     module = CompiledModule(Executable.of(program), engine, weights if request.is_torch else {}, call)
@@ -105,7 +114,7 @@ def _load_whole(
 ) -> LoadedEngine:
     """Load the engine of a program that is a single partition."""
     try:
-        engine, partition_report, entry = _load_engine(request, cache, folder, weights)
+        engine, partition_report, entry = _get_and_load(request, cache, folder, weights)
     except (BuildError, IncompatibleEngineError) as error:  # the latter of an engine that was just built
         if not _accept_build_failure(request, error):
             raise
@@ -138,7 +147,7 @@ def _load_partitions(
     for number, partition_request in partitions.items():
         own = weights_of(division, number, weights)
         try:
-            engines[number], partition_report, entries[number] = _load_engine(
+            engines[number], partition_report, entries[number] = _get_and_load(
                 partition_request, cache, folder / str(number), own, built.get(number)
             )
         except (BuildError, IncompatibleEngineError) as error:
@@ -182,7 +191,7 @@ def _report_busy(request: Request, error: BusyError, report: Report) -> str:
     return why
 
 
-def _load_engine(
+def _get_and_load(
     request: Request,
     cache: Cache,
     folder: Path,
@@ -411,7 +420,7 @@ def build_missing(
     Raises:
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
     """
-    missing = _missing(partitions, cache)
+    missing = _buildable_elsewhere(partitions, cache)
     wanted = next((part.settings.build_processes for part in partitions.values()), None)
     processes = min(wanted or cores(), len(missing))
     if processes < 2:
@@ -448,7 +457,7 @@ def build_missing(
     return found
 
 
-def _missing(partitions: Mapping[int, Request], cache: Cache) -> dict[str, list[int]]:
+def _buildable_elsewhere(partitions: Mapping[int, Request], cache: Cache) -> dict[str, list[int]]:
     """Return the partitions to build that another process can build, by the digests of their keys.
 
     No remote is asked: ``Cache.fetch`` does so, with the lock of the entry.

@@ -311,7 +311,7 @@ class Source(ABC):
         """
         from trtcache.frontends.request import partition_and_request  # a hit lowers nothing
 
-        source = self.export(options)
+        source = self.export(options)  # itself, in ``compile_source``, which has exported it before
         with paused_collector():
             program = source.lower(options)
             backend = source.find_backend(options)

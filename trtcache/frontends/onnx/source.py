@@ -141,7 +141,7 @@ class OnnxSource(Source):
             locations = self.file.scan_locations()
             digests = external.digests(locations)
         except OnnxFileError:
-            digests = external.digests(self.file.locations)  # its error names the tensor
+            digests = external.digests(self.file.locations)  # the scan failed; the parser's error names the tensor
         given = {"args": list(map(_describe, self._args)), "kwargs": {k: _describe(v) for k, v in self._kwargs.items()}}
         return {self.kind: self.file.digest, "external": digests, "sizes": given}
 
@@ -367,7 +367,7 @@ def _make_key(
     ports: OnnxInterface,
     graph: CanonicalGraph,
     interface: Interface,
-    request_parts: Mapping[str, object],
+    option_parts: Mapping[str, object],
 ) -> CacheKey | CanonicalizationError:
     """Return the key of a plan, or the reason that it has none.
 
@@ -393,7 +393,7 @@ def _make_key(
         "layouts": [result.layout for result in interface.results],
         "sizes": list(interface.ranges),
         "usual": [list(sizes.optimal) for sizes in ports.sizes],
-        **request_parts,
+        **option_parts,
     }
     try:
         if graph.slots and not backend.takes_weights(settings):  # the weights are embedded in the plan
