@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import json
 import subprocess
 import sys
@@ -157,29 +156,6 @@ def test_conjugated_weights_keep_their_values(tmp_path: Path) -> None:
     model, x = Conjugated(), torch.randn(2, 4, dtype=torch.complex64)
     module = trtcache.compile(model, (x,), cache=tmp_path, settings=FROZEN)
     torch.testing.assert_close(tuple(module(x)), model(x), rtol=1e-5, atol=1e-5)
-
-
-class Lazy(nn.Module):
-    """Either the weight or the input is conjugated lazily."""
-
-    def __init__(self, of_weight: bool) -> None:
-        """Choose."""
-        super().__init__()
-        self.weight, self.of_weight = nn.Parameter(torch.ones(4, dtype=torch.complex64)), of_weight
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return a product."""
-        return x * self.weight.conj() if self.of_weight else x.conj() * self.weight
-
-
-def test_only_keys_of_frozen_conjugated_weights_tell_how_they_are_built() -> None:
-    """Engines that earlier versions built of these are not used; all others are."""
-    x = torch.ones(2, 4, dtype=torch.complex64)
-    for of_weight, weights in itertools.product((True, False), ("frozen", "refittable")):
-        key = trtcache.key(Lazy(of_weight), (x,), settings={"weights": weights})
-        parts: Any = key.document["parts"]
-        expected = "physical" if of_weight and weights == "frozen" else None
-        assert parts.get("lazy_operators") == expected
 
 
 @pytest.mark.slow

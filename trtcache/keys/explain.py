@@ -64,7 +64,6 @@ def explain(
             or (one.field == "stride" and part in with_other_shapes)
             or (part == "sizes" and None in {one.before, one.after} and with_other_shapes)
             or (one.where == "structure.arguments" and has_other_inputs)
-            or (part == "overwritten" and has_another_graph)
         ):
             continue  # another difference implies it
         (layouts if one.where.startswith("layouts") else found).append(one)

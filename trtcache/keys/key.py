@@ -274,32 +274,15 @@ def key_parts(
     }
     if interface.guards:  # a program without guards keeps the key of versions without guards
         parts["guards"] = list(interface.guards)
-    if any(one.is_mutated for one in interface.weights):  # engines without this part could mix up old and new contents
-        parts["overwritten"] = 2
-    if _count_copied_results(program) > 1:  # results of engines without this part could share memory
-        parts["copied_results"] = 1
     return parts
-
-
-def _count_copied_results(program: LoweredProgram) -> int:
-    """Return the number of results that are copies of other tensors, or views of such."""
-    from trtcache.lowering.rewriting import memory_owner  # imports sympy; a hit does not
-
-    results = program.graph_module.graph.output_node().all_input_nodes
-    return sum(memory_owner(one).target is torch.ops.aten.clone.default for one in results)
 
 
 def frozen_part(program: LoweredProgram, frozen: Sequence[Slot]) -> dict[str, object]:
-    """Return the key parts of frozen weights: their values, and how lazy operators on them are built; empty without."""
+    """Return the key part of frozen weights, their values; empty without."""
     if not frozen:
         return {}
-    from trtcache.lowering.rewriting import lazy_constants  # imports sympy; a hit does not
-
     found = fingerprints([program.state[slot.names[0]] for slot in frozen])
-    parts: dict[str, object] = {"frozen": [[slot.index, digest] for slot, digest in zip(frozen, found, strict=True)]}
-    if lazy_constants(program.order):  # engines without this part had such weights without their conjugation
-        parts["lazy_operators"] = "physical"
-    return parts
+    return {"frozen": [[slot.index, digest] for slot, digest in zip(frozen, found, strict=True)]}
 
 
 def part_digests(key: CacheKey) -> str:
