@@ -71,8 +71,9 @@ class PlaceType(click.Path):
         return found
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the configured remotes, or have the shell complete directories."""
-        return UrlType().shell_complete(ctx, param, incomplete) or super().shell_complete(ctx, param, incomplete)
+        """Return the configured remotes, or have the shell complete directories; both if nothing is typed yet."""
+        urls = UrlType().shell_complete(ctx, param, incomplete)
+        return urls if urls and incomplete else [*urls, *super().shell_complete(ctx, param, incomplete)]
 
 
 def is_url(value: object) -> bool:

@@ -22,7 +22,8 @@ _LATER = "compiles go on without it, and try it again later"
 def examine_remotes(config: Config) -> Iterator[Check]:
     """Yield a check for each remote: a look-up of a random key, as a compile makes it, and its format.
 
-    Nothing is written, except to probe claims where they are on: an object that is created twice, and deleted.
+    Nothing is written to the remote, except to probe claims where they are on: an object that is created twice, and
+    deleted.
     """
     for url in config.remotes.urls:
         yield _look_up(config, url)
@@ -45,7 +46,9 @@ def _look_up(config: Config, url: RemoteUrl) -> Check:
         advice = "a proxy or a login page answers instead of the bucket; check the URL and the proxy settings"
         return Check(name, "bad", f"a random name returned {size_bytes} bytes", advice)
     except FileNotFoundError:
+        # A random name must be missing.
         took_ms = (time.monotonic() - began_s) * 1e3
+        breaker.read()  # another process may have opened it
         breaker.note_success()
     except RemoteError as error:
         return _failure(name, error)

@@ -32,7 +32,9 @@ def require_usable_remote(config: Config) -> DiskStore:
     from trtcache.remote.tier import RemoteTier
     from trtcache.store.disk import DiskStore
 
-    if not config.remotes.urls or config.disable:
+    if config.disable:
+        raise SettingsError("--require-remote", "the cache is disabled (TRTCACHE_DISABLE=1)")
+    if not config.remotes.urls:
         raise SettingsError("--require-remote", "no remote is set; see TRTCACHE_REMOTE")
     store = DiskStore.open(config.root, readonly=config.readonly, trust=config.trust)
     if not store.writable:

@@ -35,6 +35,14 @@ def test_a_symbolic_dimension_keeps_its_bounds() -> None:
     keeps_its_promise(Slices(), model, X, dynamic=dynamic, calls=[(torch.randn(4, 8),), (torch.randn(9, 8),)])
 
 
+def test_a_computed_place_is_left() -> None:
+    """The sizes of the result are not computed for it."""
+    model = Calls(lambda _, x: x[:, x.shape[1] - 1] * 2)
+    dynamic = ({0: DYNAMIC, 1: DYNAMIC},)
+    lowered = keeps_its_promise(Slices(), model, X, dynamic=dynamic, calls=[(torch.randn(4, 3),), (torch.randn(9, 5),)])
+    assert "select" in operators(lowered)
+
+
 def test_choosing_a_row_makes_no_difference() -> None:
     """Only this pass gives a select and a slice of one row the same key."""
     only_with("slices", Calls(lambda _, x: x[1] * 2), Calls(lambda _, x: x[1:2].squeeze(0) * 2), X)

@@ -116,3 +116,16 @@ def test_passes_do_not_decide_on_unknown_sizes(kind: type[Selected], name: str) 
     except ExportError as error:
         pytest.skip(f"torch cannot export it: {str(error)[:200]}")
     assert len(lowering.lower(program).interface.results) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["view", "unsqueeze"])
+def test_sizes_beside_unknown_ones_are_computed(name: str) -> None:
+    """A reshape that stays, for its unknown size, may need a node for another one."""
+    functions: dict[str, Function] = {
+        "view": lambda y, x: torch.cat([y, y], 1).view(-1),
+        "unsqueeze": lambda y, x: torch.cat([y, y], 1)[:, None].contiguous(),
+    }
+    x = torch.rand(6, 4) + 3.0
+    program = export(Selected(functions[name]), (x,), {}, ({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO},))
+    assert len(lowering.lower(program).interface.results) == 1

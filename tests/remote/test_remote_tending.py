@@ -425,6 +425,7 @@ def test_shells_complete_configured_remotes(hosts: Hosts, monkeypatch: pytest.Mo
     for kind in (UrlType(), PlaceType()):
         assert [item.value for item in kind.shell_complete(context, parameter, "s3://eng")] == [hosts.name]
     assert [item.type for item in PlaceType().shell_complete(context, parameter, "/srv")] == ["dir"]
+    assert [item.type for item in PlaceType().shell_complete(context, parameter, "")] == ["plain", "dir"]
     monkeypatch.setenv("TRTCACHE_REMOTE", "nonsense")
     assert UrlType().shell_complete(context, parameter, "") == []
 

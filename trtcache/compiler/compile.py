@@ -16,15 +16,15 @@ What to read next, after ``compile_source`` and the functions that it calls:
 - A direct hit: ``ModuleSource`` in ``frontends/exported.py`` describes the model and makes the direct key when it is
   created. ``try_fast_path`` calls ``AliasLookup.of`` (``alias_lookup.py``), which calls ``ModuleSource.fingerprint``:
   it looks for a manifest under this key whose dependencies are unchanged, and returns its program's digest. From this
-  digest ``AliasLookup.load`` goes through the key alias to the engine. These three files, with ``api.py`` before them,
-  are the whole way; how a model is described and a manifest checked is in ``frontends/direct``.
+  digest ``AliasLookup.load`` goes through the key alias to the engine. ``exported.py`` and ``alias_lookup.py`` are all
+  that is needed; how a model is described and a manifest checked is in ``frontends/direct``.
 - A miss: ``Compilation.finish`` calls ``Source.request`` (``frontends/source.py``), which lowers the source, partitions
   it and makes the keys with the functions of ``frontends/request.py``. Then ``build_and_load`` in ``entries.py`` gets
-  each engine from ``Cache.fetch``, which looks in the stores, takes the build lock, looks again and in the remotes, and
-  calls ``Request.build`` last, and loads it. Without an alias the engine may still be stored. Before ``fetch``, an
-  entry for a similar GPU or one with these very weights in it may be taken, under another key.
-  A program that is compiled in partitions has no key of its own, so no alias either: it is exported and lowered each
-  time, and its engines are hits.
+  each engine's entry from ``Cache.fetch``, which looks in the stores, takes the build lock, looks again and in the
+  remotes, and last builds with ``Request.build`` and stores the entry; then ``build_and_load`` loads the engine.
+  Without an alias the engine may still be stored. Before ``fetch``, an entry for a similar GPU or one with these very
+  weights in it may be taken, under another key. A program that is compiled in partitions has no key of its own, so no
+  alias either: it is exported and lowered each time, and its engines are hits.
 - An ONNX file: ``OnnxSource`` in ``frontends/onnx/source.py``, whose docstring says what is different.
 - A new kind of source: derive a class from ``Source`` in ``frontends/source.py``, and add a case to
   ``frontends/resolve.py``, which says what commands need to know a new kind of file; nothing in this file depends on

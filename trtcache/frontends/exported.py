@@ -149,6 +149,8 @@ class ExportedSource(Source):
 class ModuleSource(Source):
     """A ``torch.nn.Module`` with example inputs. It is exported unless direct mode recognizes it.
 
+    Its ``kind`` is that of ``ExportedSource``: both find one alias.
+
     Attributes:
         direct_mode: direct mode of this call; None if it is off, or the source is not compiled.
     """

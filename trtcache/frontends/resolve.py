@@ -1,6 +1,7 @@
 """``resolve``: the source of a model, a program or a file.
 
-Commands tell the path of a program from a key by its suffix: that of a new kind of file is added to ``subjects.py``.
+Commands tell the path of a program from a key by its suffix: that of a new kind of file is added to
+``cli/trtcache_cli/subjects.py``.
 """
 
 from __future__ import annotations

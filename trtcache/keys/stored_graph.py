@@ -166,9 +166,9 @@ SELECTION = "_operator.getitem"
 def match(a: StoredGraph, b: StoredGraph) -> Matched:
     """Return which nodes correspond.
 
-    Inputs correspond by their leaf of the call, and calls that compute the same from them, whatever their position and
-    weights. The rest, downstream of a difference, is aligned in canonical order. Weights, and what is computed from
-    weights and constants alone, correspond if they are used in the same place.
+    Inputs match if they are the same argument. Calls match if they compute the same from matched inputs; their position
+    and weights do not count. The rest, downstream of a difference, is aligned in canonical order. Weights, and what is
+    computed from weights and constants alone, correspond if they are used in the same place.
     """
     inputs = {node.name: place for place, node in enumerate(b.nodes) if node.operator == "input"}
     matched: Matched = {
@@ -228,7 +228,7 @@ def _token(node: StoredNode) -> str:
 def _align_by(
     token: Callable[[StoredNode], str], ours: list[int], theirs: list[int], a: StoredGraph, b: StoredGraph
 ) -> tuple[Matched, list[tuple[list[int], list[int]]]]:
-    """Return the longest common subsequences of nodes with equal tokens as pairs, and the gaps between them."""
+    """Return pairs of nodes with equal tokens, in order, as ``difflib`` aligns them, and the gaps between them."""
     from difflib import SequenceMatcher  # a hit that reads a graph does not compare it
 
     matched: Matched = {}
@@ -243,7 +243,7 @@ def _align_by(
 
 
 def _descend(a: StoredGraph, b: StoredGraph, matched: Matched) -> None:
-    """Match weights, constants and what is computed from them that matched calls and results use in the same place."""
+    """Match the operands of matched calls and results, place by place, down to weights and constants."""
     taken = set(matched.values())
     stack = list(reversed(matched.items()))
     if len(a.result_uses) == len(b.result_uses):

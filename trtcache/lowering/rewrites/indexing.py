@@ -44,19 +44,20 @@ class Slices(Pass):
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place. Unused parts of a merged chain are left for dead code elimination."""
-        modified = False
+        modified, sizes = False, SizeNodes(graph_module.graph)
         for node in calls_of(graph_module.graph, (aten.select.int,)):
-            modified |= _select_to_slice(node)
+            modified |= _select_to_slice(node, sizes)
         for node in calls_of(graph_module.graph, (aten.slice.Tensor,)):
             modified |= _merge_slices(node)
-        return PassResult(graph_module, modified)
+        return PassResult(graph_module, modified or sizes.changed)
 
 
-def _select_to_slice(node: fx.Node) -> bool:
+def _select_to_slice(node: fx.Node, size_nodes: SizeNodes) -> bool:
     source, dim, index = arguments(node)
-    shape = node.meta["val"].shape
-    sizes = SizeNodes(node.graph).of_all(shape)
-    if type(index) is not int or sizes is None:
+    if type(index) is not int:
+        return False
+    sizes = size_nodes.of_all(node.meta["val"].shape)
+    if sizes is None:
         return False
     value = source.meta["val"]
     dim %= value.dim()

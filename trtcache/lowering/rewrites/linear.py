@@ -132,7 +132,7 @@ def _unbatch(node: fx.Node) -> bool:
     sizes = SizeNodes(node.graph)
     flat_shape, shape = sizes.of_all((batch * rows, inner)), sizes.of_all((batch, rows, columns))
     if flat_shape is None or shape is None:
-        return False
+        return sizes.changed
     value = left.meta["val"].new_empty((batch * rows, inner))
     flat_left = insert_call(node, aten.reshape.default, (left, flat_shape), value)
     if matrix is right:

@@ -59,7 +59,7 @@ class Shapes(Pass):
             handle = handlers.get(node.target)
             if handle is not None:
                 handle(node, node.args[0])
-        return PassResult(graph_module, walk.modified)
+        return PassResult(graph_module, walk.modified or walk.sizes.changed)
 
 
 class _ShapeWalk:
@@ -67,7 +67,7 @@ class _ShapeWalk:
 
     def __init__(self, graph: fx.Graph) -> None:
         self.modified = False
-        self._sizes = SizeNodes(graph)
+        self.sizes = SizeNodes(graph)
         self._feeding = feed_stride_readers(graph)
 
     def handlers(self) -> dict[Any, Callable[[fx.Node, fx.Node], object]]:
@@ -99,7 +99,7 @@ class _ShapeWalk:
         if same_sizes(source.meta["val"].shape, made.shape):
             self._replace(node, source)
             return True
-        sizes = self._sizes.of_all(made.shape)
+        sizes = self.sizes.of_all(made.shape)
         if sizes is None:
             return False
         self._set(node, aten.reshape.default, (source, sizes))
@@ -109,7 +109,7 @@ class _ShapeWalk:
     def reshape_copy(self, node: fx.Node, source: fx.Node) -> None:
         if not self._is_visible(node):
             self.reshape(node, source)
-        elif self._sizes.of_all(node.meta["val"].shape) is not None:
+        elif self.sizes.of_all(node.meta["val"].shape) is not None:
             value = source.meta["val"]
             copy = insert_call(node, aten.clone.default, (source,), value.new_empty(value.shape))
             copy.kwargs = {"memory_format": torch.contiguous_format}
@@ -162,7 +162,7 @@ class _ShapeWalk:
         shapes = [one.meta["val"].shape for one in (base, source)]
         ours, theirs = ([dim for dim, size in enumerate(shape) if expression(size) != 1] for shape in shapes)
         is_same = same_sizes([shapes[0][dim] for dim in ours], [shapes[1][dim] for dim in theirs])
-        sizes = self._sizes.of_all(node.meta["val"].shape)
+        sizes = self.sizes.of_all(node.meta["val"].shape)
         if not is_same or sizes is None:
             return False
         order, after = list(range(len(shapes[0]))), dict(zip(theirs, ours, strict=True))
@@ -183,7 +183,7 @@ class _ShapeWalk:
         if same_sizes(source.meta["val"].shape, made.shape):
             self._replace(node, source)
             return
-        sizes = self._sizes.of_all(made.shape)
+        sizes = self.sizes.of_all(made.shape)
         if sizes is not None:
             self._set(node, aten.expand.default, (source, sizes))
         self._free_expanding(node, source)
