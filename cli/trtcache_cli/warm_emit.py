@@ -73,11 +73,9 @@ def _command(matrix: Matrix, cells: Sequence[Cell], cell: str, options: Sequence
 
 def _sbatch(matrix: Matrix, cells: Sequence[Cell], most: int | None, given: Sequence[str]) -> str:
     """Return an array script. A resource is an option of sbatch: ``time = "2:00:00"`` is ``--time=2:00:00``."""
-    options = {"job-name": "trtcache-warm", "requeue": True, **sbatch_options(matrix)}
     lines = [
         f"#SBATCH --{name}" + ("" if value is True else f"={shlex.quote(str(value))}")
-        for name, value in options.items()
-        if value is not False
+        for name, value in sbatch_options(matrix).items()
     ]
     if len({cell.image for cell in cells}) > 1:
         raise SettingsError("--emit sbatch", "cells are of several images; emit those of one image: --image IMAGE")
@@ -90,18 +88,22 @@ def _sbatch(matrix: Matrix, cells: Sequence[Cell], most: int | None, given: Sequ
 
 
 def sbatch_options(matrix: Matrix) -> dict[str, str | int]:
-    """Return the options of sbatch in ``[defaults.slurm]``; True is an option without a value.
+    """Return the options of sbatch in ``[defaults.slurm]``, and ours; True is an option without a value.
+
+    An option that is false there is left out, and ``requeue`` is then ``no-requeue``: Slurm requeues by default.
 
     Raises:
         SettingsError: one is not an option and its value, or is that of the array.
     """
-    options = dict(matrix.resources.get("slurm", {}))
+    options = {"job-name": "trtcache-warm", "requeue": True, **matrix.resources.get("slurm", {})}
     for name, value in options.items():
         if name == "array":
             raise SettingsError(str(matrix.path), "defaults.slurm.array: the cells are the array; -j limits it")
         if not _RESOURCE.fullmatch(name) or not isinstance(value, (str, int)) or not str(value).isprintable():
             raise SettingsError(str(matrix.path), f"defaults.slurm.{name}: it is not an option of sbatch and its value")
-    return options
+    if options["requeue"] is False:
+        options["no-requeue"] = True
+    return {name: value for name, value in options.items() if value is not False}
 
 
 def _parallel(matrix: Matrix, cells: Sequence[Cell], most: int | None, options: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -204,8 +205,14 @@ def test_wrong_usage(options: list[str], message: str, run: Callable[..., Result
     assert message in done.err
 
 
-def test_an_interrupt_ends_the_builds(run: Callable[..., Result], matrix: Path, tmp_path: Path) -> None:
-    """Those that run, too: nothing goes on in the background."""
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -signal.SIGKILL)],
+)
+def test_a_signal_ends_the_builds(
+    number: signal.Signals, code: int, run: Callable[..., Result], matrix: Path, tmp_path: Path
+) -> None:
+    """Those that run, too: nothing goes on in the background, also if the command itself is killed."""
     slow = "import os, time\nfrom pathlib import Path\n"
     slow += f"Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\ntime.sleep(60)\n"
     (tmp_path / "slow.py").write_text(slow)
@@ -216,9 +223,14 @@ def test_an_interrupt_ends_the_builds(run: Callable[..., Result], matrix: Path, 
     while not (pid.exists() and pid.read_text()):
         assert process.poll() is None
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, "Traceback" in err) == (130, "", False)
+    assert (process.returncode, out, "Traceback" in err) == (code, "", False)
+    if number == signal.SIGKILL:
+        ends_s = time.monotonic() + 30
+        while Path(f"/proc/{pid.read_text()}").exists():
+            assert time.monotonic() < ends_s
+            time.sleep(0.1)
     assert not Path(f"/proc/{pid.read_text()}").exists()
     assert run("ls", "--json").json["total"] == 0
 
@@ -335,3 +347,30 @@ def test_what_else_a_build_prints_does_not_end_the_run(matrix: Path) -> None:
     result = '{"outcome": "hit", "key": "a", "path": "p"}'
     outcomes = [outcome_of(cell, (0, out, "", 1.0)).outcome for out in (f"{result}\nbye\nnull\n", "", "null\n[1]\n")]
     assert outcomes == ["hit", "failed", "failed"]
+
+
+def test_a_build_that_takes_no_notice_of_an_interrupt_is_killed(
+    matrix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As C code does: it ends some time after the interrupt."""
+    from trtcache_cli.matrix import read_matrix
+
+    (tmp_path / "deaf.py").write_text(
+        "import signal, time\nfrom pathlib import Path\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        f"Path({str(tmp_path / 'began')!r}).touch()\ntime.sleep(60)\n"
+    )
+    monkeypatch.setattr("trtcache_cli.warm_run.GRACE_S", 0.2)
+    processes, outcomes = Processes(), []
+    cell = read_matrix(matrix).cells[0]
+
+    def build() -> None:
+        outcomes.append(processes.run(cell, ["deaf:build"], Board(1)))
+
+    thread = threading.Thread(target=build)
+    thread.start()
+    while not (tmp_path / "began").exists():
+        assert thread.is_alive()
+        time.sleep(0.05)
+    processes.stop()
+    thread.join(30)
+    assert "killed by signal 9" in outcomes[0].why
