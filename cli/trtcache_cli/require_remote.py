@@ -70,11 +70,29 @@ def remote_failures(store: DiskStore, since_ns: int, retired: Collection[str] = 
     return failures
 
 
-def report_failures(store: DiskStore, since_ns: int, retired: Collection[str]) -> int:
-    """Print what failed since a time, as ``remote_failures`` counts it; return the exit code."""
+def report_failures(
+    store: DiskStore, since_ns: int, retired: Collection[str], waited: Collection[str] | None = None
+) -> int:
+    """Print what failed since a time; return the exit code.
+
+    Args:
+        store: the store.
+        since_ns: the time.
+        retired: what ``retired_logs`` returned at that time.
+        waited: the entries that waited in the outbox at that time, of a command whose children upload: they do not
+            count. Without them, only uploads that this process has offered count.
+    """
     failures = remote_failures(store, since_ns, retired)
-    if waiting := len(store.outbox.digests()):
-        failures["upload: still waiting in the outbox"] = waiting
+    waiting = set(store.outbox.digests()).difference(waited or ())
+    if waited is None:
+        from trtcache.remote.uploads import own_uploads
+
+        offered, reasons = own_uploads()
+        waiting &= offered
+        failures = Counter({what: count for what, count in failures.items() if not what.startswith("upload: ")})
+        failures.update({f"upload: {reason}": count for reason, count in reasons.items()})
+    if waiting:
+        failures["upload: still waiting in the outbox"] = len(waiting)
     if not failures:
         return 0
     words = ", ".join(f"{what} ({count})" for what, count in failures.most_common())
