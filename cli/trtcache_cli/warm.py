@@ -163,7 +163,7 @@ def _emit(form: str, matrix: Matrix, cells: Sequence[Cell], most: int | None, op
     if not cells:
         note("every cell hits: nothing is printed")
     else:
-        click.echo(emit(form, matrix, cells, most, options), nl=False)
+        click.echo(emit(form, matrix, cells, most, options, effective_environ(os.environ)), nl=False)
     return 0
 
 
