@@ -15,6 +15,7 @@ from trtcache.integrations.foreign_caches.adoption import TOOLS, plan_adoption
 from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import bytes_bar, note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.sync import NOT_ARRIVED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _HEADER = ("FILE", "WHAT", "SIZE", "MADE BY", "FOR", "STATE", "WHY")
 _LONGEST_NAME = 48
+_REFUSED = ("damaged", "unsafe", "changed")
 
 
 @click.command(
@@ -38,12 +40,12 @@ _LONGEST_NAME = 48
 @click.option("-n", "--dry-run", is_flag=True, help="Only list the directory.")
 @session_options
 @pass_session
-def adopt(session: Session, tool: str, directory: Path, pin: bool, dry_run: bool) -> None:
+def adopt(session: Session, tool: str, directory: Path, pin: bool, dry_run: bool) -> int | None:
     """List another tool's engine cache, and import its engines. Nothing is unpickled or run.
 
     The key of an imported entry records its origin. No compile looks it up, because such a cache does not record all
     that an engine was built for. A plan can run code when it is loaded: import only engines that you would run. DIR is
-    not modified.
+    not modified. The exit code is 4 if a file is damaged, unsafe or was changed meanwhile.
     """
     with bytes_bar("reading", _file_bytes(directory)) as advance:
         plan = plan_adoption(tool, directory.absolute(), advance=advance)
@@ -65,6 +67,7 @@ def adopt(session: Session, tool: str, directory: Path, pin: bool, dry_run: bool
     else:
         _print(plan, states)
         _remark(plan, done, dry_run=dry_run)
+    return NOT_ARRIVED if any(_state(find, states)[0] in _REFUSED for find in plan.finds) else None
 
 
 def _file_bytes(directory: Path) -> int:

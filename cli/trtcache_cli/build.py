@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from trtcache.config.units import format_duration
+from trtcache_cli import termination
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import console, note, print_json, print_pairs, shows_progress, working
 from trtcache_cli.output_file import check_output
@@ -50,6 +51,7 @@ DOCUMENT: Final = "trtcache.build"
 @setting_option
 @click.option("--keep-program", is_flag=True, help="Store the program, without weights, for 'trtcache rebuild'.")
 @click.option("--require-remote", is_flag=True, help="Exit with 4 if a look-up in a remote or an upload failed.")
+@click.option("--end-with-input", is_flag=True, help="End when standard input is closed, as by the end of the parent.")
 @shape_option
 @session_options
 @pass_session
@@ -63,6 +65,7 @@ def build(
     settings: tuple[str, ...],
     keep_program: bool,
     require_remote: bool,
+    end_with_input: bool,
     shapes: tuple[str, ...],
 ) -> int:
     """Build the engine of a program file and put it into the cache, unless it is already there.
@@ -77,6 +80,8 @@ def build(
 
     With a remote that is written to, the command ends when the uploads have ended.
     """
+    if end_with_input:
+        termination.end_with_input()
     given = parse_settings(settings)
     if output is not None:
         check_output(output, file)

@@ -19,6 +19,7 @@ from trtcache.errors import RemoteError, TrtcacheError
 from trtcache_cli.command_group import CommandGroup
 from trtcache_cli.output import complain, discard
 from trtcache_cli.presentation import add_presentation, presentation_options
+from trtcache_cli.termination import Terminated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -116,7 +117,7 @@ Exit codes:
   5    no entry, or more than one, has this key
   6    an engine builder failed or is not available
   7    a build or torch was forbidden by TRTCACHE_FORBID_BUILD or TRTCACHE_NO_TORCH
-  130  interrupted, or declined
+  130  interrupted, or declined; 143 or 129: 'warm' was ended by SIGTERM or SIGHUP
 """
 
 
@@ -265,8 +266,8 @@ def _run(args: Sequence[str] | None) -> int:
         return _fail(_with_remedy(error), error.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
-    except (click.Abort, KeyboardInterrupt):  # click raises Abort for both answers: Ctrl-C and no
-        return 130
+    except (click.Abort, KeyboardInterrupt) as error:  # click raises Abort for both answers: Ctrl-C and no
+        return error.__cause__.exit_code if isinstance(error.__cause__, Terminated) else 130
     except RemoteError as error:
         return _fail(_remote_error_text(error), error.exit_code)
     except TrtcacheError as error:

@@ -75,18 +75,34 @@ def remote_failures(store: DiskStore, since_ns: int, summed: Collection[str] = (
     return failures
 
 
-def report_failures(store: DiskStore, since_ns: int, summed: Collection[str]) -> int:
-    """Print what failed since a time, as ``remote_failures`` counts it; return the exit code.
+def report_failures(
+    store: DiskStore, since_ns: int, summed: Collection[str], waited: Collection[str] | None = None
+) -> int:
+    """Print what failed since a time; return the exit code.
 
-    Uploads that wait in the outbox count too, also those of earlier commands.
+    Args:
+        store: the store.
+        since_ns: the time.
+        summed: what ``summed_logs`` returned at that time.
+        waited: the entries that waited in the outbox at that time, of a command whose children upload: they do not
+            count. Without them, only uploads that this process has offered count.
     """
+    failures = remote_failures(store, since_ns, summed)
+    waiting = set(store.outbox.digests()).difference(waited or ())
+    if waited is None:
+        from trtcache.remote.uploads import own_uploads
+
+        offered, reasons = own_uploads()
+        waiting &= offered
+        failures = Counter({what: count for what, count in failures.items() if not what.startswith("upload: ")})
+        failures.update({f"upload: {reason}": count for reason, count in reasons.items()})
     parts = []
-    for failure, count in remote_failures(store, since_ns, summed).most_common():
+    for failure, count in failures.most_common():
         what, _, reason = failure.partition(": ")
         parts.append(f"{count_of(count, what, f'{what}s')} failed ({reason})")
-    if waiting := len(store.outbox.digests()):
-        verb = "is" if waiting == 1 else "are"
-        parts.append(f"{count_of(waiting, 'upload', 'uploads')} {verb} still in the outbox")
+    if waiting:
+        verb = "is" if len(waiting) == 1 else "are"
+        parts.append(f"{count_of(len(waiting), 'upload', 'uploads')} {verb} still in the outbox")
     if not parts:
         return 0
     complain(f"trtcache: --require-remote: {', '.join(parts)}")

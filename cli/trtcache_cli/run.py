@@ -84,7 +84,7 @@ def _run_and_check(line: list[str], environ: dict[str, str], config: Config) -> 
     from trtcache_cli.require_remote import report_failures, require_usable_remote, summed_logs
 
     store, began_ns = require_usable_remote(config), time.time_ns()
-    summed = summed_logs(store)
+    summed, waited = summed_logs(store), store.outbox.digests()
     child = os.fork()
     if child == 0:
         os.execve(line[0], line, {**environ, RUN: str(os.getpid())})  # noqa: S606  # the user's command
@@ -95,7 +95,7 @@ def _run_and_check(line: list[str], environ: dict[str, str], config: Config) -> 
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code < 0:
         return 128 - code
-    return code or report_failures(store, began_ns, summed)
+    return code or report_failures(store, began_ns, summed, waited)
 
 
 def command_line(program: str, args: tuple[str, ...], *, is_module: bool) -> list[str]:

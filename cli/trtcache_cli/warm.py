@@ -124,7 +124,8 @@ def warm(
     if form is not None:
         options = [] if session.cache_dir is None else ["--cache-dir", str(session.cache_dir.absolute())]
         options += ["--require-remote"] if require_remote else []
-        return _emit(form, matrix, _for_scheduler(planned, image), jobs, options)
+        unserved = [each.cell for each in planned if each.key is not None and not planner.remote.serves(each.key)]
+        return _emit(form, matrix, _for_scheduler(planned, image, unserved), jobs, options)
     is_hit = [each for each in planned if each.state == PLANNED_HIT and not each.is_left]
     outcomes = [Outcome(each.cell, HIT, keys=(each.key or "",)) for each in is_hit]
     if scheduler is not None:
@@ -133,11 +134,18 @@ def warm(
         outcomes += _run_here(session, planned, image, jobs or 1)
     _upload(planner, planned, outcomes)
     code = _report(session, sorted(outcomes, key=lambda outcome: outcome.cell.number))
-    return code or (_check_remote(planner, outcomes) if require_remote else 0)
+    return code or (_check_remote(planner, outcomes, _others(cells, image)) if require_remote else 0)
 
 
-def _for_scheduler(planned: Sequence[PlannedCell], image: str) -> list[Cell]:
+def _others(cells: Sequence[Cell], image: str) -> list[Cell]:
+    """Return the cells of other images than this one; none if it is named, as each image then has its run."""
+    return [] if image else [cell for cell in cells if cell.image]
+
+
+def _for_scheduler(planned: Sequence[PlannedCell], image: str, unserved: Sequence[Cell] = ()) -> list[Cell]:
     """Return the cells that miss, or that are not known here. A cell without its backend here is one of them.
+
+    So is one of ``unserved``, which are hits here, and not in the remote.
 
     Raises:
         SettingsError: a program cannot be read: nothing is submitted.
@@ -146,7 +154,7 @@ def _for_scheduler(planned: Sequence[PlannedCell], image: str) -> list[Cell]:
     for each in unreadable[:1]:
         more = f"; {len(unreadable) - 1} more cells have errors: --plan" if len(unreadable) > 1 else ""
         raise SettingsError(f"cell {each.cell.number}, {each.cell}", f"{each.reason}{more}")
-    left = [each.cell for each in planned if each.is_left or each.state == IMPOSSIBLE]
+    left = [each.cell for each in planned if each.is_left or each.state == IMPOSSIBLE or each.cell in unserved]
     return [cell for cell in left if not image or cell.image == image]
 
 
@@ -154,7 +162,7 @@ def _emit(form: str, matrix: Matrix, cells: Sequence[Cell], most: int | None, op
     if not cells:
         note("every cell hits: nothing is printed")
     else:
-        click.echo(emit(form, matrix, cells, most, options), nl=False)
+        click.echo(emit(form, matrix, cells, most, options, effective_environ(os.environ)), nl=False)
     return 0
 
 
@@ -213,10 +221,16 @@ def _check_target(session: Session) -> None:
         raise SettingsError("--require-remote", "no remote is written to; add ?mode=write to one of TRTCACHE_REMOTE")
 
 
-def _check_remote(planner: Planner, outcomes: Sequence[Outcome]) -> int:
+def _check_remote(planner: Planner, outcomes: Sequence[Outcome], others: Sequence[Cell] = ()) -> int:
+    """Return the exit code of ``--require-remote``; the ``others`` were not built here, and their keys are unknown."""
+    from trtcache_cli.require_remote import EXIT_REMOTE_FAILED
     from trtcache_cli.warm_remote import check_remote
 
-    return check_remote(planner.cache, {key for outcome in outcomes for key in outcome.keys if key})
+    code = check_remote(planner.cache, {key for outcome in outcomes for key in outcome.keys if key})
+    if others:
+        count = count_of(len(others), "cell", "cells")
+        complain(f"trtcache: --require-remote: {count} of other images not built here: --image IMAGE there")
+    return code or (EXIT_REMOTE_FAILED if others else 0)
 
 
 def _upload(planner: Planner, planned: Sequence[PlannedCell], outcomes: Sequence[Outcome]) -> None:
@@ -232,10 +246,13 @@ def _upload(planner: Planner, planned: Sequence[PlannedCell], outcomes: Sequence
 def _build(session: Session, cell: Cell, require_remote: bool) -> int:
     """Build one cell in this process, with the output, the errors and the exit code of ``trtcache build``.
 
-    The exit code is 1 if nothing was stored: a scheduler that gets 0 takes the cell for done.
+    The exit code is 1 if nothing was stored: a scheduler that gets 0 takes the cell for done. An entry that was here
+    already is uploaded, unless the remote has it.
     """
     from trtcache_cli.build import DOCUMENT, build
 
+    if require_remote:
+        _check_target(session)
     note(f"cell {cell.number}: {printable(str(cell))}")
     os.environ.update(claiming_environ(os.environ))
     options = [*(["--json"] if session.as_json else []), *(["--require-remote"] if require_remote else [])]
@@ -245,7 +262,14 @@ def _build(session: Session, cell: Cell, require_remote: bool) -> int:
         why = why_nothing_stored(context.meta[DOCUMENT], "the cache is read-only, or a warning says why")
     if why:
         complain(f"cell {cell.number} {printable(str(cell))}: {FAILED}: {why}")
-    return code or int(bool(why))
+    if code or why or session.config().remotes.target is None:
+        return code or int(bool(why))
+    engines = context.meta[DOCUMENT].get("engines", [context.meta[DOCUMENT]])
+    keys = tuple(engine["key"] for engine in engines if engine["key"])
+    outcomes = [Outcome(cell, HIT, keys=keys)]
+    planner = Planner(session.cache())
+    _upload(planner, planner.plan([cell], image=cell.image), outcomes)
+    return _check_remote(planner, outcomes) if require_remote else 0
 
 
 def _number(cell: str) -> int:

@@ -8,9 +8,10 @@ import shlex
 from typing import TYPE_CHECKING, Final
 
 from trtcache.errors import SettingsError
+from trtcache_cli.warm_kubernetes import job, pod_environment, read_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from trtcache_cli.matrix import Cell, Matrix
 
@@ -20,7 +21,14 @@ _MOST_GITHUB_JOBS = 256
 _RESOURCE = re.compile(r"[a-z][a-z0-9-]*")
 
 
-def emit(form: str, matrix: Matrix, cells: Sequence[Cell], most: int | None = None, options: Sequence[str] = ()) -> str:
+def emit(
+    form: str,
+    matrix: Matrix,
+    cells: Sequence[Cell],
+    most: int | None = None,
+    options: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> str:
     """Return the cells in the form that a scheduler takes.
 
     Args:
@@ -29,13 +37,16 @@ def emit(form: str, matrix: Matrix, cells: Sequence[Cell], most: int | None = No
         cells: the cells to build.
         most: limits how many are built at a time.
         options: further options of ``trtcache warm`` for each of them.
+        environ: variables of trtcache for hosts that do not have those of this one.
 
     Raises:
         SettingsError: the scheduler cannot take them.
     """
     if form == "github":
         return _github(cells)
-    forms = {"sbatch": _sbatch, "parallel": _parallel, "k8s": _kubernetes}
+    if form == "k8s":
+        return _kubernetes(matrix, cells, most, options, environ or {})
+    forms = {"sbatch": _sbatch, "parallel": _parallel}
     return forms[form](matrix, cells, most, options)
 
 
@@ -73,11 +84,9 @@ def _command(matrix: Matrix, cells: Sequence[Cell], cell: str, options: Sequence
 
 def _sbatch(matrix: Matrix, cells: Sequence[Cell], most: int | None, given: Sequence[str]) -> str:
     """Return an array script. A resource is an option of sbatch: ``time = "2:00:00"`` is ``--time=2:00:00``."""
-    options = {"job-name": "trtcache-warm", "requeue": True, **sbatch_options(matrix)}
     lines = [
         f"#SBATCH --{name}" + ("" if value is True else f"={shlex.quote(str(value))}")
-        for name, value in options.items()
-        if value is not False
+        for name, value in sbatch_options(matrix).items()
     ]
     if len({cell.image for cell in cells}) > 1:
         raise SettingsError("--emit sbatch", "cells are of several images; emit those of one image: --image IMAGE")
@@ -90,18 +99,22 @@ def _sbatch(matrix: Matrix, cells: Sequence[Cell], most: int | None, given: Sequ
 
 
 def sbatch_options(matrix: Matrix) -> dict[str, str | int]:
-    """Return the options of sbatch in ``[defaults.slurm]``; True is an option without a value.
+    """Return the options of sbatch in ``[defaults.slurm]``, and ours; True is an option without a value.
+
+    An option that is false there is left out, and ``requeue`` is then ``no-requeue``: Slurm requeues by default.
 
     Raises:
         SettingsError: one is not an option and its value, or is that of the array.
     """
-    options = dict(matrix.resources.get("slurm", {}))
+    options = {"job-name": "trtcache-warm", "requeue": True, **matrix.resources.get("slurm", {})}
     for name, value in options.items():
         if name == "array":
             raise SettingsError(str(matrix.path), "defaults.slurm.array: the cells are the array; -j limits it")
         if not _RESOURCE.fullmatch(name) or not isinstance(value, (str, int)) or not str(value).isprintable():
             raise SettingsError(str(matrix.path), f"defaults.slurm.{name}: it is not an option of sbatch and its value")
-    return options
+    if options["requeue"] is False:
+        options["no-requeue"] = True
+    return {name: value for name, value in options.items() if value is not False}
 
 
 def _parallel(matrix: Matrix, cells: Sequence[Cell], most: int | None, options: Sequence[str]) -> str:
@@ -124,41 +137,19 @@ def _github(cells: Sequence[Cell]) -> str:
     return json.dumps({"include": include}) + "\n"
 
 
-def _kubernetes(matrix: Matrix, cells: Sequence[Cell], most: int | None, options: Sequence[str]) -> str:
+def _kubernetes(
+    matrix: Matrix, cells: Sequence[Cell], most: int | None, options: Sequence[str], environ: Mapping[str, str]
+) -> str:
     """Return an Indexed Job for each image, as JSON, which kubectl takes as it takes YAML."""
-    given = dict(matrix.resources.get("kubernetes", {}))
-    default_image = given.pop("image", "")
-    resources, parallelism = given.pop("resources", None), given.pop("parallelism", most or 8)
-    if given:
-        why = f"defaults.kubernetes.{min(given)}: unknown; known: image, parallelism, resources"
-        raise SettingsError(str(matrix.path), why)
-    if type(parallelism) is not int or parallelism < 1:
-        why = f"defaults.kubernetes.parallelism: expected a number of 1 or more, got {parallelism!r}"
-        raise SettingsError(str(matrix.path), why)
-    if not isinstance(default_image, str):
-        why = f"defaults.kubernetes.image: expected a text, got {default_image!r}"
-        raise SettingsError(str(matrix.path), why)
-    jobs = []
+    given = read_fields(matrix)
     by_image: dict[str, list[Cell]] = {}
     for cell in cells:
-        by_image.setdefault(cell.image or default_image, []).append(cell)
-    for number, (image, own) in enumerate(by_image.items()):
-        if not image:
-            raise SettingsError("--emit k8s", "cells have no image; set image in [defaults.kubernetes]")
-        container = {"name": "warm", "image": image, "command": _command(matrix, own, "auto", options)}
-        spec = {
-            "completions": len(own),
-            "parallelism": min(parallelism, len(own)),
-            "completionMode": "Indexed",
-            "backoffLimit": 3 * len(own),
-            "template": {
-                "spec": {
-                    "restartPolicy": "OnFailure",
-                    "containers": [{**container, **({"resources": resources} if resources else {})}],
-                }
-            },
-        }
-        metadata = {"name": f"trtcache-warm-{number}"}
-        jobs.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+        by_image.setdefault(cell.image or given.get("image", ""), []).append(cell)
+    if "" in by_image:
+        raise SettingsError("--emit k8s", "cells have no image; set image in [defaults.kubernetes]")
+    env = pod_environment(matrix, given, environ)
+    jobs = [
+        job(_command(matrix, own, "auto", options), image, own, env, given, most) for image, own in by_image.items()
+    ]
     document = jobs[0] if len(jobs) == 1 else {"apiVersion": "v1", "kind": "List", "items": jobs}
     return json.dumps(document, indent=2) + "\n"

@@ -9,11 +9,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from trtcache_cli.termination import open_input
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Ended: TypeAlias = tuple[int, str, str, float]
 """Exit code, standard output, standard error and seconds of ``trtcache build --json``."""
+
+
+def build_command(arguments: Sequence[str]) -> list[str]:
+    """Return the command line of ``trtcache build`` for a process with ``open_input()``, which ends with this one."""
+    return [sys.executable, "-m", "trtcache_cli", "build", "--json", "--end-with-input", *arguments]
 
 
 def build_cell(arguments: Sequence[str], environ: Mapping[str, str], folder: str) -> Ended:
@@ -26,9 +33,10 @@ def build_cell(arguments: Sequence[str], environ: Mapping[str, str], folder: str
     """
     begin_s = time.monotonic()
     with subprocess.Popen(  # noqa: S603  # ourselves, without a shell
-        [sys.executable, "-m", "trtcache_cli", "build", "--json", *arguments],
+        build_command(arguments),
         env={**os.environ, **environ},
         cwd=folder if Path(folder).is_dir() else None,
+        stdin=open_input(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,4 +1,7 @@
-"""Cells of ``trtcache warm`` as jobs of a scheduler: submit them, report them as they end, cancel them on Ctrl-C."""
+"""Cells of ``trtcache warm`` as jobs of a scheduler: submit them, report them as they end, cancel them on Ctrl-C.
+
+What is said of Ctrl-C is also true of the signals that end this process, but for SIGKILL.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from trtcache_cli.output import note
+from trtcache_cli.output import complain, note
+from trtcache_cli.termination import SIGNALS, raise_terminated
 from trtcache_cli.warm_progress import Board
 
 if TYPE_CHECKING:
@@ -17,6 +21,10 @@ if TYPE_CHECKING:
     from trtcache_cli.warm_run import Outcome
 
 _POLL_S = 0.5
+
+
+class CancelError(Exception):
+    """A scheduler did not cancel all jobs; the message has its answer."""
 
 
 class Jobs(Protocol):
@@ -39,7 +47,11 @@ class Jobs(Protocol):
         ...
 
     def cancel(self) -> int:
-        """Cancel all jobs that have not ended, and return how many; also after a submission that failed half-way."""
+        """Cancel all jobs that have not ended, and return how many; also after a submission that failed half-way.
+
+        Raises:
+            CancelError: the scheduler did not cancel all of them.
+        """
         ...
 
 
@@ -51,7 +63,7 @@ def run_jobs(jobs: Jobs, cells: Sequence[Cell]) -> list[Outcome]:
         KeyboardInterrupt: Ctrl-C; the jobs are cancelled.
     """
     outcomes: list[Outcome] = []
-    with Board(len(cells)) as board:
+    with raise_terminated(), Board(len(cells)) as board:
         try:
             jobs.submit(cells)
             while len(outcomes) < len(cells):
@@ -62,8 +74,11 @@ def run_jobs(jobs: Jobs, cells: Sequence[Cell]) -> list[Outcome]:
                     board.set_state(cell, state)
                 time.sleep(_POLL_S)
         except BaseException:
-            if count := jobs.cancel():
-                note(f"{count} jobs were cancelled")
+            try:
+                if count := jobs.cancel():
+                    note(f"{count} jobs were cancelled")
+            except CancelError as error:
+                complain(f"trtcache: warning: {error}")
             raise
     return outcomes
 
@@ -75,12 +90,14 @@ def interrupts_later() -> Iterator[None]:
     Those processes have the signal blocked, as this thread has; another thread of this process gets it nevertheless.
     """
     arrived: list[int] = []
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    handler = signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))
+    numbers: tuple[signal.Signals, ...] = (signal.SIGINT, *SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    handlers = {each: signal.signal(each, lambda number, _: arrived.append(number)) for each in numbers}
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        signal.signal(signal.SIGINT, handler)
-        if arrived:
-            signal.raise_signal(signal.SIGINT)
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
+        for number in arrived[:1]:
+            signal.raise_signal(number)

@@ -232,7 +232,12 @@ class Planner:
             return PlannedCell(cell, BUILD, key=key.digest, expected_s=expected_s)
         aliases = (alias,) if alias is not None else ()
         stale = [digest for digest in (key.digest, *aliases) if self.remote.needs_upload(digest)]
-        here = tuple(digest for digest in stale if self.cache.store is not None and self.cache.store.contains(digest))
+        store = self.cache.store
+        here = tuple(digest for digest in stale if store is not None and store.contains(digest))
+        why = self.remote.why_not_uploaded(store, key.digest) if store is not None and key.digest in here else ""
+        if why:
+            reason = f"it is not uploaded: {why}"
+            return PlannedCell(cell, HIT, reason, key=key.digest)
         is_renewed = key.digest in stale and key.digest not in here and key.digest in (self.remote.target or ())
         reason = "it is uploaded" if key.digest in here else "it is uploaded again" if is_renewed else ""
         return PlannedCell(cell, HIT, reason, key=key.digest, to_upload=here, is_renewed=is_renewed)

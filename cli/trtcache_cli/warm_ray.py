@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import SettingsError
 from trtcache_cli.warm_job import build_cell
+from trtcache_cli.warm_jobs import CancelError
 from trtcache_cli.warm_run import FAILED, Outcome, build_arguments, last_line, outcome_of
 
 if TYPE_CHECKING:
@@ -73,13 +74,19 @@ class RayJobs:
         return dict.fromkeys(self._tasks.values(), "submitted")
 
     def cancel(self) -> int:
-        """Interrupt the tasks that have not ended, and kill the workers of those that do not stop."""
+        """Interrupt the tasks that have not ended, and kill the workers of those that do not stop.
+
+        Raises:
+            CancelError: some have not ended.
+        """
         tasks = list(self._tasks)
         for force in (False, True):
             for task in tasks:
                 self._api.cancel(task, force=force)
             if tasks:
                 _, tasks = self._api.wait(tasks, num_returns=len(tasks), timeout=_CANCEL_S)
+        if tasks:
+            raise CancelError(f"{len(tasks)} of {len(self._tasks)} tasks may still run: Ray has not ended them")
         return len(self._tasks)
 
     def close(self) -> None:

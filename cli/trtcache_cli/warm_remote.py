@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trtcache.config.environment import Config
     from trtcache.config.remotes import RemoteUrl
     from trtcache.remote.entries import RemoteEntries
+    from trtcache.store.disk import DiskStore
 
 
 class RemoteListing:
@@ -31,6 +32,7 @@ class RemoteListing:
         self.target: Mapping[str, int] | None = None
         self._remotes: list[tuple[RemoteEntries, Mapping[str, int]]] = []
         self._renewal_ns = 0
+        self._config = config
         for url in () if config.disable else config.remotes.urls:
             remote = open_entries(config, url)
             try:
@@ -46,6 +48,28 @@ class RemoteListing:
     def needs_upload(self, digest: str) -> bool:
         """Return whether an entry is not in the remote that is written to, or half of its lifetime there is over."""
         return self.target is not None and self.target.get(digest, 0) < max(1, self._renewal_ns)
+
+    def why_not_uploaded(self, store: DiskStore, digest: str) -> str:
+        """Return why an entry of a store is not uploaded to the remote that is written to; empty if it would be."""
+        from trtcache.remote.tier import RemoteTier
+        from trtcache.remote.uploads import uploader_of
+
+        remotes = self._config.remotes
+        if remotes.target is None:
+            return ""
+        uploader = uploader_of(store, RemoteTier(remotes.target, remotes, self._config.trust))
+        return uploader.why_disabled or uploader.why_refused(digest)
+
+    def serves(self, digest: str) -> bool:
+        """Return whether the remote that is written to has an entry of this key, or any if none is written to.
+
+        Without a remote, the cache directory is what others use.
+        """
+        if not self._config.remotes.urls or self._config.disable:
+            return True
+        if self._config.remotes.target is None:
+            return digest in self
+        return digest in (self.target or ())
 
     def __contains__(self, digest: object) -> bool:
         """Return whether a remote has an entry of this key."""
@@ -122,17 +146,18 @@ def check_remote(cache: Cache, digests: Collection[str]) -> int:
     assert target is not None  # noqa: S101  # require_usable_remote and the command have checked it
     remote = open_entries(config, target)
     try:
-        there = set(digests) & list_entries(remote).keys()
-        bad = {digest: reason for digest, reason in miss_reasons(remote, there).items() if reason}
+        found = miss_reasons(remote, digests)
+        missing = sum(reason == "absent" for reason in found.values())
+        bad = {digest: reason for digest, reason in found.items() if reason not in ("", "absent")}
         if here := [digest for digest in bad if not cache.layers.why_missed(digest)]:
             upload(cache, here, replace=True)
             bad |= miss_reasons(remote, here)
     except RemoteError as error:
         complain(f"trtcache: --require-remote: {error}")
         return EXIT_REMOTE_FAILED
-    if missing := set(digests) - there:
-        verb = "is" if len(missing) == 1 else "are"
-        complain(f"trtcache: --require-remote: {entries_text(len(missing))} {verb} not in {target.text}")
+    if missing:
+        verb = "is" if missing == 1 else "are"
+        complain(f"trtcache: --require-remote: {entries_text(missing)} {verb} not in {target.text}")
     reasons = Counter(reason for reason in bad.values() if reason)
     for reason, count in reasons.items():
         complain(f"trtcache: --require-remote: {entries_text(count)} in {target.text} cannot be used: {reason}")

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -18,6 +17,8 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.remotes import PARAMETERS, VARIABLE, RemoteUrl
 from trtcache.config.units import format_duration
 from trtcache_cli.output import printable
+from trtcache_cli.termination import GRACE_S, open_input, raise_terminated
+from trtcache_cli.warm_job import build_command
 from trtcache_cli.warm_progress import Board
 
 if TYPE_CHECKING:
@@ -72,13 +73,19 @@ class Processes:
 
     def run(self, cell: Cell, arguments: Sequence[str], board: Board) -> Outcome:
         """Build a cell and return its outcome."""
-        command = [sys.executable, "-m", "trtcache_cli", "build", "--json", *arguments]
+        command = build_command(arguments)
         begin_s = time.monotonic()
         with self._lock:
             if self._stopped:
                 return Outcome(cell, FAILED, "interrupted")
             process = subprocess.Popen(  # noqa: S603  # ourselves, without a shell
-                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", env=self._environ
+                command,
+                stdin=open_input(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env=self._environ,
             )
             self._running.add(process)
         board.set_state(cell, "running")
@@ -88,11 +95,18 @@ class Processes:
         return outcome_of(cell, (process.returncode, out, err, time.monotonic() - begin_s))
 
     def stop(self) -> None:
-        """Interrupt all builds, and start no more."""
+        """Interrupt all builds, kill those that do not end, and start no more."""
         with self._lock:
             self._stopped = True
-            for process in self._running:
-                process.send_signal(signal.SIGINT)
+            running = list(self._running)
+        for process in running:
+            process.send_signal(signal.SIGINT)
+        ends_s = time.monotonic() + GRACE_S
+        for process in running:
+            try:
+                process.wait(max(0.0, ends_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def outcome_of(cell: Cell, ended: Ended) -> Outcome:
@@ -155,15 +169,14 @@ def run_cells(cells: Sequence[Cell], jobs: int, *, cache_dir: Path | None, envir
     """Build cells here, ``jobs`` at a time, with progress on standard error.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C; the builds that ran are ended.
+        KeyboardInterrupt: Ctrl-C, or a signal that ends this process; the builds that ran are ended.
     """
-    processes, outcomes = Processes(environ), []
-    with ThreadPoolExecutor(jobs) as pool, Board(len(cells)) as board:
-        futures = []
-        for cell in cells:
-            board.set_state(cell, "")
-            futures.append(pool.submit(processes.run, cell, build_arguments(cell, cache_dir), board))
+    processes, outcomes, futures = Processes(environ), [], []
+    with raise_terminated(), ThreadPoolExecutor(jobs) as pool, Board(len(cells)) as board:
         try:
+            for cell in cells:
+                board.set_state(cell, "")
+                futures.append(pool.submit(processes.run, cell, build_arguments(cell, cache_dir), board))
             for future in as_completed(futures):
                 outcomes.append(future.result())
                 board.end(outcomes[-1])

@@ -17,7 +17,7 @@ from trtcache.errors import SettingsError
 from trtcache_cli.output import note
 from trtcache_cli.warm_emit import sbatch_options
 from trtcache_cli.warm_job import build_cell
-from trtcache_cli.warm_jobs import interrupts_later
+from trtcache_cli.warm_jobs import CancelError, interrupts_later
 from trtcache_cli.warm_run import FAILED, Outcome, build_arguments, last_line, outcome_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,11 @@ class SubmititJobs(ABC):
 
     @abstractmethod
     def _cancel(self, jobs: Sequence[Any]) -> None:
-        """Cancel jobs."""
+        """Cancel jobs.
+
+        Raises:
+            CancelError: the scheduler did not cancel all of them.
+        """
 
     def submit(self, cells: Sequence[Cell]) -> None:
         """Submit an array for each image.
@@ -116,7 +120,11 @@ class SubmititJobs(ABC):
         return {cell: self._states.get(job.job_id, "submitted").lower() for cell, job in self._running.items()}
 
     def cancel(self) -> int:
-        """Cancel the jobs that have not ended."""
+        """Cancel the jobs that have not ended.
+
+        Raises:
+            CancelError: the scheduler did not cancel all of them.
+        """
         jobs = list(self._running.values())
         if jobs:
             self._has_failed = True
@@ -174,8 +182,8 @@ class SlurmJobs(SubmititJobs):
         """
         if shutil.which("sbatch") is None:
             raise SettingsError("--on slurm", "sbatch is not installed: this is no submit host of Slurm")
-        options = {name.replace("-", "_"): value for name, value in sbatch_options(matrix).items()}
-        self._options = {"job_name": "trtcache-warm", "requeue": True, **options}
+        # submitit has defaults of its own by these names.
+        self._options = {name.replace("-", "_"): value for name, value in sbatch_options(matrix).items()}
         self._most = most or _MOST_TASKS
         super().__init__(cache_dir=cache_dir, environ=environ)
 
@@ -207,7 +215,15 @@ class SlurmJobs(SubmititJobs):
         return dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if " " in line.strip())
 
     def _cancel(self, jobs: Sequence[Any]) -> None:
-        subprocess.run(["scancel", *sorted(_arrays(jobs))], check=False)  # noqa: S603, S607  # no shell
+        arrays = sorted(_arrays(jobs))
+        command = ["scancel", *arrays]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603  # no shell
+        except OSError as error:
+            raise CancelError(f"jobs {', '.join(arrays)} were not cancelled: scancel: {error.strerror}") from error
+        if done.returncode:
+            said = " ".join(done.stderr.split()) or f"scancel ended with {done.returncode}"
+            raise CancelError(f"jobs {', '.join(arrays)} may still run: {said}")
 
 
 def _arrays(jobs: Sequence[Any]) -> set[str]:

@@ -17,11 +17,24 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("options", [[], ["--dry-run"]], ids=["adopted", "listed"])
+def test_an_engine_that_is_refused_ends_with_4(options: list[str], run: Callable[..., Result], tmp_path: Path) -> None:
+    """As sync does; a cache whose engines are all sound ends with 0."""
+    folder = tmp_path / "theirs"
+    folder.mkdir(0o700)
+    (folder / "a_sm89.engine").write_bytes(rtx_plan("8.9"))
+    (folder / "a_sm89.engine").chmod(0o600)
+    assert run("adopt", "onnxruntime", folder, *options).code == 0
+    (folder / "b_sm89.engine").write_bytes(b"none")
+    assert run("adopt", "onnxruntime", folder, *options).code == 4
+
+
+@pytest.mark.usefixtures("store")
 def test_engines_are_adopted_and_listed(run: Callable[..., Result], tmp_path: Path) -> None:
     """A line for each thing; a second time they are there."""
     cache = onnxruntime_cache(tmp_path / "theirs")
     done = run("adopt", "onnxruntime", cache)
-    assert done.code == 0
+    assert done.code == 4  # one is damaged, and one refers to another directory
     states = [row[5] for row in done.rows]
     assert (len(states), states.count("adopted")) == (12, 4)
     assert "4 of 12 files are engines that can be adopted: 4 adopted, 0 already present" in done.err

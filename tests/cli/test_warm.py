@@ -6,8 +6,10 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,9 @@ import torch
 
 import trtcache
 from tests.models import Affine
+from trtcache.errors import SettingsError
+from trtcache_cli.matrix import read_matrix
+from trtcache_cli.warm_emit import emit
 from trtcache_cli.warm_plan import PlannedCell, total_s
 from trtcache_cli.warm_progress import Board
 from trtcache_cli.warm_run import Processes, outcome_of
@@ -64,6 +69,8 @@ def matrix(file: Path, tmp_path: Path, interpreter: str, monkeypatch: pytest.Mon
     path.write_text(
         f'[defaults]\nbackend = "{interpreter}"\n[defaults.slurm]\ntime = "1:00:00"\n'
         f'[defaults.kubernetes]\nimage = "registry/torch:2.13"\n'
+        f'volumes = [{{name = "cache", emptyDir = {{}}}}]\n'
+        f'volumeMounts = [{{name = "cache", mountPath = "{tmp_path}"}}]\n'
         f'[[cells]]\nfile = ["{file}", "zoo:affine"]\n[[cells]]\nfile = ["zoo:nothing", "none.pt2"]\n'
     )
     return path
@@ -173,6 +180,51 @@ def test_the_command_that_is_emitted_builds_what_misses(run: Callable[..., Resul
     assert shown.returncode == 0
 
 
+def test_a_kubernetes_job_has_what_a_build_needs(
+    run: Callable[..., Result], matrix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variables of trtcache, and fields of the pod; no manifest for engines that would be lost or not signed."""
+    text = matrix.read_text()
+    emitted = ("warm", matrix, "--only", "0-2", "--emit", "k8s")
+    lines = [line for line in text.splitlines() if not line.startswith("volume")]
+    matrix.write_text("\n".join(lines))
+    done = run(*emitted)
+    assert (done.code, done.out, "what the pods build would be lost" in done.err) == (2, "", True), done.err
+    own = '[{name = "HOME", value = "/h"}, {name = "AWS", valueFrom = {secretKeyRef = {name = "s", key = "k"}}}]'
+    lines.insert(lines.index("[defaults.kubernetes]") + 1, f'env = {own}\nserviceAccountName = "writer"')
+    matrix.write_text("\n".join(lines))
+    monkeypatch.setenv("TRTCACHE_REMOTE", f"s3://b/p?mode=write&endpoint=http://127.0.0.1:{_closed_port()}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
+    monkeypatch.setenv("TRTCACHE_REMOTE_TIMEOUT", "3")
+    job = json.loads(run(*emitted).out)
+    pod = job["spec"]["template"]["spec"]
+    env = {each["name"]: each.get("value", each.get("valueFrom")) for each in pod["containers"][0]["env"]}
+    assert env.pop("TRTCACHE_REMOTE") == os.environ["TRTCACHE_REMOTE"] + "&claims=1"
+    secret = {"secretKeyRef": {"name": "s", "key": "k"}}
+    assert env == {"TRTCACHE_REMOTE_TIMEOUT": "3", "HOME": "/h", "AWS": secret}
+    assert (pod["serviceAccountName"], pod["restartPolicy"]) == ("writer", "Never")
+    assert job["spec"]["backoffLimitPerIndex"] == 3
+    names = {json.loads(run("warm", matrix, "--only", only, "--emit", "k8s").out)["metadata"]["name"] for only in "12"}
+    assert len({*names, job["metadata"]["name"]}) == 3
+    assert json.loads(run(*emitted).out) == job
+    read = read_matrix(matrix)
+    signing = {"TRTCACHE_REMOTE": "s3://b/p?mode=write", "TRTCACHE_SIGNING_KEY": "/key/ci.secret", "TRTCACHE_DIR": "/c"}
+    with pytest.raises(SettingsError, match="is in no volume of the pod"):
+        emit("k8s", read, read.cells, environ=signing)
+    matrix.write_text(text.replace(str(matrix.parent) + '"}]', '/key"}]'))
+    read = read_matrix(matrix)
+    container = json.loads(emit("k8s", read, read.cells, environ=signing))["spec"]["template"]["spec"]["containers"][0]
+    assert [each["name"] for each in container["env"]] == ["TRTCACHE_REMOTE", "TRTCACHE_SIGNING_KEY"]
+
+
+def _closed_port() -> int:
+    """Return a port of this host that nothing listens at."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
 def test_cells_of_another_image_are_left_to_it(run: Callable[..., Result], matrix: Path, file: Path) -> None:
     """Their versions are not those of this machine."""
     matrix.write_text(f'[[cells]]\nfile = "{file}"\nimage = ["registry/torch:2.12", "registry/torch:2.13"]\n')
@@ -204,8 +256,14 @@ def test_wrong_usage(options: list[str], message: str, run: Callable[..., Result
     assert message in done.err
 
 
-def test_an_interrupt_ends_the_builds(run: Callable[..., Result], matrix: Path, tmp_path: Path) -> None:
-    """Those that run, too: nothing goes on in the background."""
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -signal.SIGKILL)],
+)
+def test_a_signal_ends_the_builds(
+    number: signal.Signals, code: int, run: Callable[..., Result], matrix: Path, tmp_path: Path
+) -> None:
+    """Those that run, too: nothing goes on in the background, also if the command itself is killed."""
     slow = "import os, time\nfrom pathlib import Path\n"
     slow += f"Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\ntime.sleep(60)\n"
     (tmp_path / "slow.py").write_text(slow)
@@ -216,17 +274,20 @@ def test_an_interrupt_ends_the_builds(run: Callable[..., Result], matrix: Path, 
     while not (pid.exists() and pid.read_text()):
         assert process.poll() is None
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, "Traceback" in err) == (130, "", False)
+    assert (process.returncode, out, "Traceback" in err) == (code, "", False)
+    if number == signal.SIGKILL:
+        ends_s = time.monotonic() + 30
+        while Path(f"/proc/{pid.read_text()}").exists():
+            assert time.monotonic() < ends_s
+            time.sleep(0.1)
     assert not Path(f"/proc/{pid.read_text()}").exists()
     assert run("ls", "--json").json["total"] == 0
 
 
 def test_an_engine_that_was_not_stored_is_a_failure(matrix: Path) -> None:
     """A warmed cache has it; the reason is the warning of the process that built it."""
-    from trtcache_cli.matrix import read_matrix
-
     cell = read_matrix(matrix).cells[0]
     built = json.dumps({"key": "ab", "outcome": "built", "path": None})
     log = "building m, unless it is cached\ntrtcache: WARNING: entry ab was built but not stored: No space left\n"
@@ -252,8 +313,6 @@ def test_a_cell_that_a_scheduler_runs_fails_if_nothing_is_stored(
 
 def test_a_build_without_a_key_is_a_failure(matrix: Path) -> None:
     """Nothing is stored of it, and the next process builds again."""
-    from trtcache_cli.matrix import read_matrix
-
     cell, built = read_matrix(matrix).cells[0], json.dumps({"key": None, "outcome": "built", "path": None})
     log = "trtcache: WARNING: m is not cached: an operator\n"
     outcome = outcome_of(cell, (0, built, log, 1.0))
@@ -262,8 +321,6 @@ def test_a_build_without_a_key_is_a_failure(matrix: Path) -> None:
 
 def test_a_plan_counts_equal_keys_once(matrix: Path) -> None:
     """Of cells with one key, one is built, and the others hit."""
-    from trtcache_cli.matrix import read_matrix
-
     cells = read_matrix(matrix).cells
     known = [PlannedCell(cell, "build", key="ab", expected_s=3.0) for cell in cells[:2]]
     unknown = [PlannedCell(cell, "unknown", expected_s=2.0) for cell in cells[2:]]
@@ -273,8 +330,6 @@ def test_a_plan_counts_equal_keys_once(matrix: Path) -> None:
 
 def test_a_killed_build_is_called_killed(matrix: Path) -> None:
     """The last line of its log, if there is one, is what it said before."""
-    from trtcache_cli.matrix import read_matrix
-
     cell = read_matrix(matrix).cells[0]
     assert outcome_of(cell, (-9, "", "", 1.0)).why == "the process was killed by signal 9"
     assert outcome_of(cell, (-9, "", "building m\n", 1.0)).why == "the process was killed by signal 9: building m"
@@ -302,6 +357,8 @@ def test_what_a_scheduler_would_misread_is_refused(run: Callable[..., Result], m
     for resource, message in (
         ('parallelism = "4"', "parallelism: expected a number"),
         ("image = 3", "expected a text"),
+        ("env = 3", "env: expected tables with a name"),
+        ("command = 3", "command: unknown; known: env, image, "),
     ):
         braced.write_text(text.replace('image = "registry/torch:2.13"', resource))
         done = run("warm", braced, "--only", "0-2", "--emit", "k8s")
@@ -318,8 +375,6 @@ def test_failures_are_printed_with_quiet(run: Callable[..., Result], matrix: Pat
 
 def test_no_build_begins_after_a_stop(matrix: Path) -> None:
     """A cell that was waiting for its turn is not begun."""
-    from trtcache_cli.matrix import read_matrix
-
     processes = Processes()
     processes.stop()
     with Board(1) as board:
@@ -329,9 +384,32 @@ def test_no_build_begins_after_a_stop(matrix: Path) -> None:
 
 def test_what_else_a_build_prints_does_not_end_the_run(matrix: Path) -> None:
     """The result may be before the last line, and a process without one has failed."""
-    from trtcache_cli.matrix import read_matrix
-
     cell = read_matrix(matrix).cells[0]
     result = '{"outcome": "hit", "key": "a", "path": "p"}'
     outcomes = [outcome_of(cell, (0, out, "", 1.0)).outcome for out in (f"{result}\nbye\nnull\n", "", "null\n[1]\n")]
     assert outcomes == ["hit", "failed", "failed"]
+
+
+def test_a_build_that_takes_no_notice_of_an_interrupt_is_killed(
+    matrix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As C code does: it ends some time after the interrupt."""
+    (tmp_path / "deaf.py").write_text(
+        "import signal, time\nfrom pathlib import Path\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        f"Path({str(tmp_path / 'began')!r}).touch()\ntime.sleep(60)\n"
+    )
+    monkeypatch.setattr("trtcache_cli.warm_run.GRACE_S", 0.2)
+    processes, outcomes = Processes(), []
+    cell = read_matrix(matrix).cells[0]
+
+    def build() -> None:
+        outcomes.append(processes.run(cell, ["deaf:build"], Board(1)))
+
+    thread = threading.Thread(target=build)
+    thread.start()
+    while not (tmp_path / "began").exists():
+        assert thread.is_alive()
+        time.sleep(0.05)
+    processes.stop()
+    thread.join(30)
+    assert "killed by signal 9" in outcomes[0].why

@@ -14,6 +14,7 @@ import pytest
 
 from trtcache.errors import SettingsError
 from trtcache_cli.matrix import read_matrix
+from trtcache_cli.termination import Terminated, raise_terminated
 from trtcache_cli.warm_emit import emit
 from trtcache_cli.warm_job import build_cell
 from trtcache_cli.warm_jobs import interrupts_later, run_jobs
@@ -193,6 +194,15 @@ def test_the_resources_of_the_matrix_are_options_of_sbatch(
     script = (slurm.folder / "7_submission.sh").read_text().splitlines()
     assert {f"#SBATCH {line}" for line in (*lines, "--array=0-1%2", "--job-name=trtcache-warm")} <= set(script)
     assert not [line for line in script if "--wckey" in line or "srun" in line]
+    # Slurm requeues by default, and an option that is false is none.
+    given = "[defaults.slurm]\nrequeue = false\nexclusive = false\n"
+    matrix.write_text(f'{given}[[cells]]\nfile = ["zoo:affine", "zoo:slow"]\n')
+    read = read_matrix(matrix)
+    slurm = SlurmJobs(read, most=4, cache_dir=None, environ={})
+    slurm.submit(read.cells)
+    for script in (emit("sbatch", read, read.cells, 4), (slurm.folder / "7_submission.sh").read_text()):
+        assert "#SBATCH --no-requeue" in script.splitlines()
+        assert not [line for line in script.splitlines() if "--requeue" in line or "exclusive" in line]
     matrix.write_text('[defaults.slurm]\narray = "0-3"\n[[cells]]\nfile = "zoo:affine"\n')
     with pytest.raises(SettingsError, match=r"defaults\.slurm\.array: the cells are the array"):
         SlurmJobs(read_matrix(matrix), most=4, cache_dir=None, environ={})
@@ -232,7 +242,8 @@ def test_a_job_may_print_in_any_encoding(matrix: Path, tmp_path: Path) -> None:
     assert (code, "no model" in err) == (2, True)
 
 
-def test_an_interrupt_waits_for_the_number_of_a_job() -> None:
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_waits_for_the_number_of_a_job(signal_number: signal.Signals) -> None:
     """Also where another thread, such as that of the table on a terminal, is given the signal."""
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
@@ -241,15 +252,71 @@ def test_an_interrupt_waits_for_the_number_of_a_job() -> None:
 
     def submit() -> None:
         with interrupts_later():
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal_number)
             time.sleep(0.2)
             numbers.append(7)
 
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with raise_terminated(), pytest.raises(KeyboardInterrupt):
             submit()
     finally:
         done.set()
         thread.join()
     assert numbers == [7]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_signal_that_ends_the_command_cancels_the_jobs(
+    jobs: LocalJobs, matrix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``timeout`` and a CI system send SIGTERM; a second one does not keep it from cancelling."""
+    cancelled = []
+
+    def poll() -> list[Any]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return []
+
+    def cancel() -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        cancelled.append(True)
+        return 1
+
+    monkeypatch.setattr(jobs, "submit", lambda _: None)
+    monkeypatch.setattr(jobs, "poll", poll)
+    monkeypatch.setattr(jobs, "cancel", cancel)
+    with pytest.raises(Terminated) as caught:
+        run_jobs(jobs, read_matrix(matrix).cells[:1])
+    assert (cancelled, caught.value.exit_code) == ([True], 143)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [("exit 0", "1 jobs were cancelled"), ("echo scancel: error: no controller >&2; exit 1", "error: no controller")],
+    ids=["cancelled", "refused"],
+)
+def test_the_answer_to_a_cancellation_is_reported(
+    script: str,
+    said: str,
+    matrix: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Jobs that Slurm did not cancel are not called cancelled."""
+    for command, text in (("sbatch", "echo Submitted batch job 7"), ("srun", ""), ("scancel", script)):
+        (tmp_path / command).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / command).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    read = read_matrix(matrix)
+    slurm = SlurmJobs(read, most=4, cache_dir=None, environ={})
+
+    def interrupt() -> list[Any]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(slurm, "poll", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(slurm, read.cells[:1])
+    err = capsys.readouterr().err
+    assert said in err
+    assert ("were cancelled" in err) == (script == "exit 0")

@@ -132,6 +132,21 @@ def test_an_answer_of_a_remote_with_a_long_url_is_no_failure(hosts: Hosts) -> No
     assert remote_failures(cache.store, 0) == {}
 
 
+def test_uploads_of_others_do_not_count(
+    command: Callable[..., Result], hosts: Hosts, model: Path, interpreter: str, tmp_path: Path
+) -> None:
+    """An entry that waits for another process, or that the server refuses, is no failure of this command."""
+    unsigned = hosts.host("a", TRTCACHE_REMOTE="", TRTCACHE_SIGNING_KEY="")
+    assert unsigned.store is not None
+    waiting = fetch(unsigned).key.digest
+    unsigned.store.outbox.add(waiting)
+    build = ("build", model, "--backend", interpreter, "--require-remote")
+    done = command(*build, TRTCACHE_REMOTE=f"{hosts.url}&mode=write")
+    assert (done.code, "--require-remote" in done.err) == (0, False)
+    assert run_program(hosts, tmp_path, "--require-remote", n=3)[0] == 0
+    assert unsigned.store.outbox.digests() == [waiting]
+
+
 def test_an_entry_that_is_not_offered_or_is_damaged_is_a_failure(
     command: Callable[..., Result], hosts: Hosts, model: Path, interpreter: str
 ) -> None:

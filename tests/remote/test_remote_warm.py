@@ -82,6 +82,55 @@ def test_what_is_only_here_is_uploaded(
     assert _requests(proxy) == ["LIST"]
 
 
+def test_a_cell_that_is_here_is_uploaded(
+    command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy, matrix: Path
+) -> None:
+    """Each form of the command asks whether the remote has it; a hit here that the remote lacks is none elsewhere."""
+    assert command("warm", matrix, "--cell", "0", **_on(hosts, "ci") | {"TRTCACHE_REMOTE": ""}).code == 0
+    writer, server = _on(hosts, "ci", "&mode=write"), _on(hosts, "ci")
+    for environ in (writer, server):
+        emitted = command("warm", matrix, "--only", "0-1", "--emit", "github", **environ)
+        assert [one["cell"] for one in emitted.json["include"]] == [0, 1]
+    assert command("warm", matrix, "--cell", "0", "--require-remote", **server).code == 2
+    proxy.fault = "503"
+    assert command("warm", matrix, "--cell", "0", "--require-remote", **writer).code == 4
+    proxy.fault = ""
+    assert command("warm", matrix, "--cell", "0", "--require-remote", **writer).code == 0
+    assert _states(command("warm", matrix, "--plan", "--json", **_on(hosts, "server"))) == ["hit", "hit", "unknown"]
+    assert command("warm", matrix, "--only", "0-1", "--emit", "github", **server).out == ""
+
+
+def test_an_entry_that_others_would_not_use_is_not_uploaded(
+    command: Callable[..., Result], hosts: Hosts, matrix: Path
+) -> None:
+    """One without a signature: the plan says so, the remote does not get it, and does not wait for it."""
+    unsigned = _on(hosts, "ci") | {"TRTCACHE_REMOTE": "", "TRTCACHE_SIGNING_KEY": ""}
+    assert command("warm", matrix, "--cell", "0", **unsigned).code == 0
+    writer = _on(hosts, "ci", "&mode=write")
+    (cell,) = command("warm", matrix, "--only", "0", "--plan", "--json", **writer).json["cells"]
+    assert (cell["state"], cell["to_upload"]) == ("hit", [])
+    assert cell["reason"] == "it is not uploaded: untrusted:unsigned"
+    for form in (["--only", "0"], ["--cell", "0"]):
+        done = command("warm", matrix, *form, "--require-remote", **writer)
+        assert (done.code, "1 entry is not in" in done.err) == (4, True)
+        assert command("stats", "--json", **writer).json["waiting_uploads"] == 0
+
+
+def test_cells_of_other_images_are_not_in_the_remote(
+    command: Callable[..., Result], hosts: Hosts, matrix: Path
+) -> None:
+    """Their keys are unknown here, so nothing says that the remote is full; each image has its own run."""
+    matrix.write_text(matrix.read_text().replace(', "other.pt2"', "") + '[[cells]]\nfile = "other.pt2"\nimage = "b"\n')
+    writer = _on(hosts, "ci", "&mode=write")
+    for number in ("0", "2"):
+        assert command("warm", matrix, "--cell", number, "--require-remote", **writer).code == 0
+    done = command("warm", matrix, "--only", "0,2", "--require-remote", **writer)
+    assert (done.code, done.out) == (4, "0 built, 1 hit, 0 failed\n")
+    assert "1 cell of other images not built here" in done.err
+    assert command("warm", matrix, "--only", "0", "--require-remote", **writer).code == 0
+    assert command("warm", matrix, "--image", "b", "--require-remote", **writer).code == 0
+
+
 def test_what_was_uploaded_long_ago_is_uploaded_again(
     command: Callable[..., Result], hosts: Hosts, proxy: FaultProxy, matrix: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -10,6 +11,9 @@ from blake3 import blake3
 
 from trtcache.errors import CanonicalizationError
 from trtcache.weights.fingerprints import Fingerprints, fingerprints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LARGE = 1 << 18  # elements: more bytes than what is not worth remembering
 
@@ -128,3 +132,46 @@ def test_elements_that_change_places_are_noticed(order: str) -> None:
         case _:
             weight.data[[3, 5]] = weight.data[[5, 3]]
     assert known.of([weight])[0] != first
+
+
+def _transpose_kernel(data: torch.Tensor) -> None:
+    data.view(-1, 3, 3)[70] = data.view(-1, 3, 3)[70].t().clone()
+
+
+def _exchange_elements(data: torch.Tensor) -> None:
+    data.view(-1)[[100, 102]] = data.view(-1)[[102, 100]]
+
+
+def _negate_words(data: torch.Tensor) -> None:
+    data.view(-1)[80:96].neg_()
+
+
+def _negate_pair(data: torch.Tensor) -> None:
+    data.view(-1)[[81, 95]] = -data.view(-1)[[81, 95]]
+
+
+def _negate_all(data: torch.Tensor) -> None:
+    data.neg_()
+
+
+def _negate_every_other(data: torch.Tensor) -> None:
+    data.view(-1)[1::2].neg_()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_transpose_kernel, _exchange_elements, _negate_words, _negate_pair, _negate_all, _negate_every_other],
+    ids=lambda change: change.__name__.strip("_"),
+)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kernels", [1 << 12, 1 << 20], ids=["small", "of several rows"])
+def test_places_and_signs_are_noticed(kernels: int, dtype: torch.dtype, change: Callable[[torch.Tensor], None]) -> None:
+    """Past the version counter: elements that change places or signs change the fingerprint, for each of 20 seeds."""
+    for seed in range(20 if kernels < 1 << 20 else 2):
+        known = Fingerprints()
+        values = torch.randn(kernels, 3, 3, generator=torch.Generator().manual_seed(seed))
+        weight = torch.nn.Parameter(values.to(dtype))
+        version, first = weight._version, known.of([weight])[0]
+        change(weight.data)
+        assert weight._version == version
+        assert str(known.of([weight])[0]) == _plain(weight) != str(first)

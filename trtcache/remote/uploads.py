@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -61,6 +62,16 @@ def uploader_of(store: DiskStore, tier: RemoteTier) -> Uploader:
     return _UPLOADERS[name]
 
 
+def own_uploads() -> tuple[set[str], Counter[str]]:
+    """Return the key digests of the entries that this process has offered, and why uploads of them failed."""
+    offered: set[str] = set()
+    failures: Counter[str] = Counter()
+    for uploader in list(_UPLOADERS.values()):
+        offered |= uploader.offered
+        failures += uploader.failures
+    return offered, failures
+
+
 def flush(timeout_s: float | None = None) -> int:
     """Wait until the uploads of this process are done, for at most ``timeout_s`` seconds; return how many are not.
 
@@ -74,7 +85,13 @@ def flush(timeout_s: float | None = None) -> int:
 
 
 class Uploader:
-    """Uploads from the outbox of one store to one remote."""
+    """Uploads from the outbox of one store to one remote.
+
+    Attributes:
+        offered: the key digests of the entries that this process has offered; others wait in the outbox, too.
+        failures: why uploads of these failed.
+        why_disabled: why nothing is uploaded; None if it is.
+    """
 
     def __init__(self, store: DiskStore, tier: RemoteTier) -> None:
         self._store, self._tier, self._connection = store, tier, tier.connection
@@ -87,6 +104,8 @@ class Uploader:
         self._thread: threading.Thread | None = None
         self._bucket: Bucket | None = None
         self._failed: set[str] = set()
+        self.offered: set[str] = set()
+        self.failures: Counter[str] = Counter()
         self.why_disabled = self._why_disabled()
 
     def _why_disabled(self) -> str | None:
@@ -104,8 +123,10 @@ class Uploader:
 
         ``replace_`` overwrites an unusable object, and ``renew`` one of which half of the lifetime is over.
         """
-        if self.why_disabled:
+        if why := self.why_disabled or self.why_refused(digest):
+            _logger.info("entry %s is not uploaded: %s", digest[:16], why)
             return
+        self.offered.add(digest)
         try:
             if not self._store.outbox.add(digest):
                 self._note("upload_failed", "full", digest)
@@ -130,6 +151,19 @@ class Uploader:
             if claim is not None:
                 self._claims[digest], claim.is_released_by_upload = claim, True
             self._changed.notify_all()
+
+    def why_refused(self, digest: str) -> str:
+        """Return why an entry of the store would not be used by others, by its header; empty if it would."""
+        admission = self._tier.admission
+        if not admission.required:
+            return ""
+        try:
+            reason = self._store.verdict(digest).reason
+        except (StoreError, OSError) as error:
+            # The upload finds that too, and notes it.
+            _logger.debug("entry %s: %s", digest[:16], error)
+            return ""
+        return f"untrusted:{reason}" if reason else ""
 
     def flush(self, timeout_s: float | None) -> int:
         """Wait for the uploads; return how many are not done."""
@@ -251,5 +285,7 @@ class Uploader:
         return "sent" if sent else "there"
 
     def _note(self, event: str, reason: str, digest: str, *, took_s: float = 0.0, size_bytes: int = 0) -> None:
+        if event == "upload_failed" and digest in self.offered:
+            self.failures[reason] += 1
         text = f"{self._tier.url.label} {reason}".strip()
         self._store.events.append(event, reason=text, key=digest, waited_s=took_s, size_bytes=size_bytes)

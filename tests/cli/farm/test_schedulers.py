@@ -42,6 +42,9 @@ mem = "400M"
 [defaults.kubernetes]
 image = "registry.example.com/trtcache:1"
 resources = {{ limits = {{ cpu = "2", memory = "4Gi" }} }}
+volumes = [{{ name = "cache", persistentVolumeClaim = {{ claimName = "engines" }} }}]
+volumeMounts = [{{ name = "cache", mountPath = "/var/cache/trtcache" }}]
+env = [{{ name = "TRTCACHE_DIR", value = "/var/cache/trtcache" }}]
 
 [[cells]]
 file = {files}

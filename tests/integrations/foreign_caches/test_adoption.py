@@ -126,6 +126,17 @@ def test_an_engine_is_found_under_every_protocol_that_has_bytes(protocol: int, t
         assert found.digest == (Digest.of(plan) if protocol >= 3 else None)
 
 
+@pytest.mark.parametrize("size_bytes", [100, 70 << 10, 1 << 20])
+def test_an_engine_that_is_a_bytearray_is_found(size_bytes: int, tmp_path: Path) -> None:
+    """Short and long: protocol 5 has an instruction for it."""
+    plan = rtx_plan("8.6", content=bytes(size_bytes))
+    path = tmp_path / "cache" / "name" / "blob.bin"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(pickle.dumps({"serialized_engine": bytearray(plan), "input_names": ["x"]}, 5))
+    (found,) = plan_adoption("torch-tensorrt", tmp_path / "cache").finds
+    assert (found.state, found.digest) == ("sound", Digest.of(plan)), found.why
+
+
 def test_an_onnxruntime_cache_is_listed(tmp_path: Path) -> None:
     """Capabilities are from the header, the name or the context, and it is said which."""
     found = finds("onnxruntime", onnxruntime_cache(tmp_path / "cache"))

@@ -98,12 +98,20 @@ _BYTES = {"SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "BYTEARRAY8"}
 _BETWEEN = {"MEMOIZE", "BINPUT", "LONG_BINPUT", "PUT", "FRAME"}
 
 
+class _Skipped(Span):
+    """A range in place of its bytes. ``pickletools`` takes its length, and makes a bytearray of it, which is empty."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(())
+
+
 class _Instructions(io.BytesIO):
-    """The input of ``pickletools``: short ranges are read, long ones are skipped."""
+    """The input of ``pickletools``: short ranges are read, long ones are skipped. ``last`` is the last one."""
 
     def __init__(self, file: PlainFile) -> None:
         super().__init__()
         self._file, self._at = file, 0
+        self.last = Span(0, 0)
 
     def tell(self) -> int:
         return self._at
@@ -111,10 +119,11 @@ class _Instructions(io.BytesIO):
     def read(self, size: int | None = -1, /) -> bytes:
         wanted = min(self._file.size_bytes - self._at, size if size is not None else -1)
         if wanted > _LONGEST_READ_BYTES:
-            span = Span(self._at, wanted)
+            self.last = _Skipped(self._at, wanted)
             self._at += wanted
-            return span  # type: ignore[return-value]  # pickletools only needs its length
+            return self.last  # type: ignore[return-value]  # pickletools does not look into it
         data = self._file.read(self._at, max(0, wanted))
+        self.last = Span(self._at, len(data))
         self._at += len(data)
         return data
 
@@ -135,8 +144,8 @@ def engine_in(file: PlainFile) -> Span:
         for number, (instruction, value, _) in enumerate(pickletools.genops(source)):
             if number > _MOST_INSTRUCTIONS:
                 break
-            if instruction.name in _BYTES and text == _SERIALIZED and value is not None:
-                return Span(source.tell() - len(value), len(value))
+            if instruction.name in _BYTES and text == _SERIALIZED:
+                return Span(source.last.offset, source.last.size_bytes)
             if instruction.name not in _BETWEEN:
                 text = value if instruction.name in _TEXTS else None
     except (ValueError, TypeError, OverflowError, AttributeError) as error:  # raised by pickletools for other bytes
