@@ -11,7 +11,7 @@ from contextlib import nullcontext, suppress
 from types import BuiltinFunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from trtcache.digests import hash_bytes
+from trtcache.digests import file_bytes, hash_bytes
 from trtcache.frontends.direct.classes import HEAP, PLAIN
 from trtcache.frontends.direct.code import ALL, ALL_IN, STATE_OF_LOGGERS, identifiers
 from trtcache.frontends.direct.errors import UnstableError
@@ -168,7 +168,9 @@ class Globals:
         """Describe attributes of modules under all names in code, and tolerantly under all names in strings."""
         for label in imports:
             if label in sys.modules:
-                self.walk.value(sys.modules[label])
+                described = self.walk.value(sys.modules[label])
+                if not isinstance(sys.modules[label], ModuleType):  # an object that a module has put in its place
+                    self.written.setdefault(label, {})["object in place of the module"] = described
         if self.walk.has_look_up:
             self.names.add(ALL)
         self._note_caches()
@@ -204,11 +206,14 @@ class Globals:
     def _describe_all_attributes(self, labels: set[str]) -> None:
         """Describe all other attributes of these modules and of those that were visited, with their submodules.
 
-        A library can put together the names of attributes of modules that it is passed, or that it finds in a table.
-        Its own other modules do not count: they have session numbers and threads.
+        A library can put together the names of attributes of modules that it is passed, or that it finds in a table. Of
+        its own other modules only the files and numbers are described: they have session names and threads.
         """
         known = self.walk.visited_modules
         packages = {label.partition(".")[0] for label in labels}
+        for label, module in list(known.items()):
+            if label.partition(".")[0] in packages and label not in labels and not is_versioned_module(label):
+                self.written.setdefault(label, {})["file and numbers"] = _file_and_numbers(module)
         reached = labels.union(label for label in known if label.partition(".")[0] not in packages)
         done: set[str] = set()
         while pending := sorted((reached & sys.modules.keys()).union(filter(is_user_module, known)) - done):
@@ -347,6 +352,17 @@ class Globals:
                 found[f"{described[0]}:{self._digest_of_equal(key)}"] = [described[1], id(key) in before]
             written.append([found, self._has_all(cached, ran)])
         return written
+
+
+def _file_and_numbers(module: ModuleType) -> Json:
+    """Describe a module by the digest of its file and its attributes that are numbers, truth values or None."""
+    space = vars(module)
+    kinds = {bool, int, float, complex, type(None)}
+    numbers = [[name, repr(value)] for name, value in sorted(space.items()) if type(value) in kinds]
+    try:
+        return [hash_bytes(file_bytes(str(space.get("__file__")))).hex(), *numbers]
+    except OSError:  # a namespace package
+        return ["", *numbers]
 
 
 def attributes_of(module: ModuleType) -> Mapping[str, Any]:
