@@ -59,6 +59,32 @@ def test_a_refit_with_a_module_or_its_state_dict_makes_it_that_module(
     assert difference(first, module(*case.args, **case.kwargs), tolerance=0.0) is None
 
 
+class LastStates(nn.Module):
+    """Takes the last states of an LSTM apart, and puts them together again."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(4, 6, 2, bidirectional=True, proj_size=size)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        _, (h, c) = self.lstm(x)
+        return h, c, h[-1], torch.cat([c[-2], c[-1]], 1)
+
+
+@pytest.mark.parametrize("size", [0, 3])
+@pytest.mark.parametrize("batch", [1, 2, torch.export.Dim("batch", min=2, max=9)])
+def test_the_last_states_of_an_lstm_have_their_shapes(
+    compiled: Callable[..., trtcache.CompiledModule], size: int, batch: Any
+) -> None:
+    """In torch 2.11 they had another dimension, and what is computed of them was wrong."""
+    model = LastStates(size).eval()
+    shapes = None if isinstance(batch, int) else ({1: batch},)
+    module = compiled(model, (torch.randn(3, batch if isinstance(batch, int) else 2, 4),), dynamic_shapes=shapes)
+    for number in [batch] if isinstance(batch, int) else [2, 5]:
+        x = torch.randn(3, number, 4)
+        assert difference(model(x), module(x)) is None
+
+
 def test_the_type_of_an_output_is_kept(compiled: Callable[..., trtcache.CompiledModule]) -> None:
     """A dataclass of transformers comes back as that dataclass, a named tuple as that named tuple."""
     for name in ("model_output", "namedtuple"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import math
 import operator
@@ -169,6 +170,7 @@ def _trace(
             preserve_caches(model),
             quiet(),
             whole_ranges() if is_whole else nullcontext(),
+            _lstm_states_in_shape(),
             record_decisions() as decisions,
             record_assignments(model) as assigned,
         ):
@@ -329,6 +331,7 @@ def decompose(
             quiet(),
             _without_classes(program) as signature,
             whole_ranges() if whole else nullcontext(),
+            _lstm_states_in_shape(),
             _use_draws(program.graph),
             _without_dropout(program.graph_module),
             _with_copies(program.graph),
@@ -343,6 +346,27 @@ def decompose(
         program._guards_code = guards
     _compare_results(program, decomposed)
     return decomposed
+
+
+@contextmanager
+def _lstm_states_in_shape() -> Iterator[None]:
+    """Give the last states of an LSTM the shape of its first ones in the block.
+
+    torch 2.11 traces states of shape (layers, 1, batch, size): its decomposition removes the wrong dimension.
+    """
+    decompositions: Any = importlib.import_module("torch._decomp.decompositions")
+    original = decompositions.one_layer_lstm
+
+    def one_layer_lstm(inp: Any, hidden: Any, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
+        out, states = original(inp, hidden, *args, **kwargs)
+        pairs = zip(states, hidden, strict=True)
+        return out, tuple(one if one.dim() == first.dim() else one.reshape(first.shape) for one, first in pairs)
+
+    decompositions.one_layer_lstm = one_layer_lstm
+    try:
+        yield
+    finally:
+        decompositions.one_layer_lstm = original
 
 
 @contextmanager

@@ -44,7 +44,7 @@ class AotInductor(Backend):
     """torch's ahead-of-time Inductor, on CPU and CUDA."""
 
     name: ClassVar[str] = "aot_inductor"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     settings_class = InductorSettings
     capabilities: ClassVar[Capabilities] = Capabilities(
         devices=frozenset({"cpu", "cuda"}),
