@@ -83,7 +83,7 @@ class Exchanged(nn.Module):
         return old * 2
 
 
-_FLOAT8 = torch.float16 if torch.__version__ < (2, 12) else torch.float8_e4m3fn
+_FLOAT8 = torch.float16 if torch.__version__ < "2.13" else torch.float8_e4m3fn
 
 
 class OldContents(nn.Module):

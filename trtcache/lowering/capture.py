@@ -35,6 +35,7 @@ from trtcache.errors import ExportError
 from trtcache.lowering.arguments import configurations, has_classes, replace_inputs, whole_ranges
 from trtcache.lowering.assignments import record_assignments, reject_lost_assignments
 from trtcache.lowering.caches import preserve_caches
+from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.lowering.interface import Content
 from trtcache.lowering.layouts import layout_dependent_inputs, written_inputs
 from trtcache.lowering.model_state import preserve_state, random_states, record_changed_arguments
@@ -66,6 +67,8 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
+
+keep_device_guard()
 
 log = logging.getLogger("trtcache.lowering")
 

@@ -187,6 +187,9 @@ def _readable_name(node: fx.Node) -> str:
     return re.sub(r"\W", "_", "_".join(kept))
 
 
+# Where the functions are that Dynamo writes into a graph: torch 2.11 has them in torch._C.
+_FORWARD: Any = predispatch if hasattr(predispatch, "_enter_dual_level") else torch._C
+
 _entered: ContextVar[dict[object, Callable[[], object]]] = ContextVar("trtcache_entered_regions")
 
 
@@ -204,13 +207,27 @@ def regions() -> Iterator[None]:
     try:
         yield
     finally:
-        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        _leave_levels(depth)
         for leave in reversed(_entered.get().values()):
             leave()
         _entered.reset(token)
         torch._C._set_fwd_grad_enabled(is_forward_enabled)
         if why_no_hooks is None:
             torch._C._autograd._saved_tensors_hooks_enable()
+
+
+def _leave_levels(depth: int) -> None:
+    """Leave the levels of ``torch.func`` beyond a depth; torch's own function for it skips levels (torch 2.11)."""
+    functorch: Any = torch._C._functorch
+    kinds = functorch.TransformType
+    leave = {
+        kinds.Vmap: functorch._vmap_decrement_nesting,
+        kinds.Grad: functorch._grad_decrement_nesting,
+        kinds.Jvp: functorch._jvp_decrement_nesting,
+        kinds.Functionalize: functorch._func_decrement_nesting,
+    }
+    while functorch.get_dynamic_layer_stack_depth() > depth:
+        leave[functorch.peek_interpreter_stack().key()]()
 
 
 def enter_autocast(device: str, dtype: torch.dtype | None, enabled: bool, cache_enabled: bool | None) -> torch.autocast:
@@ -232,22 +249,22 @@ def exit_autocast(region: torch.autocast) -> None:
 
 def enter_dual_level() -> int:
     """Enter a level of forward-mode differentiation: all threads share the only one."""
-    level: int = predispatch._enter_dual_level()
+    level: int = _FORWARD._enter_dual_level()
     _entered.get()[level] = lambda: torch._C._exit_dual_level(level=level)
     return level
 
 
 def exit_dual_level(*, level: int) -> None:
     """Leave a level."""
-    predispatch._exit_dual_level(level=level)
+    _FORWARD._exit_dual_level(level=level)
     _entered.get().pop(level, None)  # a graph can begin in one
 
 
 _REGIONS: Mapping[Any, Callable[..., Any]] = {
     torch.amp.autocast_mode._enter_autocast: enter_autocast,
     torch.amp.autocast_mode._exit_autocast: exit_autocast,
-    predispatch._enter_dual_level: enter_dual_level,
-    predispatch._exit_dual_level: exit_dual_level,
+    _FORWARD._enter_dual_level: enter_dual_level,
+    _FORWARD._exit_dual_level: exit_dual_level,
 }
 
 
