@@ -75,10 +75,15 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
 
     Raises:
         SettingsError: Inductor does not have an option of ``settings.inductor``.
-        BuildError: Inductor or the C++ compiler failed, or the package lacks a weight; or its weights cannot be frozen.
+        BuildError: Inductor or the C++ compiler failed, or the package lacks a weight; or its weights cannot be frozen;
+            or this torch cannot build for a named level.
     """
     if why := _why_not(settings.weights, program, target):
         raise BuildError("aot_inductor", f"settings={{'weights': {settings.weights!r}}}: {why}")
+    if missing := _LEVEL_OPTIONS[target.level].keys() - set(known_options()):
+        why = f"Inductor of torch {torch.__version__} has no option {', '.join(sorted(missing))}"
+        remedy = "build with torch 2.13 or later, or without a target, for this machine's processor"
+        raise BuildError("aot_inductor", f"target={target.level!r}: {why}; {remedy}")
     start = time.perf_counter()
     from torch._inductor import compile_fx  # noqa: F401  # takes seconds; only builds need it
 
