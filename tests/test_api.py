@@ -85,6 +85,16 @@ def test_the_last_states_of_an_lstm_have_their_shapes(
         assert difference(model(x), module(x)) is None
 
 
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+def test_a_program_with_the_last_states_of_an_lstm_has_their_shapes(
+    compiled: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """Also if it was exported by torch 2.11, and wherever the other dimension would be."""
+    model, x = LastStates(0).eval(), torch.randn(3, 2, 4)
+    program = torch.export.export(model, (x,))
+    assert difference(program.module()(x), compiled(program)(x)) is None
+
+
 def test_the_type_of_an_output_is_kept(compiled: Callable[..., trtcache.CompiledModule]) -> None:
     """A dataclass of transformers comes back as that dataclass, a named tuple as that named tuple."""
     for name in ("model_output", "namedtuple"):
