@@ -120,7 +120,8 @@ def test_a_program_of_torch_export_is_taken_as_it_is(compiled: Callable[..., trt
         ("model.pt2", "give a torch.nn.Module"),
         (Calls(lambda lin, x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))), "control flow"),
         (Calls(lambda lin, x: x.numpy()), "numpy"),
-        (Calls(lambda lin, x: {1, 2}), "output"),
+        # torch 2.11 has no words of its own for it.
+        (Calls(lambda lin, x: {1, 2}), "output" if torch.__version__ >= "2.13" else "unhashable type: 'set'"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -130,6 +131,15 @@ def test_what_cannot_be_exported_is_one_clear_error(
     """The error names the model and what is wrong with it."""
     with pytest.raises(ExportError, match=message):
         compiled(model, (X,))
+
+
+def test_an_export_that_fails_leaves_no_hook(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Torch 2.11 leaves one for the buffers of all modules, with which direct mode was off."""
+    hooks = torch.nn.modules.module._global_buffer_registration_hooks
+    before = dict(hooks)
+    with pytest.raises(ExportError):
+        compiled(Branching(), (X,))
+    assert hooks == before
 
 
 def test_numbers_vary(compiled: Callable[..., trtcache.CompiledModule]) -> None:

@@ -174,6 +174,7 @@ def _trace(
             quiet(),
             whole_ranges() if is_whole else nullcontext(),
             _lstm_states_in_shape(),
+            _preserved_hooks(),
             record_decisions() as decisions,
             record_assignments(model) as assigned,
         ):
@@ -350,6 +351,18 @@ def decompose(
     if not any(map(_has_misshapen_states, all_nodes(program.graph_module))):
         _compare_results(program, decomposed)
     return decomposed
+
+
+@contextmanager
+def _preserved_hooks() -> Iterator[None]:
+    """Remove the hook on the buffers of all modules that a failed ``torch.export`` leaves (torch 2.11)."""
+    hooks: dict[int, Any] = torch.nn.modules.module._global_buffer_registration_hooks
+    before = set(hooks)
+    try:
+        yield
+    finally:
+        for number in set(hooks) - before:
+            del hooks[number]
 
 
 @contextmanager
