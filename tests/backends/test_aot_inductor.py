@@ -19,8 +19,8 @@ import trtcache
 from tests import models
 from tests.comparing import difference, mixed_results
 from tests.models import Affine, Together, retrained
-from trtcache.backends.aot_inductor import loader
-from trtcache.errors import IncompatibleEngineError, InputError, RunError, SettingsError
+from trtcache.backends.aot_inductor import build, loader
+from trtcache.errors import BuildError, IncompatibleEngineError, InputError, RunError, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -282,6 +282,7 @@ def test_sizes_vary_in_their_range_and_nowhere_else(engines: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="Inductor of torch 2.11 has no option for levels")
 def test_a_named_level_has_no_instructions_beyond_it(tmp_path: Path) -> None:
     """A package for x86-64-v3 has no 512-bit registers in it, whatever machine built it."""
     model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Softmax(-1))
@@ -292,6 +293,16 @@ def test_a_named_level_has_no_instructions_beyond_it(tmp_path: Path) -> None:
     code = _disassembled(stored_engine(compiled, tmp_path / "c"), tmp_path)
     assert "%ymm" in code
     assert "%zmm" not in code
+
+
+def test_a_named_level_that_inductor_cannot_build_for_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with torch 2.11; the error says what to do."""
+    left = [name for name in build.known_options() if name != "cpp.march"]
+    monkeypatch.setattr(build, "known_options", lambda: left)
+    with pytest.raises(BuildError, match=r"target='x86-64': Inductor of torch .* has no option cpp\.march; build with"):
+        trtcache.compile(nn.Linear(4, 4), (torch.randn(2, 4),), target="x86-64", cache=tmp_path / "c")
 
 
 def stored_engine(compiled: trtcache.CompiledModule, root: Path) -> bytes:

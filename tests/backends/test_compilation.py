@@ -146,7 +146,7 @@ _CHOOSE = """
 import json, os
 import torch
 from torch._inductor import cpu_vec_isa
-from trtcache.backends.aot_inductor.build import _LEVEL_OPTIONS
+from trtcache.backends.aot_inductor.build import _LEVEL_OPTIONS, known_options
 from trtcache.backends.aot_inductor.compilation import _forget_probes, choose_instructions, quick_compilation
 
 FLAGS = ("avx2", "avx512", "vnni", "avx512_bf16", "amx_tile", "amx_fp16")
@@ -162,7 +162,8 @@ for level in json.loads(os.environ["PROCESSORS"]):
             isa.__dict__.pop("_is_avx512_bf16_supported", None)
             isa.__dict__.pop("_is_amx_fp16_supported", None)
         with quick_compilation({}, assumes=assumes):
-            answers.append([choose_instructions(options) for options in _LEVEL_OPTIONS.values()])
+            levels = [options for options in _LEVEL_OPTIONS.values() if options.keys() <= set(known_options())]
+            answers.append([choose_instructions(options) for options in levels])
     found.append(answers)
 print(json.dumps({"found": found}))
 """

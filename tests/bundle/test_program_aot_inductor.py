@@ -80,6 +80,8 @@ def test_an_export_for_a_lower_level_is_a_build_for_it(tmp_path: Path, engines: 
     """It equals a module that was compiled for that level, and has no instruction of AVX-512."""
     if not {"avx2", "fma"} <= host_flags():
         pytest.skip("this processor is none of x86-64-v3")
+    if torch.__version__ < "2.13":
+        pytest.skip("Inductor of torch 2.11 has no option for levels")
     model, x = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64)).eval(), torch.randn(8, 64)
     module = trtcache.compile(model, (x,), target="x86-64-v3", cache=engines)
     program = torch.export.export(model, (x,))

@@ -26,10 +26,10 @@ class Scale(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.rand(4))
-        self.names = ["a", "b", "c"]
+        self.labels = ["a", "b", "c"]
 
     def forward(self, x):
-        return x * self.weight + len(self.names)
+        return x * self.weight + len(self.labels)
 """
 PROGRAM = f"""
 import json, sys

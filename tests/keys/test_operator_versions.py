@@ -146,7 +146,7 @@ def test_a_kernel_that_replaces_one_of_a_distribution_has_no_version(installed: 
     """A program's own library takes the operator over."""
     ops = installed("trtcache_replaced")
     library = torch.library.Library("trtcache_replaced", "IMPL")
-    library.impl("double", lambda x: x * 5, "CPU")
+    library.impl("double", lambda x: x * 5, "CPU", allow_override=True)
     assert identify_operators([ops.double.default]) == {}
     assert identify_operators([ops.scale.default]) != {}
 

@@ -109,6 +109,7 @@ def test_a_copy_that_is_returned_stays(function: object, left: list[str]) -> Non
     assert operators(keeps_its_promise(Shapes(), Calls(function), X)) == left
 
 
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="torch 2.11 exports no view_copy that has to copy")
 def test_a_copy_of_symbolic_sizes_stays() -> None:
     """It has the memory order of the result, for each batch."""
     model = Calls(lambda _, x: (torch.view_copy(x.transpose(1, 2), (x.shape[0], 12)), torch.permute_copy(x, (2, 0, 1))))

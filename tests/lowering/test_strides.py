@@ -35,7 +35,12 @@ def compiled(interpreter: str, engines: Path, model: nn.Module, args: tuple[Any,
         lambda _, x: (x.t().contiguous() * 2).view(torch.int16),
         lambda _, x: torch.view_as_real(torch.view_as_complex((x.t().contiguous() * 2).reshape(2, 3, 2))),
         lambda _, x: torch.as_strided(torch.cat([torch.cat([x.t(), x.t()]), x.t()]).sin(), (12,), (1,)),
-        lambda _, x: torch.view_copy(x.t(), (2, 6)).as_strided((12,), (1,)) * 2,
+        # torch 2.11 exports no view_copy of a tensor that has to be copied for it.
+        *(
+            [lambda _, x: torch.view_copy(x.t(), (2, 6)).as_strided((12,), (1,)) * 2]
+            if torch.__version__ >= "2.13"
+            else []
+        ),
         lambda _, x: torch.permute_copy(x, (1, 0)).as_strided((12,), (1,)) * 2,
         lambda _, x: x[:, ::2].double().float().as_strided((4,), (1,)) * 2,
         lambda _, x: x[:1].expand(3, 4).double().float().as_strided((12,), (1,)) * 2,
@@ -161,7 +166,7 @@ def test_as_strided_of_a_constant_in_another_layout_is_refused(interpreter: str,
 def test_an_input_that_torch_export_loses_is_an_error(interpreter: str, engines: Path) -> None:
     """A transform of ``torch.func`` over a closure with the input."""
     model = Calls(lambda _, x: torch.func.grad(lambda y: (y * y).sum())(x))
-    with pytest.raises(ExportError, match=r"torch\.func"):
+    with pytest.raises(ExportError, match=r"torch\.func" if torch.__version__ >= "2.13" else "Expected FakeTensor"):
         compiled(interpreter, engines, model, (X,))
 
 

@@ -83,6 +83,9 @@ class Exchanged(nn.Module):
         return old * 2
 
 
+_FLOAT8 = torch.float16 if torch.__version__ < "2.13" else torch.float8_e4m3fn
+
+
 class OldContents(nn.Module):
     """Returns old contents of buffers of several dtypes, and copies of one that Inductor removes."""
 
@@ -93,7 +96,8 @@ class OldContents(nn.Module):
         self.register_buffer("plain", torch.tensor([-0.0, 1.0, nan, inf]))
         self.register_buffer("complex64", torch.tensor(parts))
         self.register_buffer("complex128", torch.tensor(parts, dtype=torch.complex128))
-        self.register_buffer("float8", torch.tensor([-0.0, 1.0, nan, 2.0]).to(torch.float8_e4m3fn))
+        # C++ code of torch 2.11 lacks the types of float8.
+        self.register_buffer("float8", torch.tensor([-0.0, 1.0, nan, 2.0]).to(_FLOAT8))
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         plain = self.plain

@@ -22,6 +22,7 @@ from trtcache.frontends.torch_archive import capture_logged_error
 from trtcache.keys.key import structure
 from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.arguments import children, module_class
+from trtcache.lowering.device_guard import keep_device_guard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,6 +66,7 @@ def read_program(file: Path | IO[bytes], structures: Mapping[str, Json]) -> Expo
     Raises:
         ExportError: torch cannot read it; the message has the cause, which torch only logs.
     """
+    keep_device_guard()
     logged = None
     try:
         with TORCH_LOCK, capture_logged_error("torch.export") as logged:

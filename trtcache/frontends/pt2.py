@@ -43,6 +43,7 @@ from trtcache.frontends.torch_archive import (
     flat,
 )
 from trtcache.lowering import TORCH_LOCK
+from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.lowering.operators import identify_operators, replaced_kernels
 from trtcache.weights import archive as archives
 from trtcache.weights.archive import KNOWN_VERSION
@@ -202,6 +203,7 @@ class Pt2Source(Source):
         for name in self._members:
             self._check_sum(name)
         self._file.seek(0)
+        keep_device_guard()
         logged = None
         try:
             with TORCH_LOCK, capture_logged_error("torch.export") as logged:

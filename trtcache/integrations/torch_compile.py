@@ -32,6 +32,7 @@ from trtcache.errors import (
 )
 from trtcache.integrations.dynamo.calls import lift_tensors, number, value_of
 from trtcache.integrations.dynamo.engines import GraphCompiler, GraphEngine
+from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.settings import Settings, setting_names
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
     from trtcache.config.inductor_settings import Option
     from trtcache.runtime import Report
+
+keep_device_guard()
 
 log = logging.getLogger("trtcache.integrations.torch_compile")
 

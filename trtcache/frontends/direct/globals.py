@@ -182,6 +182,7 @@ class Globals:
         self._look_in_modules(self.names | identifiers(self.walk.texts), is_last=True)
         if composing := {name.removeprefix(ALL_IN) for name in self.names if name.startswith(ALL_IN)}:
             self._describe_all_attributes(composing)
+            self._describe_own_modules(composing)
         for label in self._modules_of_user():
             self.walk.unstable = self.dropped.get(label, {}) | self.walk.unstable
         if ALL in self.names or self.names & STATE_OF_LOGGERS:
@@ -206,14 +207,11 @@ class Globals:
     def _describe_all_attributes(self, labels: set[str]) -> None:
         """Describe all other attributes of these modules and of those that were visited, with their submodules.
 
-        A library can put together the names of attributes of modules that it is passed, or that it finds in a table. Of
-        its own other modules only the files and numbers are described: they have session names and threads.
+        A library can put together the names of attributes of modules that it is passed, or that it finds in a table.
+        Its own other modules are left to ``_describe_own_modules``.
         """
         known = self.walk.visited_modules
         packages = {label.partition(".")[0] for label in labels}
-        for label, module in list(known.items()):
-            if label.partition(".")[0] in packages and label not in labels and not is_versioned_module(label):
-                self.written.setdefault(label, {})["file and numbers"] = _file_and_numbers(module)
         reached = labels.union(label for label in known if label.partition(".")[0] not in packages)
         done: set[str] = set()
         while pending := sorted((reached & sys.modules.keys()).union(filter(is_user_module, known)) - done):
@@ -234,6 +232,16 @@ class Globals:
                         known.setdefault(other, value)
                         if other.partition(".")[0] == label.partition(".")[0]:
                             reached.add(other)  # names in it can be put together, too
+
+    def _describe_own_modules(self, labels: set[str]) -> None:
+        """Describe the files and numbers of the other visited modules of libraries that put together names.
+
+        Other values there differ in each process: they have names of sessions and threads.
+        """
+        packages = {label.partition(".")[0] for label in labels}
+        for label, module in list(self.walk.visited_modules.items()):
+            if label.partition(".")[0] in packages and label not in labels and not is_versioned_module(label):
+                self.written.setdefault(label, {})["file and numbers"] = _file_and_numbers(module)
 
     def _modules_of_user(self) -> set[str]:
         """Return the modules that are globals of the user's own modules, as far as those were read."""
@@ -358,7 +366,7 @@ def _file_and_numbers(module: ModuleType) -> Json:
     """Describe a module by the digest of its file and its attributes that are numbers, truth values or None."""
     space = vars(module)
     kinds = {bool, int, float, complex, type(None)}
-    numbers = [[name, repr(value)] for name, value in sorted(space.items()) if type(value) in kinds]
+    numbers: list[Json] = [[name, repr(value)] for name, value in sorted(space.items()) if type(value) in kinds]
     try:
         return [hash_bytes(file_bytes(str(space.get("__file__")))).hex(), *numbers]
     except OSError:  # a namespace package

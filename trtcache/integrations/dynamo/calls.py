@@ -207,13 +207,27 @@ def regions() -> Iterator[None]:
     try:
         yield
     finally:
-        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        _leave_levels(depth)
         for leave in reversed(_entered.get().values()):
             leave()
         _entered.reset(token)
         torch._C._set_fwd_grad_enabled(is_forward_enabled)
         if why_no_hooks is None:
             torch._C._autograd._saved_tensors_hooks_enable()
+
+
+def _leave_levels(depth: int) -> None:
+    """Leave the levels of ``torch.func`` beyond a depth; torch's own function for it skips levels (torch 2.11)."""
+    functorch: Any = torch._C._functorch
+    kinds = functorch.TransformType
+    leave = {
+        kinds.Vmap: functorch._vmap_decrement_nesting,
+        kinds.Grad: functorch._grad_decrement_nesting,
+        kinds.Jvp: functorch._jvp_decrement_nesting,
+        kinds.Functionalize: functorch._func_decrement_nesting,
+    }
+    while functorch.get_dynamic_layer_stack_depth() > depth:
+        leave[functorch.peek_interpreter_stack().key()]()
 
 
 def enter_autocast(device: str, dtype: torch.dtype | None, enabled: bool, cache_enabled: bool | None) -> torch.autocast:
