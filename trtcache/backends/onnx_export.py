@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.backends.onnx_attention import rewrite_attention
 from trtcache.backends.onnx_model import OnnxModel
 from trtcache.backends.program_forms import input_name, to_exported_program
 from trtcache.errors import BuildError, UnsupportedOperatorError
@@ -49,6 +50,7 @@ def to_onnx(program: LoweredProgram, backend: str, *, weights: Mapping[str, torc
     from onnx import TensorProto
 
     exported = to_exported_program(program, backend)
+    rewrite_attention(exported.graph)
     names = [*(input_name(one.leaf) for one in program.interface.inputs), *(w.name for w in program.interface.weights)]
     results = [f"out{place}" for place in range(len(exported.graph_signature.output_specs))]
     try:

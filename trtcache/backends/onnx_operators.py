@@ -50,6 +50,10 @@ def why_no_onnx(node: fx.Node) -> str | None:
         return f"torch's ONNX for {target} ignores {ignored}"
     if target.namespace not in {"aten", "prims"}:
         return None
+    from trtcache.backends.onnx_attention import why_no_attention  # imports sympy, which a hit of a file does not need
+
+    if why := why_no_attention(node):
+        return why
     name, is_size = str(target), not isinstance(node.meta.get("val"), (torch.Tensor, list, tuple))
     if name in _SURE or (torch.Tag.core in target.tags and name not in _NOT_SURE) or is_size:
         return None

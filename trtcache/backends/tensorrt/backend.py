@@ -40,7 +40,7 @@ class TensorRTBackend(Backend):
     """The common part of both flavours."""
 
     flavour: ClassVar[Flavour]
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     settings_class = TensorRTSettings
     capabilities: ClassVar[Capabilities] = Capabilities(
         devices=frozenset({"cpu", "cuda"}),
