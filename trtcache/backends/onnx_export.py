@@ -8,9 +8,11 @@ gets the weights' own memory.
 from __future__ import annotations
 
 import logging
+import math
 import re
 import warnings
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from torch import fx
 
     from trtcache.lowering import LoweredProgram
+
+log = logging.getLogger(__name__)
 
 _TRACE = "pkg.torch.onnx.stack_trace"
 _CHATTY = ("torch.onnx", "onnxscript", "onnx_ir")
@@ -54,9 +58,9 @@ def to_onnx(program: LoweredProgram, backend: str, *, weights: Mapping[str, torc
     names = [*(input_name(one.leaf) for one in program.interface.inputs), *(w.name for w in program.interface.weights)]
     results = [f"out{place}" for place in range(len(exported.graph_signature.output_specs))]
     try:
-        with quiet(), _quiet_exporter():
+        with quiet(), _quiet_exporter(), _exact_constants() as optimize:
             written = torch.onnx.export(
-                exported, dynamo=True, optimize=True, verbose=False, input_names=names, output_names=results
+                exported, dynamo=True, optimize=optimize, verbose=False, input_names=names, output_names=results
             )
     except Exception as error:
         raise _failure(error, exported.graph, backend) from error
@@ -98,6 +102,45 @@ def _quiet_exporter() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+_MATCHERS = ("onnxscript.rewriter._matcher", "onnxscript.rewriter._ir_utils")
+"""Modules of onnxscript (0.7) that compare constants in a model with those in rules."""
+
+
+@contextmanager
+def _exact_constants() -> Iterator[bool]:
+    """Let onnxscript's rules match exact constants only in the block; yield whether its optimiser can be used.
+
+    By default they match all within 1e-8 and 0.001 %: ``x + 1e-8`` became ``x``, and a division by it NaN.
+    """
+    try:
+        modules: list[Any] = [import_module(name) for name in _MATCHERS]
+    except ImportError as error:
+        log.info("torch.onnx exports without its optimiser: %s", error)
+        yield False
+        return
+    for module in modules:
+        module.math = _ExactMath()
+    try:
+        yield True
+    finally:
+        for module in modules:
+            module.math = math
+
+
+class _ExactMath:
+    """The module ``math`` with a comparison that is exact, but for the rounding to a smaller dtype."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a function of ``math``."""
+        return getattr(math, name)
+
+    @staticmethod
+    def isclose(found: float, expected: float, **_: float) -> bool:
+        """Return whether a constant is the expected one, in float64, float32 or float16."""
+        rounded = (torch.tensor(expected, dtype=dtype).item() for dtype in (torch.float32, torch.float16))
+        return found == expected or found in rounded
 
 
 def source_line(trace: str) -> str:
