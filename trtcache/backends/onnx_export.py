@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+import threading
 import warnings
 from contextlib import contextmanager
 from importlib import import_module
@@ -58,7 +59,7 @@ def to_onnx(program: LoweredProgram, backend: str, *, weights: Mapping[str, torc
     names = [*(input_name(one.leaf) for one in program.interface.inputs), *(w.name for w in program.interface.weights)]
     results = [f"out{place}" for place in range(len(exported.graph_signature.output_specs))]
     try:
-        with quiet(), _quiet_exporter(), _exact_constants() as optimize:
+        with _EXPORT_LOCK, quiet(), _quiet_exporter(), _exact_constants() as optimize:
             written = torch.onnx.export(
                 exported, dynamo=True, optimize=optimize, verbose=False, input_names=names, output_names=results
             )
@@ -103,6 +104,9 @@ def _quiet_exporter() -> Iterator[None]:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 
+
+_EXPORT_LOCK = threading.Lock()
+"""Held for an export, which changes other packages meanwhile: the levels of loggers, and how constants are matched."""
 
 _MATCHERS = ("onnxscript.rewriter._matcher", "onnxscript.rewriter._ir_utils")
 """Modules of onnxscript (0.7) that compare constants in a model with those in rules."""

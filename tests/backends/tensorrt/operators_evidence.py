@@ -39,8 +39,8 @@ Calls of every operator in torch's sample database (`torch.testing._internal.com
 exported to ONNX as for TensorRT, run in ONNX Runtime on the CPU and compared with eager torch. **No TensorRT engine is
 run**: this says what TensorRT is given, not what it makes of it.
 
-{total} operators: {equal} calls of {tried} operators are the same, and {different} operators differ. Calls of {left}
-operators stay in torch, wholly or in part, for the reasons below.
+{total} operators: {equal} calls of {tried} operators are the same; operators that differ: **{different}**. Calls of
+{left} operators stay in torch, wholly or in part, for the reasons below.
 """
 
 _PROCESS = ExitStack()
