@@ -170,8 +170,9 @@ models: $(MODEL_LIBRARIES)/.ready  ## compile 141 architectures of public librar
 direct: $(MODEL_LIBRARIES)/.ready  ## verify direct mode with 141 architectures in a second process, and write docs/evidence/direct.md; about 20 minutes
 	$(TEST_ENV) $(BIN)/python -W ignore -m tests.architectures.direct --jobs $(JOBS) $(MODELS_OPTIONS)
 
-evidence: $(READY)  ## try torch's operators, and write docs/evidence/op_db.md; about 10 minutes
+evidence: $(READY)  ## try torch's operators, and write docs/evidence/op_db.md and onnx.md; about 25 minutes
 	$(TEST_ENV) $(BIN)/python -W ignore -m tests.keys.evidence
+	$(TEST_ENV) $(BIN)/python -W ignore -m tests.backends.tensorrt.operators_evidence
 
 # Their tests, from checkouts in PEERS with folders pytorch and TensorRT; parameterized is what some of them import.
 shape: $(READY)  ## print packages, files, lines, layers and helpers of the package

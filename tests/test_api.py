@@ -13,7 +13,14 @@ import trtcache
 from tests import models
 from tests.comparing import difference
 from tests.models import Affine, Branching, Calls, Case, Keywords, retrained
-from trtcache.errors import BackendUnavailableError, ExportError, NotAStoreError, SettingsError
+from trtcache.backends import registry
+from trtcache.errors import (
+    BackendUnavailableError,
+    ExportError,
+    IncompatibleEngineError,
+    NotAStoreError,
+    SettingsError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,6 +229,26 @@ def test_an_entry_that_does_not_load_is_built_again_and_counted(
     assert compiled(Affine(), (X,), cache=tmp_path / "c").report.partitions[0].outcome == "hit"
     assert cache.store is not None
     assert [event.reason for event in cache.store.events.read() if event.event == "reject"] == ["load"]
+
+
+def test_an_entry_is_kept_if_a_new_one_does_not_load_either(
+    compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine is at fault then: other processes, and this one later, still find the entry."""
+    cache = trtcache.Cache(tmp_path / "c")
+    compiled(Affine(), (X,), cache=cache)
+
+    def refuse(*_: object, **__: object) -> object:
+        raise IncompatibleEngineError("engine", "out of memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(registry.find("interpreter", "cpu")), "load_entry", refuse)
+        with pytest.raises(IncompatibleEngineError, match="out of memory"):
+            compiled(Affine(), (X,), cache=cache)
+    assert compiled(Affine(), (X,), cache=cache).report.partitions[0].outcome == "hit"
+    assert compiled(Affine(), (X,), cache=tmp_path / "c").report.partitions[0].outcome == "hit"
+    assert cache.store is not None
+    assert not [event for event in cache.store.events.read() if event.event == "reject"]
 
 
 def damage(path: str) -> None:

@@ -428,6 +428,23 @@ class Cache:
         except OSError as error:
             _logger.warning("entry %s cannot be moved to quarantine: %s", entry.key.digest[:16], error.strerror)
 
+    @contextmanager
+    def replacing(self, entry: Entry, reason: str) -> Iterator[None]:
+        """Let an intact entry that cannot be used be a miss, while the block builds and tries another one of its key.
+
+        The entry was at fault if the block ends: this is counted, and this cache does not return it again, even if its
+        successor could not be stored. After an exception it stays as it was: memory may be short, or a device be gone.
+        """
+        digest = entry.key.digest
+        self._rejected[digest] = reason
+        try:
+            yield
+        except BaseException:
+            self._rejected.pop(digest, None)
+            raise
+        if self.store is not None:
+            self.store.events.append("reject", reason=reason, kind=entry.kind, key=digest)
+
     @property
     def _searches(self) -> bool:
         """Whether there is anything to look in."""

@@ -300,7 +300,7 @@ def _theirs(module: str, name: str) -> Any:
 
 
 def test_a_converter_of_one_s_own_is_in_the_key_with_its_file(keyed: Callable[..., str], tmp_path: Path) -> None:
-    """Its source may change where its name does not; torch_tensorrt's own are said by its version."""
+    """Its code may change where its name does not; torch_tensorrt's own are said by its version."""
     before = keyed()
     keys = [before]
     for text in ("def convert(ctx): return 1", "def convert(ctx): return 2"):
@@ -312,6 +312,91 @@ def test_a_converter_of_one_s_own_is_in_the_key_with_its_file(keyed: Callable[..
     _register(torch.ops.aten.relu.default, eval("lambda ctx: 1"))  # noqa: S307  # without a file
     with pytest.raises(CanonicalizationError, match="no source file"):
         keyed()
+
+
+FACTORY = """
+import functools
+import logging
+import torch
+log = logging.getLogger(__name__)
+SCALE, CONFIG = 1, {"clip": (0.5, torch.float16)}
+def helper(x, most=2):
+    return x * SCALE
+def make(slope):
+    def convert(ctx, target, args, kwargs, name):
+        log.debug("relu")
+        return helper(slope), [CONFIG for _ in args], torch.relu
+    return convert
+def recursive(ctx):
+    return recursive(ctx)
+def wrapping(function):
+    @functools.wraps(function)
+    def wrapped(*args):
+        return function(*args)
+    return wrapped
+"""
+
+
+def test_a_converter_of_one_s_own_is_in_the_key_with_all_that_it_refers_to(
+    keyed: Callable[..., str], tmp_path: Path
+) -> None:
+    """Functions that one function returned have one name and one file for every value in their closures."""
+    relu = torch.ops.aten.relu.default
+
+    def key(text: str, slope: object, *, wrapped: bool = False, **names: object) -> str:
+        module = _converter(tmp_path, text)
+        vars(module).update(names)
+        convert = module.make(slope)
+        _register(relu, module.wrapping(convert) if wrapped else convert)
+        return keyed()
+
+    first = key(FACTORY, 0.1)
+    assert key(FACTORY, 0.1) == first
+    others = [
+        key(FACTORY, 0.2),
+        key(FACTORY, 1),
+        key(FACTORY, 1.0),
+        key(FACTORY, 0.1, SCALE=2),
+        key(FACTORY, 0.1, CONFIG={"clip": (0.5, torch.float32)}),
+        key(FACTORY, 0.1, wrapped=True),
+        key(FACTORY, 0.2, wrapped=True),
+        key(FACTORY.replace("x * SCALE", "x + SCALE"), 0.1),
+        key(FACTORY.replace("most=2", "most=3"), 0.1),
+    ]
+    assert len({first, *others}) == 1 + len(others)
+    _register(relu, _converter(tmp_path, FACTORY).recursive)
+    assert keyed()
+
+
+def test_a_converter_that_refers_to_what_has_no_description_is_not_cached(
+    keyed: Callable[..., str], tmp_path: Path
+) -> None:
+    """An object, a class or a module of no installed distribution can change under its name."""
+    module = _converter(tmp_path, FACTORY)
+    for value in (object(), Small, ModuleType("helpers_of_mine"), torch.ones(2), Small().forward):
+        _register(torch.ops.aten.relu.default, module.make(value))
+        with pytest.raises(CanonicalizationError, match="it has no digest"):
+            keyed()
+
+
+def test_a_function_of_torch_tensorrt_is_not_cached(keyed: Callable[..., str]) -> None:
+    """The converters of its collectives write the ranks of this process into the engine."""
+
+    def gather(inp: torch.Tensor, group_size: int, group_name: str) -> torch.Tensor:
+        del group_size, group_name
+        return inp
+
+    gather.__module__ = "torch_tensorrt.dynamo.lowering.passes.fuse_distributed_ops"
+    module = partition()
+    output = module.graph.output_node()
+    (last, *_) = output.all_input_nodes
+    with module.graph.inserting_before(output):
+        call = module.graph.call_function(gather, (last, 2, "3"))
+    call.meta["val"] = last.meta["val"]
+    output.replace_input_with(last, call)
+    _register(gather, _theirs("custom_ops_converters", "fused_nccl_gather"))
+    with pytest.raises(CanonicalizationError, match="neither an ATen operator nor arithmetic"):
+        keyed(module)
 
 
 def test_every_converter_of_an_operator_is_in_the_document(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,9 +36,13 @@ were skipped, for the reasons below.
 """
 
 
+_PROCESS = ExitStack()
+"""What is done for the life of the process; a context that nothing refers to ends at once."""
+
+
 def _limit_threads() -> None:
     torch.set_num_threads(1)
-    operators_listed_once().__enter__()  # for the life of the process
+    _PROCESS.enter_context(operators_listed_once())
 
 
 def examined(chosen: Sequence[str], processes: int) -> list[Outcome]:

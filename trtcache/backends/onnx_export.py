@@ -8,13 +8,17 @@ gets the weights' own memory.
 from __future__ import annotations
 
 import logging
+import math
 import re
+import threading
 import warnings
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.backends.onnx_attention import rewrite_attention
 from trtcache.backends.onnx_model import OnnxModel
 from trtcache.backends.program_forms import input_name, to_exported_program
 from trtcache.errors import BuildError, UnsupportedOperatorError
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
     from torch import fx
 
     from trtcache.lowering import LoweredProgram
+
+log = logging.getLogger(__name__)
 
 _TRACE = "pkg.torch.onnx.stack_trace"
 _CHATTY = ("torch.onnx", "onnxscript", "onnx_ir")
@@ -49,12 +55,13 @@ def to_onnx(program: LoweredProgram, backend: str, *, weights: Mapping[str, torc
     from onnx import TensorProto
 
     exported = to_exported_program(program, backend)
+    rewrite_attention(exported.graph)
     names = [*(input_name(one.leaf) for one in program.interface.inputs), *(w.name for w in program.interface.weights)]
     results = [f"out{place}" for place in range(len(exported.graph_signature.output_specs))]
     try:
-        with quiet(), _quiet_exporter():
+        with _EXPORT_LOCK, quiet(), _quiet_exporter(), _exact_constants() as optimize:
             written = torch.onnx.export(
-                exported, dynamo=True, optimize=True, verbose=False, input_names=names, output_names=results
+                exported, dynamo=True, optimize=optimize, verbose=False, input_names=names, output_names=results
             )
     except Exception as error:
         raise _failure(error, exported.graph, backend) from error
@@ -96,6 +103,48 @@ def _quiet_exporter() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+_EXPORT_LOCK = threading.Lock()
+"""Held for an export, which changes other packages meanwhile: the levels of loggers, and how constants are matched."""
+
+_MATCHERS = ("onnxscript.rewriter._matcher", "onnxscript.rewriter._ir_utils")
+"""Modules of onnxscript (0.7) that compare constants in a model with those in rules."""
+
+
+@contextmanager
+def _exact_constants() -> Iterator[bool]:
+    """Let onnxscript's rules match exact constants only in the block; yield whether its optimiser can be used.
+
+    By default they match all within 1e-8 and 0.001 %: ``x + 1e-8`` became ``x``, and a division by it NaN.
+    """
+    try:
+        modules: list[Any] = [import_module(name) for name in _MATCHERS]
+    except ImportError as error:
+        log.info("torch.onnx exports without its optimiser: %s", error)
+        yield False
+        return
+    for module in modules:
+        module.math = _ExactMath()
+    try:
+        yield True
+    finally:
+        for module in modules:
+            module.math = math
+
+
+class _ExactMath:
+    """The module ``math`` with a comparison that is exact, but for the rounding to a smaller dtype."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a function of ``math``."""
+        return getattr(math, name)
+
+    @staticmethod
+    def isclose(found: float, expected: float, **_: float) -> bool:
+        """Return whether a constant is the expected one, in float64, float32 or float16."""
+        rounded = (torch.tensor(expected, dtype=dtype).item() for dtype in (torch.float32, torch.float16))
+        return found == expected or found in rounded
 
 
 def source_line(trace: str) -> str:

@@ -30,8 +30,9 @@ _NOT_SURE = frozenset(
 _SURE = frozenset({"aten.scaled_dot_product_attention.default", "aten.linear.default", "aten.baddbmm.default"})
 
 # Arguments that ONNX functions of torch have and do not use (torch 2.13, onnxscript 0.7). The others of that kind
-# do not change the results of a lowered program.
+# do not change the results of a lowered program: ``make evidence`` compares all operators (docs/evidence/onnx.md).
 _IGNORED: Mapping[str, tuple[str, ...]] = {
+    "aten.elu": ("input_scale",),
     "aten.avg_pool2d": ("divisor_override",),
     "aten.avg_pool3d": ("divisor_override",),
     "aten.scatter_reduce": ("reduce",),
@@ -41,8 +42,12 @@ _IGNORED: Mapping[str, tuple[str, ...]] = {
 }
 
 
+_INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
+_RESIZES = ("aten.upsample_", "aten._upsample_")
+
+
 def why_no_onnx(node: fx.Node) -> str | None:
-    """Return why torch cannot export a node to ONNX, or would ignore an argument of it; None if it can."""
+    """Return why torch cannot export a node to ONNX, or not with the results that it has in torch; None if it can."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return None
@@ -50,10 +55,55 @@ def why_no_onnx(node: fx.Node) -> str | None:
         return f"torch's ONNX for {target} ignores {ignored}"
     if target.namespace not in {"aten", "prims"}:
         return None
+    if wrong := _wrong_results(node, str(target.overloadpacket)):
+        return f"torch's ONNX for {target} has other results {wrong}"
+    from trtcache.backends.onnx_attention import why_no_attention  # imports sympy, which a hit of a file does not need
+
+    if why := why_no_attention(node):
+        return why
     name, is_size = str(target), not isinstance(node.meta.get("val"), (torch.Tensor, list, tuple))
     if name in _SURE or (torch.Tag.core in target.tags and name not in _NOT_SURE) or is_size:
         return None
     return None if _is_exportable(target) else f"torch has no ONNX for {name}"
+
+
+def _wrong_results(node: fx.Node, packet: str) -> str | None:
+    """Return for what the ONNX of an operator has other results than torch; None if for nothing that is known."""
+    value = node.meta.get("val")
+    first = value[0] if isinstance(value, (list, tuple)) and value else value
+    dtype = first.dtype if isinstance(first, torch.Tensor) else None
+    match packet:
+        case "aten.atan2":
+            return "for zero and a negative number"
+        case "aten.special_erfcx":
+            return "for numbers above 9"
+        case "aten._native_batch_norm_legit_functional" | "aten._native_batch_norm_legit" | "aten.native_batch_norm":
+            # With statistics of its own, which the overload ``no_stats`` has not.
+            has_statistics = "no_stats" not in str(node.target) and node.args[3] is not None
+            return "with training=True" if has_statistics and node.args[5] else None
+        case "aten.copy":
+            given, source = _argument_value(node, 0), _argument_value(node, 1)
+            same = given is not None and source is not None and given.shape == source.shape
+            return None if same else "for tensors of several sizes"
+        case "aten.angle":
+            source = _argument_value(node, 0)
+            return "for integers" if source is None or not source.dtype.is_floating_point else None
+        case "aten.pow" if dtype in _INTEGERS and _argument_value(node, 1) is not None:
+            return "for zero and a negative number"
+        case "aten.any" | "aten.all" | "aten.__lshift__" | "aten.__rshift__" if dtype is torch.uint8:
+            return "for uint8"
+        case "aten.bitwise_left_shift" | "aten.bitwise_right_shift" if dtype is torch.uint8:
+            return "for uint8"
+        case _ if dtype in _INTEGERS and packet.startswith(_RESIZES) and "nearest" not in packet:
+            return "for integers"
+    return None
+
+
+def _argument_value(node: fx.Node, place: int) -> torch.Tensor | None:
+    """Return the fake value of a positional argument that is a tensor."""
+    given: Any = node.args[place] if place < len(node.args) else None
+    value = getattr(given, "meta", {}).get("val")
+    return value if isinstance(value, torch.Tensor) else None
 
 
 def _ignored_argument(node: fx.Node, target: torch._ops.OpOverload) -> str | None:
@@ -69,6 +119,8 @@ def _ignored_argument(node: fx.Node, target: torch._ops.OpOverload) -> str | Non
 
 
 def _is_ignored_rightly(name: str, given: Mapping[str, Any]) -> bool:
+    if name == "input_scale":
+        return bool(given[name] == 1)
     if name == "reduce":
         return bool(given[name] != "mean")  # written as a plain copy
     if name in ("quant_min", "quant_max"):  # written for the range of an integer dtype; torch rounds float8 to integers

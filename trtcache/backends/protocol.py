@@ -412,7 +412,7 @@ class Backend(ABC):
         """Return a live engine of a verified entry. ``read`` returns a member by name; this reads the engine only.
 
         Raises:
-            IncompatibleEngineError: the entry cannot be loaded here. It is quarantined and rebuilt.
+            IncompatibleEngineError: the entry cannot be loaded here. It is replaced, if a new one can be loaded.
         """
         return self.load(read(ENGINE), device=device, constants=constants, weights=weights)
 

@@ -213,19 +213,16 @@ class AliasLookup:
         executable = replace(executable, interface=interface)
         state = source.weights([name for names in alias.names for name in names])
         weights = source.engine_weights(interface, alias, state)
-        try:
-            with use_tuning_store(self._cache):
-                engine = load_engine(
-                    self.backend,
-                    entry.read,
-                    key=entry.key.digest,
-                    device=alias.device,
-                    constants=executable.constants,
-                    weights=weights,
-                )
-        except IncompatibleEngineError:
-            self._cache.reject(entry, "load")
-            raise
+        # If it cannot be loaded, the slow path builds another one, and decides whether this one was at fault.
+        with use_tuning_store(self._cache):
+            engine = load_engine(
+                self.backend,
+                entry.read,
+                key=entry.key.digest,
+                device=alias.device,
+                constants=executable.constants,
+                weights=weights,
+            )
         call = CallSignature(alias.in_spec, alias.out_spec, source.forward, source.input_names(entry.key))
         module = CompiledModule(executable, engine, weights if source.is_torch else {}, call)
         module.weight_file = source.weight_file(entry.key, interface, entry)

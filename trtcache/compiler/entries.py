@@ -19,6 +19,7 @@ import logging
 import tempfile
 import time
 from collections import deque
+from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
@@ -237,12 +238,12 @@ def _get_and_load(
         if entry.outcome == "built":
             raise
         log.warning("the entry for %s cannot be loaded and is built again: %s", entry.key.digest[:16], error)
-        if fallback is None:  # an engine for another GPU product may fail to load here without being damaged
-            cache.reject(entry, "load")
-        entry, details = get_or_build_entry(request, cache, folder)
-        entry = load_members(entry)
-        start = time.perf_counter()
-        engine = load_entry(entry)
+        # An engine for another GPU product may fail to load here without being damaged.
+        with cache.replacing(entry, "load") if fallback is None else nullcontext():
+            entry, details = get_or_build_entry(request, cache, folder)
+            entry = load_members(entry)
+            start = time.perf_counter()
+            engine = load_entry(entry)
     load_s, count = time.perf_counter() - start, len(request.program.interface.weights)
     return engine, PartitionReport.of(entry, key=request.key, weights=count, details=details, load_s=load_s), entry
 

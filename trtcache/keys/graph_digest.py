@@ -44,8 +44,8 @@ def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tu
 
     Args:
         program: a lowered program.
-        declared: custom operators (``mylib::scale``), their namespaces (``mylib``) and packages of plain functions
-            whose versions are elsewhere in the key.
+        declared: custom operators (``mylib::scale``) and namespaces of them (``mylib``) whose versions are elsewhere in
+            the key.
 
     Raises:
         CanonicalizationError: a node has no stable description; the message names it.
@@ -178,9 +178,7 @@ class _Writer:
             if why := why_unknown(node.target, self._declared):
                 raise CanonicalizationError(f"graph node {node.name}", why)
             return
-        module = getattr(node.target, "__module__", None) or ""
-        declared = is_arithmetic(node.target) or module.partition(".")[0] in self._declared
-        if node.op != "call_function" or not declared:
+        if node.op != "call_function" or not is_arithmetic(node.target):
             raise CanonicalizationError(
                 f"graph node {node.name}",
                 f"{operator_name(node.target)} is neither an ATen operator nor arithmetic on sizes: it has no digest",

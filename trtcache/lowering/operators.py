@@ -167,6 +167,15 @@ def replaced_functions() -> dict[str, Json]:
     return dict(sorted(found.items()))
 
 
+def identify_file(file: str) -> Json:
+    """Return what identifies a file of an installed distribution: the distribution's version, and the file's digest.
+
+    Raises:
+        ValueError: it belongs to no distribution, or to an editable one.
+    """
+    return _describe((file,), ())
+
+
 def operators_are_unchanged(identities: Mapping[str, Json]) -> bool:
     """Return whether operators have the same identities in this process as when they were recorded."""
     import torch

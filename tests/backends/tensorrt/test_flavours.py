@@ -20,6 +20,7 @@ from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, plan_targ
 from trtcache.errors import BackendUnavailableError, BuildError, BuildMemoryError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 NOWHERE = replace(TENSORRT, name="tensorrt_that_is_not_there")
@@ -42,6 +43,58 @@ def test_libraries_that_do_not_load_are_told(tmp_path: Path, monkeypatch: pytest
     assert broken.installed
     with pytest.raises(BackendUnavailableError, match="cannot be loaded: libnvinfer"):
         broken.load()
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that lets distributions have other versions, or none."""
+    real = importlib.metadata.version
+
+    def install(**versions: str | None) -> None:
+        def version(name: str) -> str:
+            found = versions.get(name, real(name) if name not in versions else None)
+            if found is None:
+                raise importlib.metadata.PackageNotFoundError(name)
+            return found
+
+        monkeypatch.setattr(importlib.metadata, "version", version)
+
+    return install
+
+
+@pytest.mark.parametrize(
+    "package", ["onnx", "onnxscript", "onnx_ir", "numpy", "ml_dtypes", "tensorrt_rtx_cu13_bindings"]
+)
+def test_every_version_that_a_plan_depends_on_is_in_its_key(package: str, installed: Callable[..., None]) -> None:
+    """Of TensorRT, and of all that computes constants while a program is exported."""
+    backend = registry.find("tensorrt_rtx", "cpu")
+    before = backend.versions("cpu")
+    installed(**{package: "0.1"})
+    changed = backend.versions("cpu")
+    assert [name for name in before if before[name] != changed[name]] == [package.removesuffix("_cu13_bindings")]
+
+
+def test_plans_of_two_cuda_versions_have_two_keys(installed: Callable[..., None]) -> None:
+    """One version of TensorRT is there for both, and a driver for CUDA 12 cannot run a plan of the other."""
+    backend = registry.find("tensorrt_rtx", "cpu")
+    version = TENSORRT_RTX.version
+    cuda = []
+    for major, other in ((12, 13), (13, 12)):
+        names = {f"tensorrt_rtx_cu{major}_bindings": version, f"tensorrt_rtx_cu{other}_bindings": None}
+        installed(**names)
+        cuda.append(backend.versions("cpu"))
+    assert [one["cuda"] for one in cuda] == [12, 13]
+    assert {**cuda[0], "cuda": 13} == cuda[1]
+
+
+def test_a_module_of_another_version_than_its_distribution_is_refused(installed: Callable[..., None]) -> None:
+    """Its plans would be stored under the keys of another version; a suffix of the packaging does not count."""
+    version = TENSORRT_RTX.load().__version__
+    installed(tensorrt_rtx_cu13_bindings=f"{version}.post1", tensorrt_rtx_cu12_bindings=None)
+    assert TENSORRT_RTX.load()
+    installed(tensorrt_rtx_cu13_bindings="1.6.1.90", tensorrt_rtx_cu12_bindings=None)
+    with pytest.raises(BackendUnavailableError, match=rf"is version {version}, and .* as version 1\.6\.1\.90"):
+        TENSORRT_RTX.load()
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +12,7 @@ from trtcache.backends.onnx_operators import why_no_onnx
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.backends.tensorrt import fitness
 from trtcache.backends.tensorrt.engine import REFITTABLE, UnloadedPlan, load_plan, refit_plan
-from trtcache.backends.tensorrt.flavour import EXPORTERS, TENSORRT, TENSORRT_RTX, plan_target
+from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, plan_target
 from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts
 from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.errors import NoDeviceError
@@ -40,7 +39,7 @@ class TensorRTBackend(Backend):
     """The common part of both flavours."""
 
     flavour: ClassVar[Flavour]
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     settings_class = TensorRTSettings
     capabilities: ClassVar[Capabilities] = Capabilities(
         devices=frozenset({"cpu", "cuda"}),
@@ -66,12 +65,8 @@ class TensorRTBackend(Backend):
         return plan_target(requested, self.flavour, gpu_here(device))
 
     def toolchain(self, device: str) -> Mapping[str, object]:  # noqa: ARG002  # a plan is for a GPU
-        """Return the exact versions of TensorRT and of the ONNX exporter."""
-        return {
-            self.flavour.name: self.flavour.version,
-            "torch": torch.__version__,
-            **{package: importlib.metadata.version(package) for package in EXPORTERS},
-        }
+        """Return the exact versions of TensorRT, with its CUDA, and of what exports to ONNX."""
+        return {"torch": torch.__version__, **self.flavour.toolchain}
 
     def ambient(self) -> Mapping[str, object]:
         """Return nothing: no process-wide setting affects a plan."""

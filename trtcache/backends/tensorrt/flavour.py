@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 AMPERE_PLUS = "ampere+"
 WINDOWS = "windows-x86_64"
 EXPORTERS = ("onnx", "onnxscript")
-"""The packages that write ONNX. Their versions are part of a plan's key."""
+"""The packages that write ONNX."""
+
+_CONSTANT_FOLDERS = ("onnx_ir", "numpy", "ml_dtypes")
+"""What these use to compute constants; older versions do without some of them."""
 
 _CAPABILITY = re.compile(r"sm_?(\d+)(\d)")
 
@@ -64,6 +67,19 @@ class Flavour:
         """The major version of CUDA that it was built for, None if its package's name does not have it."""
         found = re.search(r"_cu(\d+)_", self._distribution[0])
         return int(found[1]) if found else None
+
+    @property
+    def toolchain(self) -> dict[str, object]:
+        """The versions that a plan depends on, of this flavour and of what writes ONNX."""
+        import importlib.metadata
+
+        versions: dict[str, object] = {self.name: self.version, "cuda": self.cuda}
+        for package in (*EXPORTERS, *_CONSTANT_FOLDERS):
+            try:
+                versions[package] = importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                versions[package] = None
+        return versions
 
     @property
     def _distribution(self) -> tuple[str, str]:
@@ -106,14 +122,20 @@ class Flavour:
         """Import and return its module, which takes 0.1 s and 1 GB of mapped libraries.
 
         Raises:
-            BackendUnavailableError: it is not installed, or its libraries do not load.
+            BackendUnavailableError: it is not installed, its libraries do not load, or its version is another one than
+                the installed distribution has, which is the one in keys.
         """
         if not self.installed:
             raise BackendUnavailableError(self.name, self.missing)
         try:
-            return import_module(self.name)
+            module = import_module(self.name)
         except (ImportError, OSError) as error:
             raise BackendUnavailableError(self.name, f"{self.title} cannot be loaded: {error}") from error
+        imported, (distribution, listed) = str(module.__version__), self._distribution
+        if _release(imported) != _release(listed):
+            why = f"{module.__file__} is version {imported}, and {distribution} is installed as version {listed}"
+            raise BackendUnavailableError(self.name, f"{self.title}: {why}; install one of them again")
+        return module
 
     def check(self, settings: Settings) -> None:
         """Reject settings that this flavour does not support.
@@ -149,6 +171,11 @@ TENSORRT_RTX = Flavour(
     capabilities=("7.5", "8.0", "8.6", "8.9", "12.0", "12.1"),
     compiles_at_run=True,
 )
+
+
+def _release(version: str) -> str:
+    """Return a version without the suffix of its packaging, such as ``.post1`` or ``+cu13``."""
+    return re.split(r"\.post|\+", version)[0]
 
 
 def plan_target(requested: str | None, flavour: Flavour, gpu: Gpu | None) -> Target:

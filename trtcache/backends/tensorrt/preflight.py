@@ -2,7 +2,7 @@
 
 There are two negative results. A plan for another machine is sound, or this machine lacks something: it is stored and
 passed on, and calling it raises with the reason. An unfit plan cannot match its key: it raises
-``IncompatibleEngineError``, and the entry is quarantined and rebuilt.
+``IncompatibleEngineError``, and the entry is rebuilt.
 """
 
 from __future__ import annotations

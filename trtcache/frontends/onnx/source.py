@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trtcache.store.format import Built
 
 
-_OF_TORCH = frozenset({"torch", "onnx", "onnxscript"})
+_OF_TORCH = frozenset({"torch", "onnx", "onnxscript", "onnx_ir", "numpy", "ml_dtypes"})
 """Parts of the toolchain that export programs of torch to ONNX."""
 
 _NOT_FOR_ONNX = {

@@ -7,15 +7,14 @@ described, in which inputs, weights and constants are marked.
 from __future__ import annotations
 
 import functools
-import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from trtcache.digests import Digest
 from trtcache.errors import CanonicalizationError
+from trtcache.integrations.torch_tensorrt.converter_code import converter_digest
 from trtcache.lowering.capture import Role
 from trtcache.lowering.interface import Interface, Result
 from trtcache.lowering.operators import is_foreign
@@ -163,21 +162,17 @@ def _is_covered(target: Any, registry: Any) -> bool:
 
 
 def converters_document(converters: Mapping[fx.Node, Any]) -> dict[str, Json]:
-    """Return the foreign converters: operator -> name of the converter, and digest of its file, or several of these.
+    """Return the foreign converters: operator -> name of the converter, and digest of its code, or several of these.
 
     Raises:
-        CanonicalizationError: a converter has no source file.
+        CanonicalizationError: a converter has no digest.
     """
     found: dict[str, set[tuple[str, str]]] = {}
     for node, converter in converters.items():
         if _within(converter, _PACKAGE):
             continue
-        try:
-            source = Digest.of_file(inspect.getfile(inspect.unwrap(converter)))
-        except (TypeError, OSError) as error:
-            raise CanonicalizationError(f"converter {converter!r}", f"no source file: {error}") from error
-        name = f"{converter.__module__}.{converter.__qualname__}"
-        found.setdefault(str(node.target), set()).add((name, str(source)))
+        name = f"{getattr(converter, '__module__', '')}.{getattr(converter, '__qualname__', type(converter).__name__)}"
+        found.setdefault(str(node.target), set()).add((name, str(converter_digest(converter))))
     # Which of several converts a node depends on its arguments.
     return {
         target: list(min(pairs)) if len(pairs) == 1 else [list(pair) for pair in sorted(pairs)]
@@ -186,16 +181,15 @@ def converters_document(converters: Mapping[fx.Node, Any]) -> dict[str, Json]:
 
 
 def declared_operators(converters: Mapping[fx.Node, Any]) -> set[str]:
-    """Return the custom operators whose converters are in the key, through torch_tensorrt's version or their own file.
+    """Return the custom operators whose converters are in the key, by torch_tensorrt's version or their own digest.
 
     A plugin's converter does not show the kernel it wraps, so its operator is not among them.
     """
-    named = {
+    return {
         node.target._schema.name
         for node, converter in converters.items()
         if isinstance(node.target, torch._ops.OpOverload) and not _within(converter, _PLUGINS)
     }
-    return {_PACKAGE, *named}
 
 
 def _within(converter: Any, package: str) -> bool:
