@@ -411,6 +411,12 @@ for _doc, _value, _acme in (
     _add(f"a composed name finds {_doc}", _files, "", ("GAIN = 2.0", "GAIN = 3.0"), first=_VENV)
     _add(f"a composed name finds {_doc}, which is set", _files, "import beta; beta.GAIN = 3.0", first=_VENV)
 _add("a composed name finds a number of another library's submodule", _model("x * acme.read(settings.beta, 'table', 'rate')", "pass", "import acme, settings\n") + "--- settings.py\nimport beta\n" + _ACME + "def read(module, part, name):\n    return getattr(getattr(module, part[:5]), name.upper())\n" + _BETA, "", ("RATE = 5.0", "RATE = 6.0"), first=_VENV)
+_TOOL = "--- venv/lib/python3.11/site-packages/tool/__init__.py\n--- venv/lib/python3.11/site-packages/tool/look.py\ndef read(module, name):\n    return getattr(module, name.upper())\n--- venv/lib/python3.11/site-packages/tool/net.py\nfrom tool import look, settings\ndef gain(name):\n    return look.read(settings, name)\n--- venv/lib/python3.11/site-packages/tool/settings.py\nKIND = 'a'\n"
+for _doc, _value, _line in (("a number", "net.gain('gain')", "GAIN = 2.0"), ("a table", "net.gain('gain')['a']", "GAIN = {'a': 2.0}")):
+    _files = _model(f"x * {_value}", "pass", "from tool import net\n") + _TOOL + _line + "\n"
+    _add(f"a composed name finds {_doc} of another module of the library", _files, "", ("2.0", "3.0"), first=_VENV)
+    _add(f"a composed name finds {_doc} of another module of the library, which is set", _files, f"import tool.settings; tool.settings.{_line.replace('2.0', '3.0')}", first=_VENV)
+_add("an object is in place of a module that forward imports", _model("import conf\nreturn x * conf.gain") + "--- conf.py\nimport sys\nclass Settings:\n    pass\nsettings = Settings()\nsettings.gain = 2.0\nsys.modules[__name__] = settings\n", "", ("gain = 2.0", "gain = 3.0"), first="import conf\n")
 
 # State of torch's and Python's own modules in an object with other attributes in each thread
 _add("a thread's state in a module of torch", _model("x * (3.0 if serialization._serialization_tls.skip_data else 2.0)", top="from torch import serialization\n"), "from torch import serialization; serialization.skip_data().__enter__()")

@@ -8,7 +8,7 @@ import json
 import marshal
 import sys
 from contextlib import nullcontext, suppress
-from types import BuiltinFunctionType, ModuleType
+from types import BuiltinFunctionType, ModuleType, NoneType
 from typing import TYPE_CHECKING, Any
 
 from trtcache.digests import file_bytes, hash_bytes
@@ -363,14 +363,28 @@ class Globals:
 
 
 def _file_and_numbers(module: ModuleType) -> Json:
-    """Describe a module by the digest of its file and its attributes that are numbers, truth values or None."""
+    """Describe a module by the digest of its file, and by its attributes that are numbers or tables of numbers."""
     space = vars(module)
-    kinds = {bool, int, float, complex, type(None)}
-    numbers: list[Json] = [[name, repr(value)] for name, value in sorted(space.items()) if type(value) in kinds]
+    described = [(name, _numbers_in(value)) for name, value in sorted(space.items()) if name not in MODULE_ATTRIBUTES]
+    numbers: list[Json] = [[name, found] for name, found in described if found]
     try:
         return [hash_bytes(file_bytes(str(space.get("__file__")))).hex(), *numbers]
     except OSError:  # a namespace package
         return ["", *numbers]
+
+
+def _numbers_in(value: Any) -> str:
+    """Return the text of a number, a truth value, None, or a tuple, list or dictionary of these; empty for others."""
+    kind = type(value)
+    if kind in {bool, int, float, complex, NoneType}:
+        return repr(value)
+    if kind is dict and all(type(name) in PLAIN for name in value):
+        found = [_numbers_in(one) for one in value.values()]
+        return f"{{{list(value)}: {', '.join(found)}}}" if all(found) else ""
+    if kind in {tuple, list}:
+        found = [_numbers_in(one) for one in value]
+        return f"{kind.__name__}({', '.join(found)})" if all(found) else ""
+    return ""
 
 
 def attributes_of(module: ModuleType) -> Mapping[str, Any]:
