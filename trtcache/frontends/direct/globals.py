@@ -183,7 +183,16 @@ class Globals:
         if composing := {name.removeprefix(ALL_IN) for name in self.names if name.startswith(ALL_IN)}:
             self._describe_all_attributes(composing)
             self._describe_own_modules(composing)
-        for label in self._modules_of_user():
+        users = self._modules_of_user()
+        users |= {
+            label
+            for label in self.dropped
+            if any(
+                label.startswith(f"{one}.") and self.names.issuperset(label.split(".")[one.count(".") + 1 :])
+                for one in users
+            )
+        }
+        for label in users:
             self.walk.unstable = self.dropped.get(label, {}) | self.walk.unstable
         if ALL in self.names or self.names & STATE_OF_LOGGERS:
             found = {one.name: one for logger in self.walk.loggers.values() for one in _with_parents(logger)}

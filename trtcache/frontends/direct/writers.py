@@ -168,6 +168,8 @@ def _slot(walk: Walk, value: Any) -> Json:
         raise UnstableError(f"{value.__qualname__}, which depends on an object's identity")
     refuse_unseen(value)
     _note_set_operators(walk, value)
+    if value.__name__ in LOOK_UPS:  # such as ModuleType.__getattribute__
+        walk.has_look_up = True
     return describe_descriptor(walk, value)
 
 
@@ -288,8 +290,8 @@ def _environment(walk: Walk, value: Any) -> Json:
 
 def _array(walk: Walk, value: Any) -> Json:
     _refuse_dates(value.dtype)
-    if value.dtype.hasobject or value.dtype.metadata is not None or value.dtype.fields is not None:
-        raise UnstableError("an array of objects or of fields")
+    if value.dtype.metadata is not None or value.dtype.fields is not None or value.dtype.subdtype is not None:
+        raise UnstableError("an array of fields, or with metadata")
     root = value
     while type(root.base) is type(value):
         root = root.base
@@ -297,6 +299,8 @@ def _array(walk: Walk, value: Any) -> Json:
         raise UnstableError("an array in the memory of another object")
     flags = [value.flags.writeable, value.flags.aligned, root.base is None, value.base is None]
     described: list[Json] = [list(value.shape), list(value.strides), *flags, walk.memory(id(root))]
+    if value.dtype.hasobject:
+        return ["array", value.dtype.str, *described, *(walk.items(one.ravel().tolist()) for one in (root, value))]
     if root is not value or root.base is not None:  # memory around a view can be read as well
         described += [hash_bytes(root.tobytes()).hex(), walk.value(root.base)]
     return ["array", value.dtype.str, value.dtype.char, *described, hash_bytes(value.tobytes()).hex()]
