@@ -248,9 +248,18 @@ class Globals:
         Other values there differ in each process: they have names of sessions and threads.
         """
         packages = {label.partition(".")[0] for label in labels}
-        for label, module in list(self.walk.visited_modules.items()):
-            if label.partition(".")[0] in packages and label not in labels and not is_versioned_module(label):
+        pending = dict(self.walk.visited_modules)
+        done: set[str] = set()
+        while pending:
+            label, module = pending.popitem()
+            if label in done or label.partition(".")[0] not in packages or is_versioned_module(label):
+                continue
+            done.add(label)
+            if label not in labels:
                 self.written.setdefault(label, {})["file and numbers"] = _file_and_numbers(module)
+            for name, value in vars(module).items():
+                if isinstance(value, ModuleType) and sys.modules.get(f"{label}.{name}") is value:
+                    pending[f"{label}.{name}"] = value
 
     def _modules_of_user(self) -> set[str]:
         """Return the modules that are globals of the user's own modules, as far as those were read."""
