@@ -416,6 +416,16 @@ for _doc, _value, _line in (("a number", "net.gain('gain')", "GAIN = 2.0"), ("a 
     _files = _model(f"x * {_value}", "pass", "from tool import net\n") + _TOOL + _line + "\n"
     _add(f"a composed name finds {_doc} of another module of the library", _files, "", ("2.0", "3.0"), first=_VENV)
     _add(f"a composed name finds {_doc} of another module of the library, which is set", _files, f"import tool.settings; tool.settings.{_line.replace('2.0', '3.0')}", first=_VENV)
+_PACKAGE = "--- venv/lib/python3.11/site-packages/bank/__init__.py\n--- venv/lib/python3.11/site-packages/bank/net.py\nimport io, types\nimport numpy as np\nfrom torch import nn\nclass Bank:\n    gain_table = VALUE\n    def read(self, kind):\n        return getattr(self, kind + '_table')\n--- venv/lib/python3.11/site-packages/bank/heads.py\nfrom bank.net import *\ngain_head = VALUE\n--- venv/lib/python3.11/site-packages/bank/get.py\nimport types\nget = types.ModuleType.__getattribute__\ndef read(module, name):\n    return get(module, name + '_head')\n"
+for _doc, _one, _read in (("an array of objects", "np.array([2.0, None], dtype=object)", "[0]"), ("a stream", "io.StringIO('2.0')", ".getvalue().__len__()"), ("an iterator of text", "iter('ab')", ".__length_hint__()")):
+    _to = (_one, _one.replace("2.0", "3.0").replace("'3.0'", "'3.00'").replace("'ab'", "'abc'"))
+    _of_class = _model(f"x * Bank().read('gain'){_read}", "pass", "from bank.net import Bank\n") + _PACKAGE.replace("VALUE", _one)
+    _add(f"a composed name finds {_doc} of a library's class", _of_class, "", _to, first=_VENV)
+    _of_module = _model(f"x * getattr(bank.heads, 'gain' + self.t){_read}", "self.t = '_head'", "import bank.heads\n") + _PACKAGE.replace("VALUE", _one)
+    _add(f"a composed name of the user's finds {_doc} of a library's submodule", _of_module, "", _to, first=_VENV)
+_by_slot = _model("x * get.read(heads, 'gain')", "pass", "from bank import get, heads\n") + _PACKAGE.replace("VALUE", "2.0")
+_add("a composed name is looked up by a module's method in C", _by_slot, "", ("gain_head = 2.0", "gain_head = 3.0"), first=_VENV)
+_add("a composed name finds a submodule of the library", _model("x * deep.read(bank, 'he-ads.gain')", "pass", "import bank\nimport bank.heads\nfrom bank import deep\n") + _PACKAGE.replace("VALUE", "2.0") + "--- venv/lib/python3.11/site-packages/bank/deep.py\ndef read(package, path):\n    part, name = path.split('.')\n    return getattr(getattr(package, part.replace('-', '')), name + '_head')\n", "", ("gain_head = 2.0", "gain_head = 3.0"), first=_VENV)
 _add("an object is in place of a module that forward imports", _model("import conf\nreturn x * conf.gain") + "--- conf.py\nimport sys\nclass Settings:\n    pass\nsettings = Settings()\nsettings.gain = 2.0\nsys.modules[__name__] = settings\n", "", ("gain = 2.0", "gain = 3.0"), first="import conf\n")
 
 # State of torch's and Python's own modules in an object with other attributes in each thread

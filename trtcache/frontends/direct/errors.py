@@ -9,12 +9,14 @@ class UnstableError(Exception):
     Attributes:
         path: the steps to it, the last first.
         what: the object, in words.
+        is_of_function: whether it is a function, whose code is known once it runs.
     """
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
         self.path: list[str] = []
         self.what = what
+        self.is_of_function = False
 
     def below(self, step: object) -> UnstableError:
         """Add a step towards the root, and return the error."""

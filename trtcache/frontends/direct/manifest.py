@@ -194,9 +194,7 @@ def make_manifest(program: ExportedProgram, digest: Digest, export_s: float, see
         raise ValueError(f"code that puts together names could read {min(unseen)}")
     if unknown := [code for number, code in seen.ran.items() if number not in walk.codes]:
         raise UnstableError("code that no object leads to").below(unknown[0].co_qualname)
-    names = recorded.names.union(*recorded.versioned.values())
-    if unstable := [error for name, error in walk.unstable.items() if name in names]:
-        raise unstable[0]
+    _refuse_undescribed(recorded)
     own = {tensor.device for tensor in walk.state.values()} - {torch.device("cpu")}
     if len(devices(program) | own) > 1:
         raise ValueError("it runs on other devices than those of its weights")
@@ -219,6 +217,23 @@ def make_manifest(program: ExportedProgram, digest: Digest, export_s: float, see
         why=why,
         details={"globals": recorded.written},
     )
+
+
+def _refuse_undescribed(recorded: Globals) -> None:
+    """Refuse attributes of libraries that have no description, if code looks up their names or puts names together.
+
+    Functions without a description do not count in the latter case: the export is refused if one of them runs.
+
+    Raises:
+        UnstableError: there is one.
+    """
+    names = recorded.names.union(*recorded.versioned.values())
+    if found := [error for name, error in recorded.walk.unstable.items() if name in names]:
+        raise found[0]
+    if any(name.startswith(ALL) for name in recorded.names):
+        for errors in (recorded.walk.unstable, *recorded.dropped.values()):
+            if found := [error for error in errors.values() if not error.is_of_function]:
+                raise found[0]
 
 
 def _outputs_of(seen: Recording, walk: Walk) -> list[Any]:

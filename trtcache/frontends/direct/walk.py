@@ -359,7 +359,10 @@ class Walk:
                 if name[:2] == "__" or not is_installed(module):
                     raise error from None
                 self._undo(before)
-                self.unstable.setdefault(name, error)  # counts if code that ran looks up the name
+                error.is_of_function = type(value) is FunctionType
+                # It counts if code that ran looks up the name, or puts together names.
+                if name not in self.unstable or self.unstable[name].is_of_function:
+                    self.unstable[name] = error
                 attributes[name] = ["unstable", type(value).__qualname__]
         node = pytree.SUPPORTED_NODES.get(cls)
         nested = node and [self.value(one) for one in (node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn)]
