@@ -269,7 +269,10 @@ def test_a_signal_ends_the_builds(
     (tmp_path / "slow.py").write_text(slow)
     matrix.write_text('[[cells]]\nfile = "slow:build"\n')
     command = [sys.executable, "-m", "trtcache_cli", "warm", str(matrix)]
+    # The tests themselves may run under nohup, whose processes ignore this signal, and those that they start.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGHUP, before)
     pid = tmp_path / "pid"
     while not (pid.exists() and pid.read_text()):
         assert process.poll() is None

@@ -317,7 +317,7 @@ def own_memory_of_copies() -> Iterator[None]:
 
     Its ``remove_noop_ops`` takes the tensor that was copied for the copy, unless that tensor is an input or a result.
     For two copies of parts of a tensor it does so twice, and the results share memory (torch 2.13). So in the block
-    what was copied counts as a result.
+    what was copied counts as a result, unless it is a weight: results that are weights are copied by each call.
     """
     from torch._inductor.fx_passes import post_grad
     from torch._inductor.fx_utils import get_node_storage
@@ -330,7 +330,9 @@ def own_memory_of_copies() -> Iterator[None]:
         results = returned if isinstance(returned, (list, tuple)) else (returned,)
         storages = {get_node_storage(one) for one in results if isinstance(one, fx.Node)}
         copies = graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default)
+        weights = {get_node_storage(one) for one in graph.find_nodes(op="get_attr")}
         copied = [one.args[0] for one in copies if get_node_storage(one) in storages]
+        copied = [one for one in copied if get_node_storage(one) not in weights]
         output.args = ((*results, *copied),)
         original(graph)
         kept: Any = output.args[0]
