@@ -92,7 +92,7 @@ def report_failures(
     if waited is None:
         from trtcache.remote.uploads import own_uploads
 
-        offered, reasons = own_uploads()
+        offered, reasons = own_uploads(store)
         waiting &= offered
         failures = Counter({what: count for what, count in failures.items() if not what.startswith("upload: ")})
         failures.update({f"upload: {reason}": count for reason, count in reasons.items()})

@@ -62,13 +62,14 @@ def uploader_of(store: DiskStore, tier: RemoteTier) -> Uploader:
     return _UPLOADERS[name]
 
 
-def own_uploads() -> tuple[set[str], Counter[str]]:
-    """Return the key digests of the entries that this process has offered, and why uploads of them failed."""
+def own_uploads(store: DiskStore) -> tuple[set[str], Counter[str]]:
+    """Return the key digests of a store's entries that this process has offered, and why uploads of them failed."""
     offered: set[str] = set()
     failures: Counter[str] = Counter()
-    for uploader in list(_UPLOADERS.values()):
-        offered |= uploader.offered
-        failures += uploader.failures
+    for (location, *_), uploader in list(_UPLOADERS.items()):
+        if location == store.location:
+            offered |= uploader.offered
+            failures += uploader.failures
     return offered, failures
 
 
