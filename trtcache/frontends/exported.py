@@ -17,7 +17,13 @@ from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.source import Source
 from trtcache.lowering import export_lock
 from trtcache.lowering.arguments import automatic_sizes, reasons_for_fixed_sizes
-from trtcache.lowering.operators import all_nodes, identify_operators, is_foreign, operator_names, replaced_kernels
+from trtcache.lowering.operators import (
+    all_nodes,
+    identify_operators,
+    is_foreign,
+    operator_names,
+    refuse_replaced_kernels,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -104,8 +110,7 @@ class ExportedSource(Source):
             ValueError: it has no stable digest, or calls an operator of torch whose kernel was replaced in this
                 process; the message says why.
         """
-        if replaced := replaced_kernels(called_operators(self._program)):
-            raise ValueError(f"{', '.join(replaced)} has a kernel in Python that is not torch's own")
+        refuse_replaced_kernels(called_operators(self._program))
         return {self.kind: self.digest}
 
     def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:

@@ -44,7 +44,7 @@ from trtcache.frontends.torch_archive import (
 )
 from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.device_guard import keep_device_guard
-from trtcache.lowering.operators import identify_operators, replaced_kernels
+from trtcache.lowering.operators import identify_operators, refuse_replaced_kernels
 from trtcache.weights import archive as archives
 from trtcache.weights.archive import KNOWN_VERSION
 
@@ -266,8 +266,7 @@ class Pt2Source(Source):
         Raises:
             ValueError: a kernel of torch was replaced in this process, which may change what the file is lowered to.
         """
-        if replaced := replaced_kernels():
-            raise ValueError(f"{', '.join(replaced)} has a kernel in Python that is not torch's own")
+        refuse_replaced_kernels()
         return {self.kind: self.digest}
 
     def custom_operators(self, settings: Settings) -> Mapping[str, Json]:

@@ -120,14 +120,17 @@ def identify_operators(targets: Iterable[object], declared: Collection[str] = ()
     return {name: found[name] for name in sorted(found) if name.partition(".")[0] not in unknown}
 
 
-def replaced_kernels(targets: Iterable[torch._ops.OpOverload] | None = None) -> list[str]:
-    """Return the operators of torch with a kernel that a Python file registered which is not torch's own.
+def refuse_replaced_kernels(targets: Iterable[torch._ops.OpOverload] | None = None) -> None:
+    """Refuse operators of torch with a kernel that a Python file registered which is not torch's own.
 
     Kernels in an operator's own table, of ``py_impl``, do not count: eager torch does not call those.
 
     Args:
         targets: the operators to look at. By default all of ATen with a kernel from Python, but for those that only
             compute shapes, of which torch itself registers over a thousand.
+
+    Raises:
+        ValueError: there are some; the message names them.
     """
     import torch
 
@@ -137,7 +140,8 @@ def replaced_kernels(targets: Iterable[torch._ops.OpOverload] | None = None) -> 
         own = {one.replace("/", "."): "aten::" + one.split("/")[1] for one in registered}
     else:
         own = {str(one): one._name for one in targets if one.namespace in TORCHS_OWN}
-    return sorted(one for one, name in own.items() if _names_other_files(torch._C._dispatch_dump(name)))
+    if replaced := sorted(one for one, name in own.items() if _names_other_files(torch._C._dispatch_dump(name))):
+        raise ValueError(f"{', '.join(replaced)} has a kernel in Python that is not torch's own")
 
 
 def replaced_functions() -> dict[str, Json]:
