@@ -183,16 +183,7 @@ class Globals:
         if composing := {name.removeprefix(ALL_IN) for name in self.names if name.startswith(ALL_IN)}:
             self._describe_all_attributes(composing)
             self._describe_own_modules(composing)
-        users = self._modules_of_user()
-        users |= {
-            label
-            for label in self.dropped
-            if any(
-                label.startswith(f"{one}.") and self.names.issuperset(label.split(".")[one.count(".") + 1 :])
-                for one in users
-            )
-        }
-        for label in users:
+        for label in self._modules_of_user():
             self.walk.unstable = self.dropped.get(label, {}) | self.walk.unstable
         if ALL in self.names or self.names & STATE_OF_LOGGERS:
             found = {one.name: one for logger in self.walk.loggers.values() for one in _with_parents(logger)}
@@ -262,9 +253,16 @@ class Globals:
                     pending[f"{label}.{name}"] = value
 
     def _modules_of_user(self) -> set[str]:
-        """Return the modules that are globals of the user's own modules, as far as those were read."""
+        """Return modules that are globals of the user's own modules and were read, and submodules that code names."""
         reads = [vars(sys.modules[module]).get(name) for module, name in self.reads if is_user_module(module)]
-        return {str(vars(one).get("__name__")) for one in reads if isinstance(one, ModuleType)}
+        found = {str(vars(one).get("__name__")) for one in reads if isinstance(one, ModuleType)}
+        named: set[str] = set()
+        for label in self.dropped:
+            parts = label.split(".")
+            ways = ((".".join(parts[:count]), parts[count:]) for count in range(1, len(parts)))
+            if any(package in found and self.names.issuperset(names) for package, names in ways):
+                named.add(label)
+        return found | named
 
     def _look_in_modules(self, names: set[str], *, is_last: bool) -> None:
         """Describe attributes of the visited modules, in the order of the modules' names.
