@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from trtcache.store.record import Record
+
     from .conftest import Result
 
 Run = "Callable[..., Result]"
@@ -167,6 +169,13 @@ def test_names_of_weights_are_read_from_the_cache(
     assert "with -o, write the refitted one" in " ".join(run("refit", "--help").out.split())
 
 
+def _built(run: Callable[..., Result], file: Path, interpreter: str, folder: Path) -> tuple[str, DiskStore, Record]:
+    """Build a program; return the key of its engine, the store, and the record of its alias."""
+    key = run("build", file, "--backend", interpreter, "--json").json["key"]
+    store = DiskStore.open(folder / "cache")
+    return key, store, next(record for record in load_records(store) if record.kind == "alias")
+
+
 def test_the_names_are_found_where_builds_would_not_look(
     run: Callable[..., Result],
     file: Path,
@@ -176,9 +185,7 @@ def test_the_names_are_found_where_builds_would_not_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Beside another alias that is damaged, in another layer than the engine, and while every compile is a build."""
-    key = run("build", file, "--backend", interpreter, "--json").json["key"]
-    upper = DiskStore.open(tmp_path / "cache")
-    alias = next(record for record in load_records(upper) if record.kind == "alias")
+    key, upper, alias = _built(run, file, interpreter, tmp_path)
     unrelated = CacheKey.of("alias", {"file": "other"})
     upper.put(unrelated, {"alias": b"{}"}, kind="alias")
     load_records(upper)
@@ -204,9 +211,7 @@ def test_no_remote_is_asked_for_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nor for an alias whose content is damaged: the command only checks."""
-    key = run("build", file, "--backend", interpreter, "--json").json["key"]
-    store = DiskStore.open(tmp_path / "cache")
-    alias = next(record for record in load_records(store) if record.kind == "alias")
+    key, store, alias = _built(run, file, interpreter, tmp_path)
     path = store.path(alias.digest)
     content = bytearray(path.read_bytes())
     content[-1] ^= 1

@@ -425,7 +425,9 @@ for _doc, _one, _read in (("an array of objects", "np.array([2.0, None], dtype=o
     _add(f"a composed name of the user's finds {_doc} of a library's submodule", _of_module, "", _to, first=_VENV)
 _by_slot = _model("x * get.read(heads, 'gain')", "pass", "from bank import get, heads\n") + _PACKAGE.replace("VALUE", "2.0")
 _add("a composed name is looked up by a module's method in C", _by_slot, "", ("gain_head = 2.0", "gain_head = 3.0"), first=_VENV)
-_add("a composed name finds a submodule of the library", _model("x * deep.read(bank, 'he-ads.gain')", "pass", "import bank\nimport bank.heads\nfrom bank import deep\n") + _PACKAGE.replace("VALUE", "2.0") + "--- venv/lib/python3.11/site-packages/bank/deep.py\ndef read(package, path):\n    part, name = path.split('.')\n    return getattr(getattr(package, part.replace('-', '')), name + '_head')\n", "", ("gain_head = 2.0", "gain_head = 3.0"), first=_VENV)
+_DEEP = "--- venv/lib/python3.11/site-packages/bank/deep.py\ndef read(package, path):\n    part, name = path.split('.')\n    return getattr(getattr(package, part.replace('-', '')), name + '_head')\n"
+_in_a_submodule = _model("x * deep.read(bank, 'he-ads.gain')", "pass", "import bank\nimport bank.heads\nfrom bank import deep\n") + _PACKAGE.replace("VALUE", "2.0") + _DEEP
+_add("a composed name finds a submodule of the library", _in_a_submodule, "", ("gain_head = 2.0", "gain_head = 3.0"), first=_VENV)
 _add("an object is in place of a module that forward imports", _model("import conf\nreturn x * conf.gain") + "--- conf.py\nimport sys\nclass Settings:\n    pass\nsettings = Settings()\nsettings.gain = 2.0\nsys.modules[__name__] = settings\n", "", ("gain = 2.0", "gain = 3.0"), first="import conf\n")
 
 # State of torch's and Python's own modules in an object with other attributes in each thread

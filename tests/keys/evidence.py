@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from benchmarks.report import table
 from tests.keys.operators import Outcome, examine, names
 from tests.keys.tracing import operators_listed_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "evidence" / "op_db.md"
 
@@ -75,10 +76,10 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
         [
             head,
             "## Skipped\n",
-            _table(("reason", "operators"), ((reason, str(count)) for reason, count in reasons.most_common())),
-            _table(("operator", "why"), ((f"`{one.name}`", one.skipped) for one in skipped)),
+            table(("reason", "operators"), ((reason, str(count)) for reason, count in reasons.most_common())),
+            table(("operator", "why"), ((f"`{one.name}`", one.skipped) for one in skipped)),
             "## Tried\n",
-            _table(("operator", "dtype", "told apart", "same results", "refused", "not told apart"), rows),
+            table(("operator", "dtype", "told apart", "same results", "refused", "not told apart"), rows),
         ]
     )
 
@@ -89,11 +90,6 @@ def _short(reason: str) -> str:
 
 def _kept(outcome: Outcome) -> str:
     return "; ".join(f"`{what}`" for what in outcome.confused).replace("|", "/")
-
-
-def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [header, tuple("---" for _ in header), *rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in lines) + "\n"
 
 
 def main() -> None:

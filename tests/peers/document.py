@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
+from benchmarks.report import table
 from tests.peers.suites import SUITES
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "evidence" / "peers.md"
 
@@ -84,7 +85,7 @@ def markdown(
         parts += ["## Wrong answers\n", "\n".join(f"- {line}" for line in wrong_calls(results)) + "\n"]
     parts += ["## Programs that are not compiled\n", _counted("reason", uncompiled)]
     rows = [(*key, str(count)) for key, count in others.most_common()]
-    parts += ["## Tests without a result\n", _table(("suite", "what", "why", "tests"), rows)]
+    parts += ["## Tests without a result\n", table(("suite", "what", "why", "tests"), rows)]
     return "\n".join(parts)
 
 
@@ -101,7 +102,7 @@ def figures(results: Results) -> str:
         )
     header = ("suite", "tests", "programs", "not compiled", "calls", *_COLUMNS)
     total = tuple(str(sum(int(row[column]) for row in rows)) for column in range(1, len(header)))
-    return _table(header, [*rows, ("all", *total)])
+    return table(header, [*rows, ("all", *total)])
 
 
 def wrong_calls(results: Results) -> list[str]:
@@ -145,9 +146,4 @@ def _commit(said: str) -> str:
 
 
 def _counted(header: str, counted: Counter[str]) -> str:
-    return _table((header, "count"), [(reason, str(count)) for reason, count in counted.most_common()])
-
-
-def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [header, tuple("---" for _ in header), *rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in lines) + "\n"
+    return table((header, "count"), [(reason, str(count)) for reason, count in counted.most_common()])

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from benchmarks.report import table
 from tests.backends.tensorrt.operators import Outcome, examine, names, registry_made_once
 from tests.keys.tracing import operators_listed_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "evidence" / "onnx.md"
 
@@ -88,21 +89,16 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
         [
             head,
             "## Different\n",
-            _table(("operator", "calls"), differ),
+            table(("operator", "calls"), differ),
             "Not counted:\n",
-            _table(("operator", "why"), free),
+            table(("operator", "why"), free),
             "## In torch\n",
-            _table(("operator", "calls that are the same", "why the others stay in torch"), left),
+            table(("operator", "calls that are the same", "why the others stay in torch"), left),
             "## Not compared\n",
             "The export or ONNX Runtime refuses these; a build of a plan may fail.\n",
-            _table(("operator", "calls that are the same", "what others ended with"), untold),
+            table(("operator", "calls that are the same", "what others ended with"), untold),
         ]
     )
-
-
-def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [header, tuple("---" for _ in header), *rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in lines) + "\n"
 
 
 def main() -> None:
