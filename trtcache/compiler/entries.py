@@ -3,7 +3,7 @@
 ``build_and_load`` makes a module; ``get_or_build_entries`` loads nothing, for ``trtcache build``. Both get each entry
 from ``get_or_build_entry``, after ``build_missing`` has built several partitions at once.
 
-The way of a program that is one engine, and what each step adds:
+For a program that is one engine, each of these functions calls the next:
 
 1. ``build_and_load``: the compiled module;
 2. ``_load_whole``: an engine that cannot be built may stay in torch;

@@ -3,9 +3,9 @@
 A fingerprint is the BLAKE3 digest of a tensor's elements in order, independent of layout and device. Weights in host
 memory are hashed on all cores; GPU weights are staged through a small host buffer. A fingerprint is cached for as long
 as the tensor's storage lives and its version counter is unchanged. Writes that bypass the counter (``weight.data[3] =
-0``) are detected by a sum over the elements, which reads the memory once. Each word is multiplied
-by an odd constant of its place, so that elements that change places or signs are noticed, too. The constants are
-public: a program that looks for other elements with the same sum finds them.
+0``) are detected by a sum over the elements, which reads the memory once. Each word is multiplied by an odd constant of
+its place, so that elements that change places or signs are noticed, too. The constants are public: a program that looks
+for other elements with the same sum finds them.
 """
 
 from __future__ import annotations
