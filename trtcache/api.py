@@ -27,6 +27,7 @@ from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.resolve import Model, as_args, resolve
 from trtcache.frontends.source import CompileOptions
 from trtcache.keys.code import code_digest
+from trtcache.lowering import TORCH_LOCK
 from trtcache.runtime.verify import AutocastState, Examples, modes_of
 from trtcache.settings import parse_on_guard
 
@@ -69,7 +70,6 @@ def compile(  # noqa: A001  # named like torch.compile
     direct_mode = cache.config.direct if direct is None else parse_choice(direct, DIRECT_MODES, "direct")
     miss_policy = options.settings.on_miss if on_miss is None else parse_choice(on_miss, ON_MISS, "on_miss")
     with ExitStack() as stack:
-        # The source of a module describes the model and makes the direct key here; ``compile_source`` looks it up.
         source = stack.enter_context(
             resolve(model, args, kwargs, dynamic_shapes, name=name, direct=direct_mode, cache=cache)
         )
@@ -85,10 +85,11 @@ def compile(  # noqa: A001  # named like torch.compile
             module.threads = options.settings.threads
             module.report.file_s = source.file_s
             module.note_fixed_sizes(source.automatic_sizes(module.in_spec))
-            if source.model is not None:
-                module.examples = Examples.of(source.model, args, kwargs, modes, autocast)
-            if isinstance(source.model, torch.nn.Module):
-                module.name_weights(source.model)
+            with TORCH_LOCK:  # another thread that exports or replays the model has fake weights in it
+                if source.model is not None:
+                    module.examples = Examples.of(source.model, args, kwargs, modes, autocast)
+                if isinstance(source.model, torch.nn.Module):
+                    module.name_weights(source.model)
             if isinstance(model, (str, os.PathLike)):
                 from trtcache.bundle.file_alias import store_alias  # not imported for a module
                 from trtcache.frontends.pt2 import Pt2Source

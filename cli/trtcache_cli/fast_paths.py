@@ -73,8 +73,10 @@ def try_fast_paths() -> dict[str, str]:
         first.store_manifest(exported, has_alias=True)
         second = source()
         known = second.fingerprint()
-        assert second.direct_mode is not None  # noqa: S101  # it is on
-        return {"key aliases": "", "direct mode": "" if known else second.direct_mode.explain()}
+        assert first.direct_mode is not None and second.direct_mode is not None  # noqa: S101, PT018  # it is on
+        stored = first.direct_mode.outcome
+        why = stored if stored.startswith("off: ") else second.direct_mode.explain()
+        return {"key aliases": "", "direct mode": "" if known else why}
 
 
 class _Messages(logging.Handler):

@@ -38,7 +38,7 @@ Written by `make direct` with {versions}. Architectures with random weights are 
 [direct mode](../direct-mode.md) in one process, and looked up in another one with another hash seed and other weights.
 There each hit is exported as well (`TRTCACHE_DIRECT=verify`), and the two programs are compared.
 
-- **hit**: the second process does not need an export.
+- **hit**: the second process performs the operations of the first on tensors without values, and needs no export.
 - **verified**: the export gives the program of the hit.
 - **different**: it gives another one, which would be a wrong hit.
 """

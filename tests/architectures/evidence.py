@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 STATE = ROOT / ".models" / "results.jsonl"
-LIBRARIES = ROOT / ".venv" / "model-libraries" / "site-packages"  # direct mode knows installed code by this name
+LIBRARIES = ROOT / ".venv" / "model-libraries" / "site-packages"  # where installed code is looked for
 DIED = "the process"
 
 Row = dict[str, Any]

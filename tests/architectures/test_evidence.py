@@ -91,7 +91,11 @@ def test_the_page_counts_and_names_what_failed() -> None:
     rows = [
         _row("a/right"),
         _row("a/wrong", outcome="wrong", off_by=0.5),
-        _row("b/miss", direct="off: f calls <lambda>", dynamic="no: GuardError: /home/me/site-packages/b/model.py"),
+        _row(
+            "b/miss",
+            direct="off: argument 0 is of class f.<locals>.A",
+            dynamic="no: GuardError: /home/me/site-packages/b/model.py",
+        ),
         {**_row("b/failed"), "outcome": "failed", "by": "torch.export", "why": "no branch"},
     ]
     names = [row["name"] for row in rows]
@@ -100,7 +104,7 @@ def test_the_page_counts_and_names_what_failed() -> None:
     assert "| wrong answers | 1 |" in text
     assert "| hit with direct mode | 2 of 3 |" in text
     assert "- torch.export: no branch (b/failed)" in text
-    assert "- off: f calls \\<lambda> (b/miss)" in text
+    assert "- off: argument 0 is of class f.\\<locals>.A (b/miss)" in text
     assert "**1 have not been run yet**" in text
     assert "/home/me" not in text
 
@@ -132,7 +136,7 @@ def test_the_page_of_direct_mode_counts_each_version_of_a_library() -> None:
         {"name": "a/x", **right},
         {"name": "a/x", **right, "library_version": "2.0"},
         {"name": "a/y", **right, "verify": "refused: it has the program 12"},
-        {"name": "a/z", **right, "on": "off: forward cannot be compared", "verify": "off"},
+        {"name": "a/z", **right, "on": "off: argument 0 is of class Box", "verify": "off"},
         {"name": "b/x", "died": "ExportError: no branch", "torch": "2.13.0"},
     ]
     text = direct.markdown(rows)

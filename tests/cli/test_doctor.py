@@ -343,7 +343,8 @@ def test_a_tiny_package_is_built_loaded_and_run(program: Callable[..., Result]) 
             "ZeroDivisionError: division by zero",
         ),
         ("key_code.file_bytes = fail", "has no key alias: our own code is gone", "it needs key aliases"),
-        ("walk.Walk.model = fail", "", "our own code is gone"),
+        ("mode.describe = fail", "", "our own code is gone"),
+        ("mode.record = fail", "", "our own code is gone"),
     ],
 )
 def test_fast_paths_that_do_not_work_are_reported(python: str, code: str, aliases: str, direct: str) -> None:
@@ -352,7 +353,7 @@ def test_fast_paths_that_do_not_work_are_reported(python: str, code: str, aliase
     lines = (
         "import json, sys",
         "from trtcache.keys import alias_key, code as key_code",
-        "from trtcache.frontends.direct import walk",
+        "from trtcache.frontends.direct import mode",
         "def fail(*_): raise OSError('our own code is gone')",
         code,
         "from trtcache_cli.fast_paths import try_fast_paths",

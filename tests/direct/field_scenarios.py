@@ -3478,6 +3478,7 @@ from tests.direct import (  # noqa: E402  # they add theirs
     field_libraries,  # noqa: F401
     field_practice,  # noqa: F401
     field_python,  # noqa: F401
+    field_replay,  # noqa: F401
     field_services,  # noqa: F401
     field_torch,  # noqa: F401
 )

@@ -55,12 +55,16 @@ from tuned_model import Tuned
 
 import trtcache
 
-print(trtcache.compile(Tuned(), (torch.ones(2),), direct="on", cache={cache!r}).report.direct)
+torch.cuda.tunable.enable({enabled})
+model, x = Tuned(), torch.ones(2)
+module = trtcache.compile(model, (x,), direct="on", cache={cache!r})
+assert torch.equal(module(x), x * (2 if {enabled} else 3)), module(x)
+print(module.report.direct)
 """
 
 
 def test_attention_on_a_gpu_is_a_direct_hit(tmp_path: Path, run_fresh_python: RunPython) -> None:
-    """The first export of a process chooses an order of attention kernels; the next process compares equal to it."""
+    """The first export of a process chooses an order of attention kernels; the next process has the same direct key."""
     (tmp_path / "attention_model.py").write_text(_MODEL)
     code = _COMPILE.format(folder=str(tmp_path), cache=str(tmp_path / "cache"))
     first, second = run_fresh_python(code), run_fresh_python(code)
@@ -77,15 +81,18 @@ def test_attention_on_a_gpu_is_a_direct_hit(tmp_path: Path, run_fresh_python: Ru
         ("import torch", "torch._C._cuda_tunableop_is_enabled()"),
     ],
 )
-def test_code_that_reads_settings_of_tunable_operators_is_refused(
+def test_code_that_reads_settings_of_tunable_operators_gets_their_program(
     tmp_path: Path, run_fresh_python: RunPython, imported: str, read: str
 ) -> None:
-    """They are not compared: reading one of them starts CUDA."""
+    """Its operations are compared, in processes where reading one of them starts CUDA: another setting is a miss."""
     (tmp_path / "tuned_model.py").write_text(
         f"{imported}\nimport torch\n\n\nclass Tuned(torch.nn.Module):\n    def forward(self, x):\n"
         f"        return x * (2 if {read} else 3)\n"
     )
-    code = _READ.format(folder=str(tmp_path), cache=str(tmp_path / "cache"))
-    done = run_fresh_python(code)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("off: "), done.stdout
+    given = {"folder": str(tmp_path), "cache": str(tmp_path / "cache")}
+    found = []
+    for enabled in (False, False, True, True):
+        done = run_fresh_python(_READ.format(enabled=enabled, **given))
+        assert done.returncode == 0, done.stderr
+        found.append(done.stdout.partition(":")[0].strip())
+    assert found == ["miss", "hit", "miss", "hit"]

@@ -8,16 +8,16 @@ By default a hit of a module is its second look-up: it is exported, and the dige
 alias to its engine. With direct mode, which is off by default, the first look-up finds it, without an export.
 
 Two kinds of small entries make a hit fast. A key alias maps the fingerprint of a source to the cache key of its engine,
-so that nothing has to be lowered to know the key. A manifest of direct mode, for a module, is a record of what an
-export depended on, with the digest of the exported program, so that nothing has to be exported to know the fingerprint.
+so that nothing has to be lowered to know the key. A manifest of direct mode, for a module, has the operations that it
+performs, with the digest of the exported program, so that nothing has to be exported to know the fingerprint.
 
 What to read next, after ``compile_source`` and the functions that it calls:
 
-- A direct hit: ``ModuleSource`` in ``frontends/exported.py`` describes the model and makes the direct key when it is
-  created. ``try_fast_path`` calls ``AliasLookup.of`` (``alias_lookup.py``), which calls ``ModuleSource.fingerprint``:
-  it looks for a manifest under this key whose dependencies are unchanged, and returns its program's digest. From this
-  digest ``AliasLookup.load`` goes through the key alias to the engine. ``exported.py`` and ``alias_lookup.py`` are all
-  that is needed; how a model is described and a manifest checked is in ``frontends/direct``.
+- A direct hit: ``try_fast_path`` calls ``AliasLookup.of`` (``alias_lookup.py``), which calls ``fingerprint`` of
+  ``ModuleSource`` (``frontends/exported.py``). It runs the model without values, compares its operations with those in
+  manifests (``DirectMode.find`` in ``frontends/direct/mode.py``), and returns the digest of the program with these
+  operations. From this digest ``AliasLookup.load`` goes through the key alias to the engine. How a model is run without
+  values is in ``frontends/direct/replay.py``.
 - A miss: ``Compilation.finish`` calls ``Source.request`` (``frontends/source.py``), which lowers the source, partitions
   it and makes the keys with the functions of ``frontends/request.py``. Then ``build_and_load`` in ``entries.py`` gets
   each engine's entry from ``Cache.fetch``, which looks in the stores, takes the build lock, looks again and in the
@@ -94,8 +94,8 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
     """
     # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported or lowered, and an ONNX file is parsed only
     #    for the weights of a refittable plan. The fingerprint of a ``.pt2`` or ``.onnx`` file is made from its bytes; a
-    #    module's is looked up in a manifest of direct mode, under the direct key that ``ModuleSource`` has made, so a
-    #    direct hit returns here.
+    #    module's is in a manifest of direct mode, if the module performs the manifest's operations, so a direct hit
+    #    returns here.
     compilation = try_fast_path(source, options, cache)
     if compilation.module is not None:
         return compilation
@@ -176,7 +176,7 @@ def try_fast_path(source: Source, options: CompileOptions, cache: Cache) -> Comp
     """Return a compilation whose ``module`` is set if the source's key alias led to an engine."""
     source.require_weights()  # raises ExportError for weights on the meta device
     with paused_collector():
-        # Asks the source for its fingerprint: of a module, direct mode looks for a valid manifest here.
+        # Asks the source for its fingerprint: direct mode replays a module here.
         lookup = AliasLookup.of(source, options, cache)
         module = lookup.load() if lookup is not None else None
     return Compilation(source, options, cache, lookup, module)

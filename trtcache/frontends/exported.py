@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +14,7 @@ from torch.utils import _pytree as pytree
 from trtcache.config import paused_collector
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.source import Source
-from trtcache.lowering import export_lock
+from trtcache.lowering import TORCH_LOCK, export_lock
 from trtcache.lowering.arguments import automatic_sizes, reasons_for_fixed_sizes
 from trtcache.lowering.operators import (
     all_nodes,
@@ -173,7 +172,7 @@ class ModuleSource(Source):
         direct: str | None = None,
         cache: Cache | None = None,
     ) -> None:
-        """Create a source. With direct mode, describe the module, and make the direct key; ``fingerprint`` searches.
+        """Create a source; nothing is run.
 
         Args:
             model: the module.
@@ -199,16 +198,11 @@ class ModuleSource(Source):
         self.direct_mode: DirectMode | None = None
         if direct not in {None, "off"} and cache is not None:
             with paused_collector():
-                from trtcache.frontends.direct.mode import DirectMode  # its import takes 25 ms
+                from trtcache.frontends.direct.mode import DirectMode
 
-                self.direct_mode = DirectMode(model, self._examples, cache, mode=str(direct), name=self.name)
+            self.direct_mode = DirectMode(model, self._examples, cache, mode=str(direct), name=self.name)
         self._find_s = 0.0
         self._reasons: Mapping[str, str] = {}
-
-    def __exit__(self, *_: object) -> None:
-        """Let direct mode forget the classes that it has described."""
-        if self.direct_mode is not None:
-            self.direct_mode.close()
 
     @property
     def device(self) -> torch.device:
@@ -222,7 +216,8 @@ class ModuleSource(Source):
     @property
     def device_type(self) -> str:
         """``cuda`` if a weight or an example input is on a GPU; the device of the lowered program is final."""
-        state = self.model.state_dict(keep_vars=True).values()
+        with TORCH_LOCK:  # another thread that exports or replays the model has fake weights in it
+            state = list(self.model.state_dict(keep_vars=True).values())
         return device_type_of([*state, *pytree.tree_leaves(self._examples[:2])])
 
     @property
@@ -232,13 +227,12 @@ class ModuleSource(Source):
         return self.direct_mode.manifest
 
     def fingerprint(self) -> Mapping[str, object] | None:
-        """Find a manifest of direct mode, and return the digest of its program; None without a valid manifest.
+        """Find a manifest of direct mode, and return the digest of its program; None if there is none.
 
-        The entry under the direct key, which was made in ``__init__`` from the model with its code, the arguments, the
-        dynamic shapes and torch's state, has a few manifests. The first whose dependencies are unchanged is valid:
-        environment variables, imported modules, globals, values of libraries, and what else its export read
-        (``check`` in ``frontends/direct/manifest.py``). The check imports modules that the model imports when it is
-        called. ``specs`` and ``forward`` are set from a valid manifest.
+        The direct key has the dtypes and layouts of arguments and weights, and torch's settings. Its entry has a few
+        manifests, each with a trace: a list of operations. The model is run without values (``replay`` in
+        ``frontends/direct/replay.py``); the manifest whose trace has exactly its operations is the one.
+        ``specs`` and ``forward`` are set from it.
 
         Raises:
             ValueError: the manifest cannot be used here.
@@ -250,7 +244,8 @@ class ModuleSource(Source):
         self._find_s = time.perf_counter() - start
         if not is_known or self.direct_mode.is_verifying:
             return None
-        self.specs, self.forward = self._manifest.specs(), inspect.signature(self.model.forward)
+        assert self.direct_mode.specs is not None  # noqa: S101  # a manifest was found
+        self.specs, self.forward = self.direct_mode.specs, inspect.signature(self.model.forward)
         return {self.kind: self._manifest.digest}
 
     def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:
@@ -266,17 +261,15 @@ class ModuleSource(Source):
         return {name: state[name] for name in names}
 
     def export(self, options: CompileOptions) -> ExportedSource:
-        """Export the module, and record the dependencies of the export for direct mode.
+        """Export the module.
 
         Raises:
             ExportError: the module cannot be exported.
         """
         self.find_backend(options)
-        recording = nullcontext() if self.direct_mode is None else self.direct_mode.record()
-        with recording:
-            start = time.perf_counter()
-            program = self.program()
-            export_s = time.perf_counter() - start
+        start = time.perf_counter()
+        program = self.program()
+        export_s = time.perf_counter() - start
         self._reasons = reasons_for_fixed_sizes(program)
         return ExportedSource(
             program,

@@ -6,8 +6,9 @@ through a key alias lowers nothing, and only needs the modules that describe a p
 
 from __future__ import annotations
 
+import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from trtcache.config.lazy import lazy_names
@@ -31,16 +32,21 @@ used them concurrently three failed (torch 2.13: ``_CURRENT_DESERIALIZER is alre
 
 
 @contextmanager
-def export_lock() -> Iterator[None]:
+def export_lock(*, imports_dynamo: bool = True) -> Iterator[None]:
     """Hold what an export needs: Dynamo's lock, and then ``TORCH_LOCK``.
+
+    Unless ``imports_dynamo``, only the latter in a process that has not imported Dynamo, which takes half a second.
 
     ``torch.export`` of ``torch.cond`` or ``flex_attention`` compiles, for which it takes Dynamo's lock. A thread in
     ``torch.compile`` holds that lock when its backend takes ``TORCH_LOCK``: in the other order the two would wait for
     each other.
     """
-    from torch._dynamo.convert_frame import compile_lock  # torch.export imports it
+    with ExitStack() as locks:
+        if imports_dynamo or "torch._dynamo.convert_frame" in sys.modules:
+            from torch._dynamo.convert_frame import compile_lock  # torch.export imports it
 
-    with compile_lock, TORCH_LOCK:
+            locks.enter_context(compile_lock)
+        locks.enter_context(TORCH_LOCK)
         yield
 
 

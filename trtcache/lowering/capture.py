@@ -146,7 +146,7 @@ def export(
     _reject_layouts({**dict(model.named_parameters()), **dict(model.named_buffers())}, label)
     _reject_layouts({f"argument {place}": one for place, one in enumerate(pytree.tree_leaves((args, kwargs)))}, label)
     args, kwargs, shapes = replace_inputs(model, args, kwargs, dynamic_shapes)
-    (args, kwargs), gapped = _examples(model, (args, kwargs))
+    (args, kwargs), gapped = example_arguments(model, (args, kwargs))
     return _trace(model, args, kwargs, shapes, label, gapped, is_whole=shapes is not dynamic_shapes)
 
 
@@ -160,7 +160,9 @@ def _trace(
     *,
     is_whole: bool,
 ) -> ExportedProgram:
-    """Export a model; once more, with the layouts of ``gapped`` (``_examples``), if what it writes depends on them.
+    """Export a model; once more, with the layouts of ``gapped``, if what it writes depends on them.
+
+    ``gapped`` is what ``example_arguments`` returns.
 
     ``reshape`` and ``contiguous`` may return a copy of a tensor with gaps. It stays contiguous if sizes are dynamic, as
     torch then gives it strides that no call determines.
@@ -534,7 +536,7 @@ def _without_classes(program: ExportedProgram) -> Iterator[Any]:
         entry.signature, program._example_inputs = signature, examples
 
 
-def _examples(model: torch.nn.Module, arguments: Any) -> tuple[Any, dict[int, torch.Tensor]]:
+def example_arguments(model: torch.nn.Module, arguments: Any) -> tuple[Any, dict[int, torch.Tensor]]:
     """Return example arguments in layouts that others can be copied into, each with its own memory.
 
     torch.export treats a tensor that is passed twice, or that is also a weight, as one: the program would then ignore

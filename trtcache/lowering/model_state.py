@@ -28,26 +28,30 @@ _NOT_FOLLOWED = (
     *(type(None), str, bytes, int, float, complex, torch.Generator, torch.jit.ScriptModule),
     *(type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType),
 )
+_DICTS = frozenset({dict, OrderedDict})
 _STDLIB = sys.stdlib_module_names - {"types", "__main__"}
 _MISSING = object()
 
 
 @contextmanager
-def preserve_state(model: torch.nn.Module) -> Iterator[list[str]]:
+def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> Iterator[list[str]]:
     """Restore a model's attributes, the contents of their containers, and tensors that are written to, after the block.
 
     Everything that attributes lead to is restored, ``__slots__`` included. These are not followed: closures, class
     attributes, TorchScript modules, elements of sets, keys of dicts, and the attributes of objects of Python's standard
     library. Parameters are not restored, since a program that writes to one is rejected.
 
+    Unless ``copies_tensors``, tensors are not restored: the block must not write to one. The list stays empty then.
+
     Yields a list, which after the block has the numbers that it changed, in words: a program has the old ones as
     constants. Other changes can be results that the model keeps for later calls.
     """
-    state, changed = _State(model), list[str]()
+    state, changed = _State(model, copies_tensors=copies_tensors), list[str]()
     try:
         yield changed
     finally:
-        changed += state.changed_numbers()
+        if copies_tensors:
+            changed += state.changed_numbers()
         state.restore()
 
 
@@ -118,7 +122,8 @@ def random_states() -> list[object]:
 class _State:
     """The attributes and containers of a model, and of all objects that they lead to."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, *, copies_tensors: bool) -> None:
+        self._copies_tensors = copies_tensors
         self._attributes: list[tuple[Any, dict[str, Any]]] = []
         self._lists: list[tuple[Any, list[Any]]] = []
         self._mappings: list[tuple[Any, dict[Any, Any]]] = []
@@ -140,17 +145,14 @@ class _State:
             # torch.export replaces registered parameters and buffers by fake tensors; those are recorded here only if
             # something else holds them too. Parameters are not copied: an LSTM also holds all of its own in a list.
             is_real = type(value) in {torch.Tensor, torch.nn.Buffer} and value.layout == torch.strided
-            if is_real and value.device.type != "meta" and not value.is_inference():
+            if self._copies_tensors and is_real and value.device.type != "meta" and not value.is_inference():
                 self._tensors.append((value, value._version))
                 memory = value.untyped_storage()
                 if memory._cdata not in self._storages:
                     self._storages[memory._cdata] = memory.clone()  # type: ignore[no-untyped-call]  # torch's
             return []
         if isinstance(value, torch.nn.Module) and {"_parameters", "_buffers"} <= value.__dict__.keys():
-            tables = ("_parameters", "_buffers")
-            self._attributes.append((value, dict(value.__dict__)))
-            self._mappings += [(value.__dict__[name], dict(value.__dict__[name])) for name in tables]
-            return [item for name, item in value.__dict__.items() if name not in tables] + self._record_slots(value)
+            return self._record_module(value)
         found = self._record_items(value)
         if type(value).__module__.partition(".")[0] in _STDLIB:
             return found  # of a lock or a logger nothing; reading ``__dict__`` of a partial would create one
@@ -162,6 +164,16 @@ class _State:
             self._attributes.append((value, dict(attributes)))
             found += attributes.values()
         return found + self._record_slots(value)
+
+    def _record_module(self, module: torch.nn.Module) -> list[Any]:
+        """Record the state of a module, and return the objects that it leads to, but for its weights."""
+        self._attributes.append((module, dict(module.__dict__)))
+        tables: list[dict[str, Any]] = [module._parameters, module._buffers]
+        # A module has a dozen dicts of hooks, most of them empty.
+        tables += [item for item in module.__dict__.values() if type(item) in _DICTS and not item]
+        self._mappings += [(table, dict(table)) for table in tables]
+        known = {id(table) for table in tables}
+        return [item for item in module.__dict__.values() if id(item) not in known] + self._record_slots(module)
 
     def _record_slots(self, value: Any) -> list[Any]:
         """Record the values of an object's ``__slots__``, and return them."""
@@ -239,6 +251,8 @@ def _kind(mapping: dict[Any, Any]) -> Any:
 
 def _restore_mapping(mapping: dict[Any, Any], before: dict[Any, Any]) -> None:
     """Restore the items of a dict and their order."""
+    if not mapping and not before:
+        return
     kind = _kind(mapping)
     items, recorded = list(kind.items(mapping)), list(before.items())
     same = len(items) == len(recorded)

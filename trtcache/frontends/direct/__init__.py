@@ -1,1 +1,1 @@
-"""Direct mode: recognize a module whose exported program is known, without exporting it."""
+"""Direct mode: a module's program without an export, by the operations that the module performs."""

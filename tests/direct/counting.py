@@ -1,3 +1,0 @@
-"""A module whose global a model changes."""
-
-COUNT = 0

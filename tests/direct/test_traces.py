@@ -1,0 +1,351 @@
+"""Traces: what they distinguish, what a replay leaves behind, and which programs have the operations of a model."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import gc
+import json
+import threading
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import Dim
+
+import trtcache
+from trtcache.frontends.direct.errors import NotComparableError
+from trtcache.frontends.direct.program_trace import normalize, perform_same_operations, trace_program
+from trtcache.frontends.direct.replay import replay
+from trtcache.frontends.direct.trace import Trace, record
+from trtcache.lowering.capture import export
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+X = torch.arange(12.0).reshape(3, 4)
+
+
+class Does(nn.Module):
+    """Does what a function does."""
+
+    def __init__(self, does: Callable[..., Any]) -> None:
+        super().__init__()
+        self.does = does
+        self.lin = nn.Linear(4, 4)
+        self.register_buffer("count", torch.zeros(4))
+        self.calls: list[int] = []
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.does(self, x)
+
+
+def trace_of(does: Callable[..., Any]) -> Trace:
+    """Return the trace of a model."""
+    return record(Does(does).eval(), (X,), {}).trace
+
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "a layer": lambda model, x: model.lin(x),
+    "gradients disabled inside": lambda model, x: _without_grad(model, x),
+    "a buffer that is written to": lambda model, x: x + model.count.add_(1),
+    "a buffer that is assigned": lambda model, x: _assigns(model, x),
+    "an unused result": lambda model, x: (model.lin(x), x)[1] * 2,
+    "a constant": lambda model, x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]),
+    "a list of results": lambda model, x: list(x.split(2, dim=1)),
+    "a dict with an int": lambda model, x: {"x": x.relu(), "n": 3, "none": None},
+    "an input that is returned": lambda model, x: (x, x.t(), x),
+    "random numbers": lambda model, x: nn.functional.dropout(x, 0.5, training=True),
+    "autocast": lambda model, x: _autocast(model, x),
+    "a view that is written to": lambda model, x: _view(x),
+    "attention": lambda model, x: nn.functional.scaled_dot_product_attention(x[None], x[None], x[None]),
+    "a transpose in place": lambda model, x: x.clone().t_() @ x,
+}
+
+
+def _without_grad(model: Any, x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        y = model.lin(x)
+    return y * x
+
+
+def _assigns(model: Any, x: torch.Tensor) -> torch.Tensor:
+    model.count = model.count + 1
+    return x + model.count
+
+
+def _autocast(model: Any, x: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        return model.lin(x)  # type: ignore[no-any-return]  # a tensor
+
+
+def _view(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[1:].mul_(2)
+    return y
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_exported_program_performs_the_operations_of_its_model(name: str) -> None:
+    """And a replay of the trace finds it, also after a round trip through JSON; no other program's."""
+    model = Does(PROGRAMS[name]).eval()
+    recording = record(model, (X,), {})
+    trace, program = recording.trace, export(model, (X,), {}, None)
+    for results in (recording.results, None):  # computed or known
+        assert perform_same_operations(trace, trace_program(program, recording.mode, recording.inputs, results))
+    others = [json.loads(json.dumps(trace_of(does))) for other, does in PROGRAMS.items() if other != name]
+    stored = json.loads(json.dumps(trace))
+    found = replay(model, (X,), {}, [*others, stored])
+    assert (found.place, found.difference) == (len(others), "")
+    missed = replay(model, (X,), {}, others)
+    assert missed.place is None
+    assert missed.difference
+
+
+DIFFERENT: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "True and 1": (lambda _, x: x.sum(1, keepdim=True), lambda _, x: x.sum(1, keepdim=False)),
+    "1 and 1.0": (lambda _, x: x + 1, lambda _, x: x + 1.0),
+    "0.0 and -0.0": (lambda _, x: x * 0.0, lambda _, x: x * -0.0),
+    "a number and NaN": (lambda _, x: x * 1.0, lambda _, x: x * float("nan")),
+    "two constants": (lambda _, x: x + torch.tensor([1.0]), lambda _, x: x + torch.tensor([2.0])),
+    "two dtypes": (lambda _, x: x.to(torch.float16), lambda _, x: x.to(torch.bfloat16)),
+    "the order of operands": (lambda _, x: x - x.exp(), lambda _, x: x.exp() - x),
+    "the order of results": (lambda _, x: (x.exp(), x.sin()), lambda _, x: (x.sin(), x.exp())),
+    "the structure of results": (lambda _, x: (x.exp(),), lambda _, x: [x.exp()]),
+    "a copy": (lambda _, x: x, lambda _, x: x.clone()),
+    "an unused draw": (lambda _, x: x + 1, lambda _, x: (torch.rand(3), x + 1)[1]),
+    "a write that nothing reads": (lambda _, x: x + 1, lambda model, x: (model.count.add_(1), x + 1)[1]),
+    "equal keys of a dict": (lambda _, x: {1: x.exp()}, lambda _, x: {True: x.exp()}),
+    "a buffer that is assigned to itself": (lambda _, x: x.exp(), lambda model, x: _keeps(model, x)),
+    "exchanged tensors": (lambda _, x: (x * 2, x * 3)[0], lambda _, x: _swaps(x)),
+    "a weight and a buffer": (lambda model, x: x + model.lin.bias, lambda model, x: x + model.count),
+}
+
+
+def _keeps(model: Any, x: torch.Tensor) -> torch.Tensor:
+    model.count = model.count
+    return x.exp()
+
+
+def _swaps(x: torch.Tensor) -> torch.Tensor:
+    one, other = x * 2, x * 3
+    torch.utils.swap_tensors(one, other)
+    return one
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_other_operations_have_another_trace(name: str) -> None:
+    """Also without what an export may add or leave out."""
+    one, other = (json.dumps(trace_of(does)) for does in DIFFERENT[name])
+    assert one != other
+    if name != "a buffer that is assigned to itself":  # of which a program has nothing
+        assert normalize(json.loads(one)) != normalize(json.loads(other))
+
+
+def _state(model: nn.Module) -> list[Any]:
+    return [
+        [(name, id(value)) for name, value in module.__dict__.items() if not isinstance(value, dict)]
+        + [(name, list(map(id, value.values()))) for name, value in module.__dict__.items() if isinstance(value, dict)]
+        for module in model.modules()
+    ]
+
+
+TABLE: dict[str, torch.Tensor] = {}
+
+
+@functools.lru_cache
+def _cached(size: int) -> torch.Tensor:
+    return torch.arange(float(size))
+
+
+def _leaves_traces(model: Any, x: torch.Tensor) -> torch.Tensor:
+    model.calls.append(1)
+    model.count = model.count + 1
+    model.kept = x * 2
+    TABLE["x"] = x
+    return model.lin(x) + _cached(4) + model.kept
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+def test_a_replay_leaves_the_model_as_it_was(is_found: bool) -> None:
+    """Attributes, buffers, lists, and caches around it; also if it ends in the middle."""
+    TABLE.clear()
+    model = Does(_leaves_traces)
+    trace = record(model, (X,), {}).trace
+    stored = json.loads(json.dumps(trace))
+    if not is_found:
+        stored[-2][1] = ["l"]
+    before, values = _state(model), copy.deepcopy(model.state_dict())
+    assert (replay(model, (X,), {}, [stored]).place is not None) == is_found
+    assert _state(model) == before
+    assert all(torch.equal(value, values[name]) for name, value in model.state_dict().items())
+    assert not TABLE
+    assert not isinstance(_cached(4), FakeTensor)
+    assert torch.compiler.is_exporting() is False
+    assert torch.equal(model(X), model.lin(X) + _cached(4) + X * 2)
+
+
+def _catches(model: Any, x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x * 3 if model.calls else x * 2
+    except BaseException:  # noqa: BLE001  # code that should not
+        return x * 2
+    finally:
+        x + 1  # an operation while the replay ends
+
+
+def test_code_runs_to_its_end_after_a_difference() -> None:
+    """The first difference is remembered, and nothing is raised that code could catch."""
+    model = Does(_catches)
+    trace = record(model, (X,), {}).trace
+    model.calls.append(1)
+    found = replay(model, (X,), {}, [json.loads(json.dumps(trace))])
+    assert found.place is None
+    assert found.difference.endswith("aten.mul.Tensor(input 0, 2) -> aten.mul.Tensor(input 0, 3)")
+
+
+def _fast(model: Any, x: torch.Tensor) -> torch.Tensor:
+    y = x * 5 if TABLE else x
+    TABLE["is fast"] = x  # without try and finally: an exception would leave it
+    y = y * len(model.calls)
+    del TABLE["is fast"]
+    return y
+
+
+def test_code_that_restores_what_it_changes_does_so_after_a_difference(interpreter: str, tmp_path: Path) -> None:
+    """The export that follows sees what it would have seen."""
+    TABLE.clear()
+    options: dict[str, Any] = {"backend": interpreter, "cache": tmp_path / "cache", "direct": "on"}
+    model = Does(_fast)
+    trtcache.compile(model, (X,), **options)
+    model.calls += [1, 1]
+    module = trtcache.compile(model, (X,), **options)
+    assert module.report.direct.startswith("miss: operation 1 ")
+    assert torch.equal(module(X), X * 2)
+    assert not TABLE
+
+
+def _switches(model: Any, x: torch.Tensor) -> torch.Tensor:
+    torch.set_grad_enabled(False)
+    warnings.simplefilter("ignore")
+    return model.lin(x)  # type: ignore[no-any-return]  # a tensor
+
+
+def test_settings_that_forward_changes_are_restored(interpreter: str, tmp_path: Path) -> None:
+    """As an export restores them."""
+    options: dict[str, Any] = {"backend": interpreter, "cache": tmp_path / "cache", "direct": "on"}
+    filters = list(warnings.filters)
+    for outcome in ("miss", "hit"):
+        report = trtcache.compile(Does(_switches).eval(), (X,), **options).report
+        assert report.direct.partition(":")[0] == outcome
+        assert torch.is_grad_enabled()
+        assert warnings.filters == filters
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+def test_weights_are_freed_after_a_replay(is_found: bool) -> None:
+    """Fake tensors lead to their mode, and that to the tensors with names: Python frees no such cycle."""
+    model = Does(PROGRAMS["a layer"] if is_found else PROGRAMS["a constant"])
+    trace = json.loads(json.dumps(trace_of(PROGRAMS["a layer"])))
+    assert (replay(model, (X,), {}, [trace]).place is not None) == is_found
+    weight = weakref.ref(model.lin.weight)
+    del model
+    gc.collect()
+    assert weight() is None
+
+
+def test_names_of_weights_are_not_those_of_inputs() -> None:
+    """A buffer can have any name without a dot."""
+    model = Does(lambda model, x: x * 2 + model.get_buffer("input 0"))
+    model.register_buffer("input 0", torch.zeros(3, 4))
+    trace = json.loads(json.dumps(record(model, (X,), {}).trace))
+    model.does = lambda _, x: x * 2 + x
+    assert replay(model, (X,), {}, [trace]).place is None
+
+
+def test_a_constant_in_the_memory_of_a_weight_has_no_trace() -> None:
+    """The program has the weight in place of it, so that a refit reaches it."""
+    model = Does(lambda model, x: x * model.kept[0])
+    model.kept = [model.lin.weight.detach()[:1]]  # type: ignore[assignment]  # any attribute
+    with pytest.raises(NotComparableError, match="shares memory with a weight"):
+        record(model, (X,), {})
+
+
+def test_views_share_memory_in_a_replay() -> None:
+    """So code that compares it takes the same path."""
+
+    def does(_: Any, x: torch.Tensor) -> torch.Tensor:
+        y = x.view(-1)
+        return y * (2 if y.untyped_storage()._cdata == x.untyped_storage()._cdata else 3)
+
+    model = Does(does)
+    trace = json.loads(json.dumps(record(model, (X,), {}).trace))
+    assert replay(model, (X,), {}, [trace]).place == 0
+    assert trace[-2][1][2] == 2
+
+
+def test_threads_can_replay_one_model(interpreter: str, tmp_path: Path) -> None:
+    """One after the other."""
+    model, answers = Does(PROGRAMS["a layer"]).eval(), list[str]()
+    options: dict[str, Any] = {"backend": interpreter, "cache": tmp_path / "cache", "direct": "on"}
+    trtcache.compile(model, (X,), **options)
+
+    def compile_again() -> None:
+        answers.append(trtcache.compile(model, (X,), **options).report.direct)
+
+    threads = [threading.Thread(target=compile_again) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == ["hit"] * 4
+
+
+class Branches(nn.Module):
+    """Multiplies large batches, or those of values."""
+
+    def __init__(self, limit: int, by: float = 2.0) -> None:
+        super().__init__()
+        self.limit, self.by = limit, by
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.by if x.shape[0] > self.limit else x + 1
+
+
+@pytest.mark.parametrize("shapes", [{"x": {0: Dim("n", max=90)}}, {"x": {0: Dim.AUTO}}, {"x": {0: Dim.DYNAMIC}}])
+def test_guards_of_dynamic_sizes_count(shapes: Any, interpreter: str, tmp_path: Path) -> None:
+    """The operations for the example are the same; those for other sizes are not."""
+    options: dict[str, Any] = {"backend": interpreter, "cache": tmp_path / "cache", "direct": "on"}
+
+    def outcome(model: nn.Module, shapes: Any = shapes) -> str:
+        return trtcache.compile(model, (X,), dynamic_shapes=shapes, **options).report.direct
+
+    assert [outcome(model) for model in (Branches(100), Branches(100))] == ["miss: no matching manifest", "hit"]
+    assert "guards of sizes" in outcome(Branches(95))
+    assert outcome(Branches(100)) == "hit"
+    assert outcome(Branches(100), None).startswith("miss: ")
+    assert not [name for name in vars(X) if name.startswith("_dynamo")]
+
+
+class Selects(nn.Module):
+    """Has sizes that depend on values."""
+
+    def __init__(self, by: int) -> None:
+        super().__init__()
+        self.by = by
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[x > 2].sum() * self.by
+
+
+def test_sizes_that_depend_on_values_are_symbols(interpreter: str, tmp_path: Path) -> None:
+    """They are compared at a hit like dynamic ones."""
+    options: dict[str, Any] = {"backend": interpreter, "cache": tmp_path / "cache"}
+    seen = [trtcache.compile(Selects(by), (X,), direct="on", **options).report.direct for by in (1, 1, 2, 2)]
+    assert [one.split(":")[0] for one in seen] == ["miss", "hit", "miss", "hit"]
+    assert trtcache.compile(Selects(2), (X,), direct="verify", **options).report.direct == "verified"

@@ -1,0 +1,181 @@
+"""The trace of an exported program, and whether a model performs the same operations.
+
+This is what makes direct mode sound: a program is stored under the trace of a model only if running the program's graph
+gives the same trace. A later process that performs the operations of the trace computes what the program computes,
+whatever has led it there. In compilers this is called translation validation (Pnueli, Siegel and Singerman, 1998).
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._guards import TracingContext, tracing
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+
+from trtcache.frontends.direct.trace import (
+    FakeInputs,
+    KnownResults,
+    Recorder,
+    Trace,
+    TraceWriter,
+    name_inputs,
+    write_constant,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.export import ExportedProgram
+
+    from trtcache.digests import Json
+
+_WEIGHTS = frozenset({InputKind.PARAMETER, InputKind.BUFFER})
+# They return their argument's values in its memory, or, of a constant, in a copy: the program has one more or less.
+_SAME = frozenset({f"aten.{name}.default" for name in ("detach", "alias", "lift_fresh", "lift_fresh_copy", "detach_")})
+_CHECKS = ("aten._assert_",)  # torch.export adds checks of dtypes and devices
+
+
+def trace_program(
+    program: ExportedProgram, mode: FakeTensorMode, inputs: Sequence[Any], results: KnownResults | None
+) -> Trace:
+    """Run the graph of an exported program on tensors without values, and return its trace.
+
+    Args:
+        program: the program.
+        mode: handles the operators.
+        inputs: the leaves of the arguments; fake tensors if their sizes are symbolic.
+        results: known results of operators; None if sizes are symbolic.
+
+    Raises:
+        NotComparableError: an operation cannot be written.
+    """
+    writer, signature, weights = TraceWriter(), program.graph_signature, {**program.constants, **program.state_dict}
+    fake = FakeInputs(mode)
+    inputs = [fake.make(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in inputs]
+    name_inputs(writer, inputs)
+    given, values = iter(inputs), list[Any]()
+    fakes: dict[int, torch.Tensor] = {}
+    for spec in signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            values.append(next(given))
+            continue
+        tensor = weights[str(spec.target)]
+        if id(tensor) not in fakes:
+            fakes[id(tensor)] = fake.make(tensor)
+        values.append(fakes[id(tensor)])
+        writer.name(values[-1], f"weight {spec.target}" if spec.kind in _WEIGHTS else write_constant(tensor))
+    with tracing(TracingContext(mode)), mode, Recorder(writer, results):
+        outputs = torch.fx.Interpreter(program.graph_module).run(*values, enable_io_processing=False)
+        returned = []
+        for spec, result in zip(signature.output_specs, outputs, strict=True):
+            if spec.kind is OutputKind.USER_OUTPUT:
+                returned.append(spec.arg.value if isinstance(spec.arg, ConstantArgument) else result)
+            else:
+                writer.lines.append(["changed", spec.kind.name, spec.target, writer.write(result)])
+        writer.finish(program.call_spec.out_spec, returned)
+    writer.clear()
+    return writer.lines
+
+
+def perform_same_operations(one: Trace, other: Trace) -> bool:
+    """Return whether two traces are equal but for unused results, checks, and copies that change no value."""
+    return normalize(one) == normalize(other)
+
+
+def normalize(trace: Trace) -> Trace:
+    """Return a trace without unused results, checks and ``detach``, and with results numbered in order."""
+    trace = [line for line in trace if line[0] not in {"sizes", "assigned"}]
+    return _renumber(_without_unused(_without_same(trace)))
+
+
+def _without_same(trace: Trace) -> Trace:
+    same: dict[Any, Any] = {}
+    kept: Trace = []
+    for line in trace:
+        if line[0] in _SAME:
+            source = line[1][1][1]
+            result = line[3]
+            same[_hashable(result[1])] = same.get(_hashable(source), source)
+        elif not str(line[0]).startswith(_CHECKS):
+            kept.append(_rename(line, same))
+    return kept
+
+
+def _without_unused(trace: Trace) -> Trace:
+    used: set[Any] = set()
+    kept: Trace = []
+    for line in reversed(trace):
+        is_call = len(line) == 4 and line[0] not in {"results", "changed", "grad"}
+        numbers = [number for number, _ in _new_results(line[3])] if is_call else []
+        if is_call and not _has_effect(line[0]) and used.isdisjoint(numbers):
+            continue
+        used.update(_hashable(name) for name in _names(line[1:3] if is_call else line[1:]))
+        kept.append(line)
+    return [line for line in reversed(kept) if line[0] != "grad"]
+
+
+def _renumber(trace: Trace) -> Trace:
+    numbers: dict[Any, Any] = {}
+    kept: Trace = []
+    for line in trace:
+        is_call = line[0] not in {"results", "changed"}
+        kept.append(_rename(line[:3] if is_call else line, numbers))
+        if is_call:
+            for number, _ in _new_results(line[3]):
+                numbers[number] = f"result {len(numbers)}"
+            kept[-1].append(_rename(_without_layout(line[3]), numbers))
+    return kept
+
+
+def _new_results(result: Json) -> Iterator[tuple[Any, Any]]:
+    if isinstance(result, list) and result:
+        if result[0] == "new":
+            yield result[1], result
+        elif result[0] in {"l", "u"}:
+            for one in result[1:]:
+                yield from _new_results(one)
+
+
+def _without_layout(result: Any) -> Any:
+    """Return a result with its name only: sizes and dtype follow from the call."""
+    if isinstance(result, list) and result:
+        if result[0] == "new":
+            return ["t", result[1]]
+        if result[0] in {"l", "u"}:
+            return ["l", *map(_without_layout, result[1:])]
+    return result
+
+
+def _rename(value: Any, names: Mapping[Any, Any]) -> Any:
+    if isinstance(value, list):
+        if len(value) == 2 and value[0] == "t":
+            return ["t", names.get(_hashable(value[1]), value[1])]
+        return [_rename(item, names) for item in value]
+    return value
+
+
+def _names(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        if len(value) == 2 and value[0] == "t":
+            yield value[1]
+        else:
+            for item in value:
+                yield from _names(item)
+
+
+def _hashable(name: Any) -> Any:
+    return tuple(map(str, name)) if isinstance(name, list) else name
+
+
+@functools.cache
+def _has_effect(name: str) -> bool:
+    """Return whether an operator writes to an argument, or draws random numbers."""
+    try:
+        found: Any = operator.attrgetter(name)(torch.ops)
+    except AttributeError:
+        return True
+    return bool(found._schema.is_mutable) or torch.Tag.nondeterministic_seeded in found.tags

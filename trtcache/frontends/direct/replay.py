@@ -1,0 +1,276 @@
+"""Replay: run a model on fake tensors, and compare each operation with the next one of stored traces.
+
+The sizes, dtypes and devices of results are those in the trace, so nothing is computed, not even sizes. After the first
+operation that differs from all traces torch computes the sizes, and the model is exported.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode, in_kernel_invocation_manager
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from trtcache.config.frozen import frozen_dataclass
+from trtcache.frontends.direct.errors import NotComparableError
+from trtcache.frontends.direct.trace import DEVICE_QUERY, RESHAPED_IN_PLACE, Fakes, Trace, TraceWriter, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import FrameType
+
+    from torch.utils import _pytree as pytree
+
+    from trtcache.digests import Json
+
+_SHOWN = 60  # characters of an argument
+_OWN = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
+
+
+class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
+    """Takes the results of operators from traces, and after the first difference from torch.
+
+    The constructor of ``FakeTensorMode`` is only called at a difference: it imports Dynamo, which takes longer than a
+    replay. The model's code then runs to its end, so that it restores what it has changed.
+    """
+
+    shape_env = None
+    static_shapes = allow_non_fake_inputs = allow_fallback_kernels = True
+    propagate_real_tensors = cache_enabled = cache_crosscheck_enabled = allow_scalar_outputs = allow_meta = False
+    _allow_unsafe_data_ptr_access = False
+
+    def __init__(self, follower: _Follower) -> None:
+        TorchDispatchMode.__init__(self)  # type: ignore[no-untyped-call]  # torch's
+        self.enter_stack = []
+        self._mode_key = torch._C._TorchDispatchModeKey.FAKE  # no other mode of fake tensors is active beside it
+        self._follower, self._fakes, self._is_complete = follower, Fakes(self), False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # or torch imports Dynamo at the first operator
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is DEVICE_QUERY:
+            return args[0].fake_device
+        try:
+            result = self._follower.follow(func, args, kwargs or {}, self._fakes)
+        except _DifferenceError:
+            if not self._is_complete:
+                self._complete()
+            return super().__torch_dispatch__(func, types, args, kwargs or {})
+        if func.overloadpacket in RESHAPED_IN_PLACE:
+            with in_kernel_invocation_manager(self):
+                func(*args, **(kwargs or {}))
+        return result
+
+    def _complete(self) -> None:
+        """Let torch initialize the mode, which is active."""
+        from torch._functorch import config
+
+        active = {name: value for name, value in vars(self).items() if name.startswith(("old_", "enter_stack"))}
+        with config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):
+            super().__init__(allow_non_fake_inputs=True)
+        vars(self).update(active)
+        self._is_complete = True
+
+    def clear(self) -> None:
+        """Forget all tensors."""
+        self._fakes.clear()
+
+
+class _DifferenceError(Exception):
+    """An operation is in no trace."""
+
+
+class _Follower(TraceWriter):
+    """Compares calls with the lines of traces, and makes their results.
+
+    Attributes:
+        left: the places of the traces that are equal so far.
+        difference: the first operation that differs from all traces; empty if there is none so far.
+    """
+
+    def __init__(self, traces: Sequence[Trace]) -> None:
+        super().__init__()
+        self._traces = traces
+        self.left = list(range(len(traces)))
+        self._place = 0
+        self.difference = ""
+        self._tensors: dict[Any, torch.Tensor] = {}
+
+    def name(self, tensor: torch.Tensor, name: Json) -> None:
+        """Name a tensor, and remember it by its name."""
+        super().name(tensor, name)
+        if not isinstance(name, list):
+            self._tensors.setdefault(name, tensor)
+
+    def follow(self, function: Any, args: Any, kwargs: Any, fakes: Fakes) -> Any:
+        """Return the results of a call as the traces have them.
+
+        Raises:
+            _DifferenceError: no trace has this call here, or an earlier one.
+        """
+        if self.difference:
+            raise _DifferenceError
+        try:
+            call = self.write_call(function, args, kwargs)
+        except NotComparableError as error:
+            self.difference = str(error)
+            raise _DifferenceError from None
+        for line in self.lines:
+            self._take(line)
+        self.lines.clear()
+        result = self._take(call, 3)[3]
+        try:
+            return self._read(result, fakes)
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError):  # an entry can contain anything
+            self.difference = f"operation {self._place} has an invalid result in the trace"
+            raise _DifferenceError from None
+
+    def finish(self, spec: pytree.TreeSpec, leaves: Iterable[Any]) -> None:
+        """Compare the last line, unless there was a difference before."""
+        if self.difference:
+            return
+        super().finish(spec, leaves)
+        with suppress(_DifferenceError):
+            for line in self.lines:
+                self._take(line)
+            self.left = [one for one in self.left if len(self._traces[one]) == self._place]
+            if not self.left:
+                self.difference = "it ends before the traces do"
+
+    def clear(self) -> None:
+        """Forget all tensors."""
+        super().clear()
+        self._tensors.clear()
+
+    def _take(self, line: list[Json], parts: int | None = None) -> Any:
+        place = self._place
+        lines = [(one, self._traces[one][place]) for one in self.left if place < len(self._traces[one])]
+        left = [one for one, stored in lines if stored[:parts] == line]
+        if not left:
+            stored = lines[0][1] if lines else ["results", None]
+            where = "" if line[0] == "results" else _find_user_line()
+            self.difference = format_difference(place, stored[:parts], line, where)
+            raise _DifferenceError
+        self.left, self._place = left, place + 1
+        return self._traces[left[0]][place]
+
+    def _read(self, result: Any, fakes: Fakes) -> Any:
+        if not isinstance(result, list):
+            return result
+        kind, *rest = result
+        if kind == "new":
+            number, dtype, shape, stride, offset, device, base = rest
+            memory = None if isinstance(base, list) else self._tensors.get(base)
+            made = fakes.make(getattr(torch, dtype[6:]), shape, stride, offset, torch.device(device), memory)
+            self.name(made, number)
+            return made
+        if kind == "t":
+            return self._tensors[rest[0]]
+        if kind == "b":
+            return bool(rest[0])
+        if kind == "f":
+            return float.fromhex(rest[0])
+        if kind == "c":
+            return complex(*map(float.fromhex, rest))
+        if kind in {"l", "u"}:
+            items = [self._read(item, fakes) for item in rest]
+            return items if kind == "l" else tuple(items)
+        raise KeyError(kind)
+
+
+@frozen_dataclass
+class Replayed:
+    """The outcome of a replay.
+
+    Attributes:
+        place: the place of the trace with the model's operations; None if there is none.
+        difference: the first difference; empty if there is none.
+        out_spec: the structure of the results.
+    """
+
+    place: int | None
+    difference: str
+    out_spec: pytree.TreeSpec
+
+
+def replay(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], traces: Sequence[Trace]
+) -> Replayed:
+    """Run a model without values, and find the trace that has its operations.
+
+    Raises:
+        NotComparableError: the model registers weights or modules when it is called.
+        Exception: the model's code raised it.
+    """
+    follower = _Follower(traces)
+    mode = _Replay(follower)
+    try:
+        out_spec = run(model, args, kwargs, follower, mode)
+    finally:
+        mode.clear()
+    return Replayed(None if follower.difference else follower.left[0], follower.difference, out_spec)
+
+
+def format_difference(place: int, stored: list[Any], line: list[Any], where: str = "") -> str:
+    """Format the difference of two lines of traces."""
+    before, now = format_line(stored), format_line(line)
+    if before == now:
+        return f"operation {place + 1}{where}: {now}, with other values, sizes or structure"
+    return f"operation {place + 1}{where}: {before} -> {now}"
+
+
+def format_line(line: list[Any]) -> str:
+    """Format a line of a trace for a reader."""
+    if line[0] == "grad":
+        return f"gradients {'enabled' if line[1] else 'disabled'}"
+    if line[0] == "results":
+        return f"return {', '.join(map(_format, line[2:]))}"
+    if line[0] == "assigned":
+        return f"assignment of {', '.join(name.strip('.') for name in line[1:])}"
+    if line[0] == "sizes":
+        return f"guards of sizes {_shorten(', '.join([*map(str, line[1][0]), *map(str, line[2])]))}"
+    named = [f"{name}={_format(value)}" for name, value in line[2][1:]]
+    return f"{line[0].removesuffix('.default')}({', '.join([*map(_format, line[1][1:]), *named])})"
+
+
+def _format(value: Any) -> str:
+    if not isinstance(value, list):
+        return repr(value)
+    kind, *rest = value
+    if kind == "t":
+        name = rest[0]
+        return (
+            f"%{name}"
+            if isinstance(name, int)
+            else "constant"
+            if isinstance(name, list)
+            else name.removeprefix("weight ")
+        )
+    if kind == "b":
+        return str(bool(rest[0]))
+    if kind == "f":
+        return repr(float.fromhex(rest[0]))
+    if kind == "l":
+        return _shorten(f"[{', '.join(map(_format, rest))}]")
+    return " ".join(map(str, rest))
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _find_user_line() -> str:
+    """Return where the model's code is, or ''."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith(_OWN) and not path.startswith("<"):
+            return f" (line {frame.f_lineno} of {Path(path).name})"
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,533 @@
+"""Traces: the operations that a model performs on tensors without values.
+
+A trace is a list of lines in the order of the calls. ``[operator, arguments, keyword arguments, results]`` is a call of
+an operator as ``__torch_dispatch__`` sees it: below autograd and autocast, with composite operators decomposed.
+``["grad", 0]`` means that gradients are disabled from here on. ``["results", structure, ...]`` has what the model
+returns.
+
+Different values are written differently. A tensor is written by its name: that of a weight or an input, the number of
+the result that it is, or the digest of its content if it is a constant.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.nn.modules import module as hooks
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from trtcache.config.frozen import frozen_dataclass
+from trtcache.frontends.direct.errors import NotComparableError
+from trtcache.lowering.caches import preserve_caches
+from trtcache.lowering.interface import Content
+from trtcache.lowering.model_state import preserve_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from trtcache.digests import Json
+    from trtcache.frontends.source import Specs
+
+Trace = list[Any]
+_Layout = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int, torch.device]
+
+DEVICE_QUERY = torch.ops.prim.device.default
+"""The operator with which C++ code gets the device of a fake tensor; it is not in a trace."""
+
+RESHAPED_IN_PLACE = frozenset(
+    getattr(torch.ops.aten, name)
+    for name in ("as_strided_", "detach_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_")
+)
+"""Operators that change the sizes and strides of their argument; a replay runs these. Others have no trace."""
+
+_NEVER_THE_SAME = frozenset({torch.Tensor.contiguous, torch.nn.functional.dropout})
+_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+_PLAIN = frozenset({int, str, type(None)})
+_NAMED = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format})
+
+
+class TraceWriter:
+    """Writes values as JSON, and keeps the names of tensors: by their C++ objects, which ``swap_tensors`` exchanges."""
+
+    def __init__(self) -> None:
+        self.lines: Trace = []
+        self._names: dict[int, Json] = {}
+        self._memories: dict[int, Json] = {}
+        self._alive: list[torch.Tensor] = []  # the address of a freed tensor could be reused
+        self._has_grad = True
+
+    def name(self, tensor: torch.Tensor, name: Json) -> None:
+        """Name a tensor; one that is named already keeps its name."""
+        name = self._names.setdefault(tensor._cdata, name)
+        if tensor.layout == torch.strided:
+            self._memories.setdefault(tensor.untyped_storage()._cdata, name)
+        self._alive.append(tensor)
+
+    def write(self, value: Any) -> Json:
+        """Write an argument.
+
+        Raises:
+            NotComparableError: it has no description.
+        """
+        kind = type(value)
+        if isinstance(value, torch.Tensor):
+            return ["t", self._name_of(value)]
+        if kind in _PLAIN:
+            plain: Json = value
+            return plain
+        if kind is bool:
+            return ["b", int(value)]
+        if kind is float:
+            return ["f", value.hex()]
+        if isinstance(value, (list, tuple)):
+            return ["l", *map(self.write, value)]
+        if kind in _NAMED:
+            return ["n", str(value)]
+        if kind is complex:
+            return ["c", value.real.hex(), value.imag.hex()]
+        if isinstance(value, dict):
+            return ["d", *([str(key), self.write(item)] for key, item in value.items())]
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            term: Any = value  # ``finish`` writes it, when all is known of its symbols
+            return ["s", kind.__name__, term]
+        raise NotComparableError(f"an operator has an argument of class {kind.__qualname__}")
+
+    def _name_of(self, tensor: torch.Tensor) -> Json:
+        if (known := self._names.get(tensor._cdata)) is not None:
+            return known
+        if isinstance(tensor, FakeTensor):
+            raise NotComparableError("an operator uses a tensor without values that comes from elsewhere")
+        if isinstance(self._memories.get(tensor.untyped_storage()._cdata), str):
+            raise NotComparableError("a constant shares memory with a weight")
+        name = write_constant(tensor)
+        self.name(tensor, name)
+        return name
+
+    def finish(self, spec: pytree.TreeSpec, leaves: Iterable[Any]) -> None:
+        """Write the last line: the results of the model."""
+        self.lines.append(["results", describe_structure(spec), *map(self.write, leaves)])
+        self.lines[:] = _plain(self.lines)
+
+    def clear(self) -> None:
+        """Forget all tensors: fake ones lead to their mode, and are not freed with what that leads to."""
+        for table in (self._names, self._memories, self._alive):
+            table.clear()
+
+    def write_call(self, function: Any, args: Any, kwargs: Any) -> list[Json]:
+        """Write the call of an operator, with a line before it if gradients were enabled or disabled."""
+        if torch.is_grad_enabled() is not self._has_grad:
+            self._has_grad = not self._has_grad
+            self.lines.append(["grad", int(self._has_grad)])
+        return [str(function), self.write(args), self.write(kwargs)]
+
+    def write_result(self, result: Any) -> Json:
+        """Write a result: a new tensor with its number, dtype, layout, device, and the tensor whose memory it has.
+
+        Raises:
+            NotComparableError: it is not a plain tensor or value.
+        """
+        if not isinstance(result, torch.Tensor):
+            if isinstance(result, (list, tuple)):
+                return ["l" if isinstance(result, list) else "u", *map(self.write_result, result)]
+            return self.write(result)
+        if result._cdata in self._names:
+            return ["t", self._names[result._cdata]]
+        if not _is_plain(result):
+            raise NotComparableError("a result is sparse, without a device, or lazily conjugated")
+        number, base = len(self._alive), self._memories.get(result.untyped_storage()._cdata)
+        self.name(result, number)
+        sizes = [list(map(self.write, one)) for one in (result.shape, result.stride())]
+        offset = self.write(result.storage_offset())
+        return ["new", number, str(result.dtype), *sizes, offset, str(result.device), base]
+
+
+def _plain(value: Any) -> Any:
+    """Return a trace as JSON, with the terms of symbolic sizes as torch knows them at the end."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value.node.expr) if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
+
+
+def write_constant(tensor: torch.Tensor) -> Json:
+    """Return the name of a constant: the digest of its content, its dtype, layout in memory and device.
+
+    Raises:
+        NotComparableError: it is of a derived class, sparse, or without values.
+    """
+    if type(tensor) not in _TENSORS or tensor.layout != torch.strided or tensor.device.type == "meta":
+        raise NotComparableError(f"a constant of class {type(tensor).__qualname__} has no values, or no strides")
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        content = Content.of(tensor)
+    return [content.digest, str(tensor.dtype), list(tensor.shape), list(tensor.stride()), str(tensor.device)]
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
+    """Writes each call of an operator, and its result, into the lines of a writer."""
+
+    def __init__(self, writer: TraceWriter, known: KnownResults | None = None) -> None:
+        """Begin a trace.
+
+        Args:
+            writer: writes the calls.
+            known: results of earlier calls, which are added to; None if sizes are symbolic.
+        """
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's
+        self._writer, self._known = writer, known
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is DEVICE_QUERY:
+            return func(*args, **kwargs)
+        if torch.Tag.inplace_view in func.tags and func.overloadpacket not in RESHAPED_IN_PLACE:
+            raise NotComparableError(f"{func} changes the shape of a tensor in place")
+        call = self._writer.write_call(func, args, kwargs)
+        result = func(*args, **kwargs) if self._known is None else self._known.get(func, args, kwargs)
+        self._writer.lines.append([*call, self._writer.write_result(result)])
+        return result
+
+
+class KnownResults:
+    """Fake results of operators, by the layouts of their arguments: to compute one takes up to 0.3 ms."""
+
+    def __init__(self, mode: FakeTensorMode) -> None:
+        """Know nothing yet; ``mode`` handles operators."""
+        self._fakes = Fakes(mode)
+        self._known: dict[Any, tuple[_Layout, int | None]] = {}
+
+    def get(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Return the result of a call: a new fake tensor if one is known, or else what the operator returns."""
+        layouts = None if function._schema.is_mutable else _layouts((args, kwargs))
+        if layouts is None:
+            return function(*args, **kwargs)
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
+        if (known := self._known.get((function, layouts))) is not None:
+            layout, base = known
+            return self._fakes.make(*layout, base=None if base is None else tensors[base])
+        result = function(*args, **kwargs)
+        if type(result) is FakeTensor and result.constant is None and _is_plain(result):
+            memories = [tensor.untyped_storage()._cdata for tensor in tensors]
+            memory = result.untyped_storage()._cdata
+            self._known[function, layouts] = _layout(result), memories.index(memory) if memory in memories else None
+        return result
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is dense, on a device, and neither conjugated nor negated lazily."""
+    return tensor.layout == torch.strided and tensor.device.type != "meta" and not (tensor.is_conj() or tensor.is_neg())
+
+
+def _layouts(value: Any) -> Any:
+    """Return arguments with layouts in place of tensors; None if sizes depend on more, such as values of constants."""
+    if isinstance(value, torch.Tensor):
+        return _layout(value) if type(value) is FakeTensor and value.constant is None else None
+    if isinstance(value, (list, tuple, dict)):
+        items = value.items() if isinstance(value, dict) else value
+        found = tuple(map(_layouts, items))
+        return None if None in found else found
+    return type(value), value
+
+
+def _layout(tensor: FakeTensor) -> _Layout:
+    return tensor.dtype, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()), tensor.fake_device
+
+
+class Fakes:
+    """Makes fake tensors; those after the first one of a device quicker than the constructor, which takes 30 us."""
+
+    def __init__(self, mode: FakeTensorMode) -> None:
+        """Make tensors for a mode."""
+        self._mode = mode
+        self._attributes: dict[torch.device, tuple[torch.device, dict[str, Any]]] = {}
+
+    def make(
+        self,
+        dtype: torch.dtype,
+        shape: Sequence[int],
+        stride: Sequence[int],
+        offset: int,
+        device: torch.device,
+        base: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return a fake tensor in the memory of another one, or in memory of its own."""
+        with torch._C._DisableTorchDispatch():  # the mode may be active
+            if base is not None:
+                memory = base.untyped_storage()
+                on_meta = torch.empty(0, dtype=dtype, device="meta").set_(memory, offset, shape, stride)
+                return self._of(on_meta, device)
+            on_meta = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+            if offset:
+                size = on_meta.untyped_storage().nbytes() // dtype.itemsize
+                on_meta = torch.empty(offset + size, dtype=dtype, device="meta").as_strided(shape, stride, offset)
+            return self._of(on_meta, device)
+
+    def _of(self, on_meta: torch.Tensor, device: torch.device) -> torch.Tensor:
+        if device not in self._attributes:
+            first = FakeTensor(self._mode, on_meta, device)
+            self._attributes[device] = first.fake_device, dict(vars(first))
+            return first
+        found, attributes = self._attributes[device]
+        subclass: Any = torch.Tensor._make_subclass
+        made: torch.Tensor = subclass(FakeTensor, on_meta, False, dispatch_device=True, device_for_backend_keys=found)
+        torch._C._set_throw_on_mutable_data_ptr(made)
+        vars(made).update(attributes)
+        return made
+
+    def clear(self) -> None:
+        """Forget the tensors that others are made like."""
+        self._attributes.clear()
+
+
+@frozen_dataclass
+class Recording:
+    """A trace, and what it was recorded with.
+
+    Attributes:
+        trace: the trace.
+        mode: the mode of the fake tensors.
+        inputs: the leaves of the arguments, fake tensors if their sizes are symbolic.
+        specs: the structure of the arguments and of the results.
+        results: the results of the operators; None if their sizes are symbolic.
+    """
+
+    trace: Trace
+    mode: FakeTensorMode
+    inputs: list[Any]
+    specs: Specs
+    results: KnownResults | None
+
+
+def record(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
+    """Run a model on tensors without values, as ``torch.export`` does, and return its trace.
+
+    Raises:
+        NotComparableError: an operation cannot be written.
+        Exception: the model's code raised it.
+    """
+    from torch._functorch import config
+
+    with config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):  # as in an export
+        writer, mode = TraceWriter(), FakeTensorMode(allow_non_fake_inputs=True)
+    results = KnownResults(mode)
+    out_spec = run(model, args, kwargs, writer, mode, Recorder(writer, results))
+    inputs, in_spec = pytree.tree_flatten((args, dict(kwargs)))
+    return Recording(writer.lines, mode, inputs, (in_spec, out_spec), results)
+
+
+def run(
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    writer: TraceWriter,
+    mode: FakeTensorMode,
+    *contexts: AbstractContextManager[Any],
+) -> pytree.TreeSpec:
+    """Call a model with fake tensors for its weights and inputs, and write the results.
+
+    Returns the structure of the results.
+
+    What the call changes in the model, and around it, is restored. Other threads must not use the model meanwhile.
+
+    Args:
+        model: the model.
+        args: the arguments; those that are fake tensors already are passed as they are.
+        kwargs: the keyword arguments.
+        writer: names the tensors.
+        mode: handles the operators.
+        contexts: are entered before the model is called.
+    """
+    weights = weights_of(model)
+    given = FakeInputs(mode)
+    fakes = {id(tensor): given.make(tensor) for tensor in weights.values()}
+    for name, tensor in weights.items():
+        writer.name(fakes[id(tensor)], f"weight {name}")
+        writer.name(tensor, f"weight {name}")  # in another place than its attribute, as in a list
+    state = {name: fakes[id(tensor)] for name, tensor in weights.items()}
+    registered = _names_of(model)
+    leaves, in_spec = pytree.tree_flatten((args, dict(kwargs)))
+    inputs = [given.make(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    name_inputs(writer, inputs)
+    args, kwargs = pytree.tree_unflatten(inputs, in_spec)
+    with ExitStack() as stack:
+        stack.callback(writer.clear)
+        stack.enter_context(warnings.catch_warnings())
+        stack.enter_context(preserve_state(model, copies_tensors=False))
+        stack.enter_context(preserve_caches(model))
+        stack.enter_context(torch.set_grad_enabled(torch.is_grad_enabled()))
+        stack.enter_context(_exporting())
+        stack.enter_context(torch.nn.utils.stateless._reparametrize_module(model, {**state}, strict=True))
+        stack.enter_context(tracing(TracingContext(mode)))
+        stack.enter_context(mode)
+        for context in contexts:
+            stack.enter_context(context)
+        assigned = stack.enter_context(_assignments(model))
+        results = model(*args, **kwargs)
+        if assigned:
+            writer.lines.append(["assigned", *assigned])
+        if _names_of(model) != registered:
+            raise NotComparableError("forward registers a parameter, a buffer or a module")
+        with torch.no_grad():
+            for name, tensor in weights_of(model).items():  # a buffer that was assigned: torch.export copies it
+                if tensor is not state[name]:
+                    torch.ops.aten.copy_.default(state[name], tensor)
+        leaves, out_spec = pytree.tree_flatten(results)
+        writer.finish(out_spec, leaves)
+    return out_spec
+
+
+@contextmanager
+def _assignments(model: torch.nn.Module) -> Iterator[list[str]]:
+    """Yield a list, to which the parameters and buffers that are assigned in the block are added."""
+    paths = {id(module): path for path, module in model.named_modules()}
+    assigned: list[str] = []
+
+    def note(module: torch.nn.Module, name: str, _: object) -> None:
+        if id(module) in paths:
+            assigned.append(f"{paths[id(module)]}.{name}")
+
+    handles = [
+        hooks.register_module_buffer_registration_hook(note),
+        hooks.register_module_parameter_registration_hook(note),
+    ]
+    try:
+        yield assigned
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _names_of(model: torch.nn.Module) -> list[Any]:
+    """Return the names of a model's modules, and of their parameters and buffers, and which of them are None."""
+    return [
+        (path, [(name, value is None) for table in (part._parameters, part._buffers) for name, value in table.items()])
+        for path, part in model.named_modules(remove_duplicate=False)
+    ]
+
+
+def describe_structure(spec: pytree.TreeSpec) -> Json:
+    """Describe a pytree: None for a leaf, and a node with its class and its context.
+
+    Raises:
+        NotComparableError: a context has no stable text.
+    """
+    if spec.is_leaf():
+        return None
+    kind = f"{spec.type.__module__}.{spec.type.__qualname__}"
+    parts = spec.children() if callable(spec.children) else spec.children
+    return [kind, _context(spec.context), *map(describe_structure, parts)]
+
+
+def _context(context: Any) -> Json:
+    kind = type(context)
+    if isinstance(context, type):
+        return ["type", context.__module__, context.__qualname__]
+    if isinstance(context, (list, tuple)):
+        return [kind.__qualname__, *map(_context, context)]
+    if isinstance(context, dict):
+        return [kind.__qualname__, *([_context(key), _context(value)] for key, value in context.items())]
+    text = repr(context)
+    if " at 0x" in text or kind in {set, frozenset}:
+        raise NotComparableError(f"a {kind.__qualname__} in the structure of arguments or results has no stable text")
+    return [f"{kind.__module__}.{kind.__qualname__}", text]
+
+
+class FakeInputs:
+    """Makes fake tensors like given ones: in the same layout, with gradients, and sharing memory like those."""
+
+    def __init__(self, mode: FakeTensorMode) -> None:
+        """Make tensors for a mode."""
+        self._mode = mode
+        self._memories: dict[int, torch.UntypedStorage] = {}
+
+    def make(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a fake tensor like a given one, or that one if it is fake."""
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        memory = tensor.untyped_storage()
+        if memory._cdata not in self._memories:
+            self._memories[memory._cdata] = torch.UntypedStorage(memory.nbytes(), device="meta")  # type: ignore[no-untyped-call]
+        place = self._memories[memory._cdata], tensor.storage_offset(), tensor.shape, tensor.stride()
+        on_meta: torch.Tensor = torch.empty(0, dtype=tensor.dtype, device="meta").set_(*place)
+        made = FakeTensor(self._mode, on_meta.requires_grad_(tensor.requires_grad), tensor.device)
+        for name in ("_is_param", "_is_buffer", "persistent"):
+            if hasattr(tensor, name):
+                setattr(made, name, getattr(tensor, name))
+        if isinstance(tensor, torch.nn.Parameter):
+            made._is_param = True
+        if tensor.is_leaf and tensor.grad is not None:
+            made.grad = self.make(tensor.grad)
+        return made
+
+
+def own_arguments(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return arguments without views, and without tensors that share memory with a weight or another argument.
+
+    torch.export treats each as an input of its own (``example_arguments`` copies them first). The tensors in their
+    place have the same layout, but not their values, which no trace has.
+    """
+    taken = {tensor.untyped_storage()._cdata for tensor in weights_of(model).values() if tensor.layout == torch.strided}
+
+    def own(leaf: torch.Tensor) -> torch.Tensor:
+        if leaf.layout != torch.strided:
+            return leaf
+        is_own = leaf.untyped_storage()._cdata not in taken and (leaf.is_inference() or leaf._base is None)
+        taken.add(leaf.untyped_storage()._cdata)
+        if is_own:
+            return leaf
+        return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+
+    found: tuple[Any, Any] = pytree.tree_map_only(torch.Tensor, own, (args, dict(kwargs)))
+    return found
+
+
+def is_symbolic(trace: Trace) -> bool:
+    """Return whether a trace has terms of symbols in place of sizes."""
+    return bool(trace) and trace[-1][0] == "sizes"
+
+
+def name_inputs(writer: TraceWriter, leaves: Iterable[Any]) -> None:
+    """Name the tensors among the arguments by their places."""
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor):
+            writer.name(leaf, f"input {place}")
+
+
+def weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return the parameters and buffers of a model; one with several names has all of them."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    return {**parameters, **dict(model.named_buffers(remove_duplicate=False))}
+
+
+class _Functions(TorchFunctionMode):
+    """A mode of functions, as one is active in an export: torch's attention does not take its fast path then.
+
+    Some functions return another tensor in an export where they return their argument without one.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func in _NEVER_THE_SAME and args and result is args[0]:
+            return torch.ops.aten.alias.default(result)
+        return result
+
+
+@contextmanager
+def _exporting() -> Iterator[None]:
+    """Let the model's code, and torch's, take the paths in the block that they take in an export."""
+    names = ("_is_compiling_flag", "_is_exporting_flag")
+    before = [getattr(torch.compiler, name) for name in names]
+    for name in names:
+        setattr(torch.compiler, name, True)
+    try:
+        with _Functions():
+            yield
+    finally:
+        for name, value in zip(names, before, strict=True):
+            setattr(torch.compiler, name, value)
