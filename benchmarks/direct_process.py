@@ -11,10 +11,14 @@ from transformers import BertConfig, BertModel
 
 from benchmarks import timing
 from trtcache.config import paused_collector
-from trtcache.frontends.direct.globals import Globals, digest_of
-from trtcache.frontends.direct.manifest import check, make_manifest
-from trtcache.frontends.direct.mode import Examples, describe
-from trtcache.frontends.direct.recording import record_export
+from trtcache.digests import CacheKey, Digest, hash_bytes
+from trtcache.frontends.direct import manifest as manifests
+from trtcache.frontends.direct.context import describe
+from trtcache.frontends.direct.manifest import Manifest
+from trtcache.frontends.direct.program_trace import perform_same_operations, trace_program
+from trtcache.frontends.direct.replay import replay
+from trtcache.frontends.direct.trace import record
+from trtcache.lowering import export_lock
 from trtcache_cli.demo_embedder import load_embedder, tokenize
 
 if TYPE_CHECKING:
@@ -22,8 +26,7 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
-    from trtcache.frontends.direct.manifest import Manifest
-    from trtcache.frontends.direct.recording import Recording
+    from trtcache.frontends.direct.trace import Trace
 
 T = TypeVar("T")
 
@@ -45,61 +48,68 @@ def bert(layers: str, width: str) -> Call:
     return model.eval(), (torch.ones(1, 16, dtype=torch.int64),)
 
 
-def record(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> timing.Samples:
-    """Export in turn with and without a recording, and return what each takes, and what a manifest takes after it."""
+def store(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> timing.Samples:
+    """Return what an export takes, and what comes after it: a trace that is compared, and a manifest of it."""
     from trtcache.lowering.capture import export
 
-    export(model, inputs, {}, None)  # imports what exports
-    plain, with_recording, written = [], [], []
+    _trace(model, inputs, export(model, inputs, {}, None))  # imports what exports and records
+    taken: timing.Samples = {"export_s": [], "record_s": [], "write_s": []}
     for _ in range(5):
-        plain.append(timed(lambda: export(model, inputs, {}, None))[1])
-        _, recorded_s, write_s = _manifest(model, inputs)
-        with_recording.append(recorded_s)
-        written.append(write_s)
-    return {"export_s": plain, "recorded_s": with_recording, "write_s": written}
+        program, export_s = timed(lambda: export(model, inputs, {}, None))
+        trace, record_s = timed(lambda program=program: _trace(model, inputs, program))  # type: ignore[misc]
+        _, write_s = timed(lambda program=program, trace=trace: _write(program, trace))  # type: ignore[misc]
+        for name, one_s in zip(taken, (export_s, record_s, write_s), strict=True):
+            taken[name].append(one_s)
+    return taken
 
 
 def look(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> timing.Samples:
-    """Return what a direct key takes, and a check."""
-    manifest, _, _ = _manifest(model, inputs)
-    keys = [timed(lambda: _key(model, inputs))[1] for _ in range(15)]
-    walk, _ = describe(model, (inputs, {}, None))
-    checks = [timed(lambda: check(manifest, walk))[1] for _ in range(15)]
-    modules, size_bytes = len(list(model.modules())), sum(one.nbytes for one in model.parameters())
-    counts = {"modules_count": [float(modules)], "weights_bytes": [float(size_bytes)]}
-    return {"key_s": keys, "check_s": checks} | counts
-
-
-def _key(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-    digest_of(describe(model, (inputs, {}, None))[1])
-
-
-def _manifest(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[Manifest, float, float]:
-    """Return a manifest, and the seconds of the export that was recorded and of what came after it."""
-    from trtcache.keys.program_digest import exported_digest
+    """Return what a direct key takes, what reading its manifest takes, and what a replay of its trace takes."""
     from trtcache.lowering.capture import export
 
-    call: Examples = (inputs, {}, None)
-    walk, _ = describe(model, call)
+    program = export(model, inputs, {}, None)
+    stored = _write(program, _trace(model, inputs, program))
+    traces = [one.trace for one in manifests.read(stored)]
 
-    def record_once() -> tuple[ExportedProgram, Recording]:
-        with record_export(Globals(walk.fork())) as seen:
-            return export(model, inputs, {}, None), seen
+    def replay_once() -> str:
+        with export_lock(imports_dynamo=False):
+            return replay(model, inputs, {}, traces).difference
 
-    (program, seen), recorded_s = timed(record_once)
+    assert not replay_once(), replay_once()
+    ways: dict[str, Callable[[], object]] = {
+        "key_s": lambda: _key(model, inputs),
+        "read_s": lambda: manifests.read(stored),
+        "replay_s": replay_once,
+    }
+    taken = {name: [timed(way)[1] for _ in range(15)] for name, way in ways.items()}
+    modules, size_bytes = len(list(model.modules())), sum(one.nbytes for one in model.parameters())
+    counts = {"modules_count": [float(modules)], "weights_bytes": [float(size_bytes)]}
+    return taken | {"operations_count": [float(len(traces[0]))]} | counts
 
-    def write() -> Manifest:
-        manifest = make_manifest(program, exported_digest(program), recorded_s, seen, "")
-        again, _ = describe(model, call)  # what an export changes is found by a second look
-        check(manifest, again)
-        return manifest
 
-    manifest, write_s = timed(write)
-    return manifest, recorded_s, write_s
+def _key(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> str:
+    parts = describe(model, inputs, {})
+    digests = {name: hash_bytes(json.dumps(part).encode()).hex() for name, part in parts.items()}
+    return CacheKey.of("direct", digests).digest
+
+
+def _trace(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], program: ExportedProgram) -> Trace:
+    """Record the trace of a model, and check that its program performs the same operations."""
+    with export_lock():
+        found = record(model, inputs, {})
+        performed = trace_program(program, found.mode, found.inputs, found.results)
+        assert perform_same_operations(found.trace, performed)
+    return found.trace
+
+
+def _write(program: ExportedProgram, trace: Trace) -> bytes:
+    """Return the manifest of a trace as it is stored; the program's digest is made anyway, for its key alias."""
+    manifest = Manifest.of(trace, program, Digest("0" * 64, 0), 0.0)
+    return manifests.write([manifest], {})[manifests.MEMBER]
 
 
 WAYS: dict[str, Callable[..., timing.Samples]] = {
-    "record": lambda: record(load_embedder(), tokenize()),
+    "record": lambda: store(load_embedder(), tokenize()),
     "look": lambda: look(load_embedder(), tokenize()),
     "bert": lambda layers, width: look(*bert(layers, width)),
 }

@@ -35,7 +35,7 @@ SUBJECTS = {
     "builds": Subject("a first build in a fresh container: five models (8 GB)", 2, 420),
     "background": Subject("calls beside a build in the background: five models (8 GB)", 1, 300),
     "calls": Subject("later calls of engines with refittable, packed and frozen weights: six models (8 GB)", 1, 600),
-    "direct": Subject("recording for direct mode, and its keys and checks (8 GB)"),
+    "direct": Subject("recording for direct mode, and its keys and replays (8 GB)"),
     "file": Subject("from a program's file to its first output"),
     "store": Subject("puts and gets beside others' caches and files (8 GB)", budget_s=90),
     "checks": Subject("the input checks of a call"),
