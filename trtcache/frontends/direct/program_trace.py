@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
 
 _WEIGHTS = frozenset({InputKind.PARAMETER, InputKind.BUFFER})
-# They return their argument's values in its memory, or, of a constant, in a copy: the program has one more or less.
-_SAME = frozenset({f"aten.{name}.default" for name in ("detach", "alias", "lift_fresh", "lift_fresh_copy", "detach_")})
+_SAME = frozenset(
+    {f"aten.{name}.default" for name in ("alias", "detach", "detach_")}
+)  # an export adds and removes these
+_LIFTS = {"aten.lift_fresh.default": "aten.lift_fresh_copy.default"}  # a program copies its constant, so that it stays
 _CHECKS = ("aten._assert_",)  # torch.export adds checks of dtypes and devices
 
 
@@ -101,7 +103,8 @@ def _without_same(trace: Trace) -> Trace:
             result = line[3]
             same[_hashable(result[1])] = same.get(_hashable(source), source)
         elif not str(line[0]).startswith(_CHECKS):
-            kept.append(_rename(line, same))
+            renamed = _rename(line, same)
+            kept.append([_LIFTS.get(line[0], line[0]), *renamed[1:]])
     return kept
 
 

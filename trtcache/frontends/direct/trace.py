@@ -1,12 +1,21 @@
 """Traces: the operations that a model performs on tensors without values.
 
-A trace is a list of lines in the order of the calls. ``[operator, arguments, keyword arguments, results]`` is a call of
-an operator as ``__torch_dispatch__`` sees it: below autograd and autocast, with composite operators decomposed.
-``["grad", 0]`` means that gradients are disabled from here on. ``["results", structure, ...]`` has what the model
-returns.
+A trace is a list of lines in the order of the calls:
 
-Different values are written differently. A tensor is written by its name: that of a weight or an input, the number of
-the result that it is, or the digest of its content if it is a constant.
+- ``[operator, arguments, keyword arguments, result]``: a call of an operator as ``__torch_dispatch__`` sees it, below
+  autograd and autocast, with composite operators decomposed;
+- ``["grad", 0]``: gradients are disabled from here on;
+- ``["assigned", name, ...]``: parameters and buffers that were assigned;
+- ``["changed", kind, name, value]``: a program's new value of a buffer or an input;
+- ``["results", structure, value, ...]``: what the model returns;
+- ``["sizes", known, conditions]``: what is known of symbols, if sizes are dynamic.
+
+Different values are written differently. Numbers, texts and None are written as they are, but for ``["b", 1]`` (True),
+``["f", hex]`` (a float), ``["c", hex, hex]`` (complex), ``["s", class, term]`` (a symbolic size), ``["n", text]`` (a
+dtype, device, layout or memory format), ``["l", ...]`` (a sequence; a tuple as a result is ``["u", ...]``) and
+``["d", [key, value], ...]``. A tensor is ``["t", name]``, whose name is ``weight NAME``, ``input PLACE``, the number of
+the result that it is, or for a constant the list of ``write_constant``. A new result is
+``["new", number, dtype, sizes, strides, offset, device, base]``; base is the name of a tensor whose memory it has.
 """
 
 from __future__ import annotations
