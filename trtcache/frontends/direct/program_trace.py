@@ -67,7 +67,7 @@ def trace_program(
             continue
         tensor = weights[str(spec.target)]
         if id(tensor) not in fakes:
-            fakes[id(tensor)] = fake.make(tensor)
+            fakes[id(tensor)] = fake.make_weight(tensor)
         values.append(fakes[id(tensor)])
         writer.name(values[-1], f"weight {spec.target}" if spec.kind in _WEIGHTS else write_constant(tensor))
     with tracing(TracingContext(mode)), mode, Recorder(writer, results):

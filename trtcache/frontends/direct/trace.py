@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx import _symbolic_trace as tracer
 from torch.nn.modules import module as hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -270,6 +271,7 @@ class Fakes:
             if base is not None:
                 memory = base.untyped_storage()
                 on_meta = torch.empty(0, dtype=dtype, device="meta").set_(memory, offset, shape, stride)
+                _set_version(on_meta, 0)
                 return self._of(on_meta, device)
             on_meta = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
             if offset:
@@ -354,7 +356,7 @@ def run(
     """
     weights = weights_of(model)
     given = FakeInputs(mode)
-    fakes = {id(tensor): given.make(tensor) for tensor in weights.values()}
+    fakes = {id(tensor): given.make_weight(tensor) for tensor in weights.values()}
     for name, tensor in weights.items():
         writer.name(fakes[id(tensor)], f"weight {name}")
         writer.name(tensor, f"weight {name}")  # in another place than its attribute, as in a list
@@ -472,7 +474,20 @@ class FakeInputs:
             made._is_param = True
         if tensor.is_leaf and tensor.grad is not None:
             made.grad = self.make(tensor.grad)
+        _set_version(made, 0)  # as the inputs of an export have
         return made
+
+    def make_weight(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a fake tensor like a weight, with its version counter."""
+        made = self.make(tensor)
+        if not tensor.is_inference():
+            _set_version(made, tensor._version)
+        return made
+
+
+def _set_version(tensor: torch.Tensor, version: int) -> None:
+    if not tensor.is_inference():
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
 def own_arguments(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -515,7 +530,7 @@ def weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 class _Functions(TorchFunctionMode):
-    """A mode of functions, as one is active in an export: torch's attention does not take its fast path then.
+    """A mode of functions, as two are active in an export: torch's attention does not take its fast path then.
 
     Some functions return another tensor in an export where they return their argument without one.
     """
@@ -530,13 +545,14 @@ class _Functions(TorchFunctionMode):
 @contextmanager
 def _exporting() -> Iterator[None]:
     """Let the model's code, and torch's, take the paths in the block that they take in an export."""
-    names = ("_is_compiling_flag", "_is_exporting_flag")
-    before = [getattr(torch.compiler, name) for name in names]
-    for name in names:
-        setattr(torch.compiler, name, True)
+    compiler: Any = torch.compiler
+    flags = ((compiler, "_is_compiling_flag"), (compiler, "_is_exporting_flag"), (tracer, "_is_fx_tracing_flag"))
+    before = [getattr(owner, name) for owner, name in flags]
+    for owner, name in flags:
+        setattr(owner, name, True)
     try:
-        with _Functions():
+        with _Functions(), _Functions():
             yield
     finally:
-        for name, value in zip(names, before, strict=True):
-            setattr(torch.compiler, name, value)
+        for (owner, name), value in zip(flags, before, strict=True):
+            setattr(owner, name, value)
