@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
 
 _SHOWN = 60  # characters of an argument
-_OWN = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
+_OWN = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[2]}/")
 
 
 class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
