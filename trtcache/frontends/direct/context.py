@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct.errors import NotComparableError
-from trtcache.frontends.direct.trace import describe_structure, weights_of, write_constant
+from trtcache.frontends.direct.trace import NAMED, TENSORS, describe_structure, has_values, weights_of, write_constant
 from trtcache.keys.key import process_state
 from trtcache.keys.torch_config import overrides
 from trtcache.lowering.operators import refuse_replaced_kernels
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
 
 _PLAIN = frozenset({int, bool, float, complex, str, bytes, type(None)})
-_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
-_NAMED = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format})
 
 
 def describe(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Json]:
@@ -54,13 +52,13 @@ def _arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json:
 
 def _argument(place: int, leaf: Any) -> Json:
     kind = type(leaf)
-    if kind in _TENSORS:
+    if kind in TENSORS:
         if layout(tuple(leaf.shape), leaf.stride()) != leaf.stride():
             raise NotComparableError(f"argument {place} has gaps in its memory")
         return _tensor(f"argument {place}", leaf)
     if kind in _PLAIN:
         return [kind.__name__, repr(leaf)]
-    if kind in _NAMED:
+    if kind in NAMED:
         return ["torch", str(leaf)]
     raise NotComparableError(f"argument {place} is of class {kind.__qualname__}")
 
@@ -95,7 +93,7 @@ def _tensor(what: str, tensor: torch.Tensor) -> list[Json]:
     Raises:
         NotComparableError: it is of a derived class, sparse, without values, or marked for Dynamo.
     """
-    if type(tensor) not in _TENSORS or tensor.layout != torch.strided or tensor.device.type == "meta":
+    if not has_values(tensor):
         raise NotComparableError(f"{what} is of class {type(tensor).__qualname__}, sparse, or without values")
     own = {name: value for name, value in sorted(vars(tensor).items()) if not _is_empty_mark(name, value)}
     # torch.export treats the sizes of a marked tensor as the marks say. ``torch.compile`` sets one without sizes.

@@ -21,7 +21,6 @@ from trtcache.frontends.direct.trace import (
     Recorder,
     Trace,
     TraceWriter,
-    name_inputs,
     write_constant,
 )
 
@@ -34,11 +33,11 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
 
 _WEIGHTS = frozenset({InputKind.PARAMETER, InputKind.BUFFER})
-_SAME = frozenset(
-    {f"aten.{name}.default" for name in ("alias", "detach", "detach_")}
-)  # an export adds and removes these
+_NO_CALLS = frozenset({"changed", "results"})
+# An export adds and removes these.
+_SAME = frozenset({"aten.alias.default", "aten.detach.default", "aten.detach_.default"})
 _LIFTS = {"aten.lift_fresh.default": "aten.lift_fresh_copy.default"}  # a program copies its constant, so that it stays
-_CHECKS = ("aten._assert_",)  # torch.export adds checks of dtypes and devices
+_CHECKS = "aten._assert_"  # torch.export adds checks of dtypes and devices
 
 
 def trace_program(
@@ -57,18 +56,13 @@ def trace_program(
     """
     writer, signature, weights = TraceWriter(), program.graph_signature, {**program.constants, **program.state_dict}
     fake = FakeInputs(mode)
-    inputs = [fake.make(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in inputs]
-    name_inputs(writer, inputs)
-    given, values = iter(inputs), list[Any]()
-    fakes: dict[int, torch.Tensor] = {}
+    given, values = iter(fake.make_inputs(inputs, writer)), list[Any]()
     for spec in signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
             values.append(next(given))
             continue
         tensor = weights[str(spec.target)]
-        if id(tensor) not in fakes:
-            fakes[id(tensor)] = fake.make_weight(tensor)
-        values.append(fakes[id(tensor)])
+        values.append(fake.make_weight(tensor))
         writer.name(values[-1], f"weight {spec.target}" if spec.kind in _WEIGHTS else write_constant(tensor))
     with tracing(TracingContext(mode)), mode, Recorder(writer, results):
         outputs = torch.fx.Interpreter(program.graph_module).run(*values, enable_io_processing=False)
@@ -90,7 +84,7 @@ def perform_same_operations(one: Trace, other: Trace) -> bool:
 
 def normalize(trace: Trace) -> Trace:
     """Return a trace without unused results, checks and ``detach``, and with results numbered in order."""
-    trace = [line for line in trace if line[0] not in {"sizes", "assigned"}]
+    trace = [line for line in trace if line[0] not in {"assigned", "grad", "sizes"}]
     return _renumber(_without_unused(_without_same(trace)))
 
 
@@ -112,32 +106,32 @@ def _without_unused(trace: Trace) -> Trace:
     used: set[Any] = set()
     kept: Trace = []
     for line in reversed(trace):
-        is_call = len(line) == 4 and line[0] not in {"results", "changed", "grad"}
-        numbers = [number for number, _ in _new_results(line[3])] if is_call else []
-        if is_call and not _has_effect(line[0]) and used.isdisjoint(numbers):
+        is_call = line[0] not in _NO_CALLS
+        if is_call and not _has_effect(line[0]) and used.isdisjoint(_new_results(line[3])):
             continue
         used.update(_hashable(name) for name in _names(line[1:3] if is_call else line[1:]))
         kept.append(line)
-    return [line for line in reversed(kept) if line[0] != "grad"]
+    return kept[::-1]
 
 
 def _renumber(trace: Trace) -> Trace:
     numbers: dict[Any, Any] = {}
     kept: Trace = []
     for line in trace:
-        is_call = line[0] not in {"results", "changed"}
+        is_call = line[0] not in _NO_CALLS
         kept.append(_rename(line[:3] if is_call else line, numbers))
         if is_call:
-            for number, _ in _new_results(line[3]):
+            for number in _new_results(line[3]):
                 numbers[number] = f"result {len(numbers)}"
             kept[-1].append(_rename(_without_layout(line[3]), numbers))
     return kept
 
 
-def _new_results(result: Json) -> Iterator[tuple[Any, Any]]:
+def _new_results(result: Json) -> Iterator[Any]:
+    """Yield the numbers of new tensors."""
     if isinstance(result, list) and result:
         if result[0] == "new":
-            yield result[1], result
+            yield result[1]
         elif result[0] in {"l", "u"}:
             for one in result[1:]:
                 yield from _new_results(one)

@@ -59,9 +59,9 @@ RESHAPED_IN_PLACE = frozenset(
 """Operators that change the sizes and strides of their argument; a replay runs these. Others have no trace."""
 
 _NEVER_THE_SAME = frozenset({torch.Tensor.contiguous, torch.nn.functional.dropout})
-_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 _PLAIN = frozenset({int, str, type(None)})
-_NAMED = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format})
+TENSORS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+NAMED = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format})
 
 
 class TraceWriter:
@@ -99,7 +99,7 @@ class TraceWriter:
             return ["f", value.hex()]
         if isinstance(value, (list, tuple)):
             return ["l", *map(self.write, value)]
-        if kind in _NAMED:
+        if kind in NAMED:
             return ["n", str(value)]
         if kind is complex:
             return ["c", value.real.hex(), value.imag.hex()]
@@ -166,13 +166,18 @@ def _plain(value: Any) -> Any:
     return str(value.node.expr) if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
 
 
+def has_values(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is of torch's own classes, and has values and strides."""
+    return type(tensor) in TENSORS and tensor.layout == torch.strided and tensor.device.type != "meta"
+
+
 def write_constant(tensor: torch.Tensor) -> Json:
     """Return the name of a constant: the digest of its content, its dtype, layout in memory and device.
 
     Raises:
         NotComparableError: it is of a derived class, sparse, or without values.
     """
-    if type(tensor) not in _TENSORS or tensor.layout != torch.strided or tensor.device.type == "meta":
+    if not has_values(tensor):
         raise NotComparableError(f"a constant of class {type(tensor).__qualname__} has no values, or no strides")
     with _disable_current_modes(), torch._C.DisableTorchFunction():
         content = Content.of(tensor)
@@ -356,16 +361,13 @@ def run(
     """
     weights = weights_of(model)
     given = FakeInputs(mode)
-    fakes = {id(tensor): given.make_weight(tensor) for tensor in weights.values()}
+    state = {name: given.make_weight(tensor) for name, tensor in weights.items()}
     for name, tensor in weights.items():
-        writer.name(fakes[id(tensor)], f"weight {name}")
+        writer.name(state[name], f"weight {name}")
         writer.name(tensor, f"weight {name}")  # in another place than its attribute, as in a list
-    state = {name: fakes[id(tensor)] for name, tensor in weights.items()}
     registered = _names_of(model)
     leaves, in_spec = pytree.tree_flatten((args, dict(kwargs)))
-    inputs = [given.make(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-    name_inputs(writer, inputs)
-    args, kwargs = pytree.tree_unflatten(inputs, in_spec)
+    args, kwargs = pytree.tree_unflatten(given.make_inputs(leaves, writer), in_spec)
     with ExitStack() as stack:
         stack.callback(writer.clear)
         stack.enter_context(warnings.catch_warnings())
@@ -456,6 +458,7 @@ class FakeInputs:
         """Make tensors for a mode."""
         self._mode = mode
         self._memories: dict[int, torch.UntypedStorage] = {}
+        self._weights: dict[int, torch.Tensor] = {}
 
     def make(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a fake tensor like a given one, or that one if it is fake."""
@@ -467,7 +470,7 @@ class FakeInputs:
         place = self._memories[memory._cdata], tensor.storage_offset(), tensor.shape, tensor.stride()
         on_meta: torch.Tensor = torch.empty(0, dtype=tensor.dtype, device="meta").set_(*place)
         made = FakeTensor(self._mode, on_meta.requires_grad_(tensor.requires_grad), tensor.device)
-        for name in ("_is_param", "_is_buffer", "persistent"):
+        for name in ("_is_buffer", "persistent"):
             if hasattr(tensor, name):
                 setattr(made, name, getattr(tensor, name))
         if isinstance(tensor, torch.nn.Parameter):
@@ -478,10 +481,19 @@ class FakeInputs:
         return made
 
     def make_weight(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a fake tensor like a weight, with its version counter."""
-        made = self.make(tensor)
-        if not tensor.is_inference():
-            _set_version(made, tensor._version)
+        """Return the fake tensor like a weight, with its version counter: for one weight always the same."""
+        if id(tensor) not in self._weights:
+            made = self._weights[id(tensor)] = self.make(tensor)
+            if not tensor.is_inference():
+                _set_version(made, tensor._version)
+        return self._weights[id(tensor)]
+
+    def make_inputs(self, leaves: Iterable[Any], writer: TraceWriter) -> list[Any]:
+        """Return the leaves of arguments with fake tensors, which are named by their places."""
+        made = [self.make(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        for place, leaf in enumerate(made):
+            if isinstance(leaf, torch.Tensor):
+                writer.name(leaf, f"input {place}")
         return made
 
 
@@ -514,13 +526,6 @@ def own_arguments(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping
 def is_symbolic(trace: Trace) -> bool:
     """Return whether a trace has terms of symbols in place of sizes."""
     return bool(trace) and trace[-1][0] == "sizes"
-
-
-def name_inputs(writer: TraceWriter, leaves: Iterable[Any]) -> None:
-    """Name the tensors among the arguments by their places."""
-    for place, leaf in enumerate(leaves):
-        if isinstance(leaf, torch.Tensor):
-            writer.name(leaf, f"input {place}")
 
 
 def weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
