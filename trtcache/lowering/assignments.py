@@ -15,9 +15,9 @@ from torch import fx
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.export.graph_signature import InputKind
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
-from torch.nn.modules import module as hooks
 
 from trtcache.errors import ExportError
+from trtcache.lowering.model_state import watch_assignments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,25 +31,14 @@ _SAME_VALUES = frozenset(("to", "_to_copy", "detach", "alias", "contiguous", "cl
 @contextmanager
 def record_assignments(model: torch.nn.Module) -> Iterator[dict[str, bool]]:
     """Record which of the model's buffers and parameters are assigned in the block, and whether the value changes."""
-    # By their dicts of buffers: torch.export runs copies of modules, which share those.
-    paths = {id(one._buffers): path for path, one in model.named_modules()}
     assigned: dict[str, bool] = {}
 
-    def record(module: torch.nn.Module, name: str, value: object) -> None:
-        if (path := paths.get(id(module._buffers))) is not None:
-            full = f"{path}.{name}" if path else name
-            before = module._parameters.get(name, module._buffers.get(name))
-            assigned[full] = assigned.get(full, False) or not _keeps_value(before, value)
+    def record(module: torch.nn.Module, name: str, path: str, value: object) -> None:
+        before = module._parameters.get(name, module._buffers.get(name))
+        assigned[path] = assigned.get(path, False) or not _keeps_value(before, value)
 
-    handles = [
-        hooks.register_module_buffer_registration_hook(record),
-        hooks.register_module_parameter_registration_hook(record),
-    ]
-    try:
+    with watch_assignments(model, record):
         yield assigned
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def reject_lost_assignments(program: ExportedProgram, assigned: dict[str, bool], label: str) -> None:

@@ -20,9 +20,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.modules import module as hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _NOT_FOLLOWED = (
     *(type(None), str, bytes, int, float, complex, torch.Generator, torch.jit.ScriptModule),
@@ -53,6 +54,32 @@ def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> It
         if copies_tensors:
             changed += state.changed_numbers()
         state.restore()
+
+
+@contextmanager
+def watch_assignments(
+    model: torch.nn.Module, watch: Callable[[torch.nn.Module, str, str, object], None]
+) -> Iterator[None]:
+    """Call a function for each buffer and parameter of a model that is assigned in the block, before it is.
+
+    Its arguments are the module, the name in it, the name in the model, and the value.
+    """
+    # By their dicts of buffers: torch.export runs copies of modules, which share those.
+    paths = {id(one._buffers): path for path, one in model.named_modules()}
+
+    def notify(module: torch.nn.Module, name: str, value: object) -> None:
+        if (path := paths.get(id(module._buffers))) is not None:
+            watch(module, name, f"{path}.{name}" if path else name, value)
+
+    handles = [
+        hooks.register_module_buffer_registration_hook(notify),
+        hooks.register_module_parameter_registration_hook(notify),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 @contextmanager

@@ -110,7 +110,7 @@ class DirectMode:
         self.state = weights_of(self._model)  # with the lock: another thread's replay has fake ones there
         args, kwargs, self._shapes = replace_inputs(self._model, self._args, self._kwargs, self._dynamic_shapes)
         if not self._shapes:
-            args, kwargs = own_arguments(self._model, args, kwargs)
+            args, kwargs = own_arguments(self.state.values(), args, kwargs)
         self._args, self._kwargs = args, kwargs
         self._parts = describe(self._model, args, kwargs)
         if self._shapes:

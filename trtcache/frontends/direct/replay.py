@@ -232,7 +232,7 @@ def format_line(line: list[Any]) -> str:
     if line[0] == "results":
         return f"return {', '.join(map(_format, line[2:]))}"
     if line[0] == "assigned":
-        return f"assignment of {', '.join(name.strip('.') for name in line[1:])}"
+        return f"assignment of {', '.join(line[1:])}"
     if line[0] == "sizes":
         return f"guards of sizes {_shorten(', '.join([*map(str, line[1][0]), *map(str, line[2])]))}"
     named = [f"{name}={_format(value)}" for name, value in line[2][1:]]

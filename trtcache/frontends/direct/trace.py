@@ -28,7 +28,6 @@ import torch
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import _symbolic_trace as tracer
-from torch.nn.modules import module as hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -37,7 +36,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.interface import Content
-from trtcache.lowering.model_state import preserve_state
+from trtcache.lowering.model_state import preserve_state, watch_assignments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -365,7 +364,7 @@ def run(
     for name, tensor in weights.items():
         writer.name(state[name], f"weight {name}")
         writer.name(tensor, f"weight {name}")  # in another place than its attribute, as in a list
-    registered = _names_of(model)
+    registered, assigned = _names_of(model), list[str]()
     leaves, in_spec = pytree.tree_flatten((args, dict(kwargs)))
     args, kwargs = pytree.tree_unflatten(given.make_inputs(leaves, writer), in_spec)
     with ExitStack() as stack:
@@ -380,7 +379,7 @@ def run(
         stack.enter_context(mode)
         for context in contexts:
             stack.enter_context(context)
-        assigned = stack.enter_context(_assignments(model))
+        stack.enter_context(watch_assignments(model, lambda _, __, path, ___: assigned.append(path)))
         results = model(*args, **kwargs)
         if assigned:
             writer.lines.append(["assigned", *assigned])
@@ -393,27 +392,6 @@ def run(
         leaves, out_spec = pytree.tree_flatten(results)
         writer.finish(out_spec, leaves)
     return out_spec
-
-
-@contextmanager
-def _assignments(model: torch.nn.Module) -> Iterator[list[str]]:
-    """Yield a list, to which the parameters and buffers that are assigned in the block are added."""
-    paths = {id(module): path for path, module in model.named_modules()}
-    assigned: list[str] = []
-
-    def note(module: torch.nn.Module, name: str, _: object) -> None:
-        if id(module) in paths:
-            assigned.append(f"{paths[id(module)]}.{name}")
-
-    handles = [
-        hooks.register_module_buffer_registration_hook(note),
-        hooks.register_module_parameter_registration_hook(note),
-    ]
-    try:
-        yield assigned
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _names_of(model: torch.nn.Module) -> list[Any]:
@@ -502,13 +480,13 @@ def _set_version(tensor: torch.Tensor, version: int) -> None:
         torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
-def own_arguments(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+def own_arguments(weights: Iterable[torch.Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return arguments without views, and without tensors that share memory with a weight or another argument.
 
     torch.export treats each as an input of its own (``example_arguments`` copies them first). The tensors in their
     place have the same layout, but not their values, which no trace has.
     """
-    taken = {tensor.untyped_storage()._cdata for tensor in weights_of(model).values() if tensor.layout == torch.strided}
+    taken = {tensor.untyped_storage()._cdata for tensor in weights if tensor.layout == torch.strided}
 
     def own(leaf: torch.Tensor) -> torch.Tensor:
         if leaf.layout != torch.strided:
