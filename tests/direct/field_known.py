@@ -1,13 +1,6 @@
-"""What direct mode is known to get wrong, and harmless changes that it does not hit."""
+"""Harmless changes that direct mode does not hit."""
 
 from __future__ import annotations
-
-WRONG = (  # how an export differs from a replay
-    *("asks a weak reference to a dropped result: A is another", "asks a finalizer of a result: A is another"),
-    "asks a weak reference to a dropped result, after a collection: A is another",
-    "asks for the fake mode's symbols: B is another",
-)
-"""Scenarios in which it hits and answers as the old program."""
 
 MISSED = {
     "harmless: a parametrization is put on and removed": "the weight comes after the bias then",
@@ -20,4 +13,4 @@ MISSED = {
         for name in ("hardtanh.default", "rsub.Scalar", "softplus.default")
     },
 }
-"""Harmless changes that it misses, and why."""
+"""Their descriptions, and why."""

@@ -8,16 +8,27 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, in_kernel_invocation_manager
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import TensorWeakRef
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.frontends.direct.errors import NotComparableError
-from trtcache.frontends.direct.trace import DEVICE_QUERY, RESHAPED_IN_PLACE, Fakes, Trace, TraceWriter, run
+from trtcache.frontends.direct.trace import (
+    DEVICE_QUERY,
+    RESHAPED_IN_PLACE,
+    Fakes,
+    Trace,
+    TraceWriter,
+    empty_shape_env,
+    run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +49,7 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
     replay. The model's code then runs to its end, so that it restores what it has changed.
     """
 
-    shape_env = None
+    shape_env = cached_property(lambda _: empty_shape_env())  # SymPy is only imported for code that asks for it
     static_shapes = allow_non_fake_inputs = allow_fallback_kernels = True
     propagate_real_tensors = cache_enabled = cache_crosscheck_enabled = allow_scalar_outputs = allow_meta = False
     _allow_unsafe_data_ptr_access = False
@@ -73,7 +84,7 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
 
         active = {name: value for name, value in vars(self).items() if name.startswith(("old_", "enter_stack"))}
         with config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):
-            super().__init__(allow_non_fake_inputs=True)
+            super().__init__(allow_non_fake_inputs=True, static_shapes=True, shape_env=self.shape_env)
         vars(self).update(active)
         self._is_complete = True
 
@@ -100,13 +111,14 @@ class _Follower(TraceWriter):
         self.left = list(range(len(traces)))
         self._place = 0
         self.difference = ""
-        self._tensors: dict[Any, torch.Tensor] = {}
+        self._tensors: dict[Any, tuple[TensorWeakRef, StorageWeakRef]] = {}
 
     def name(self, tensor: torch.Tensor, name: Json) -> None:
         """Name a tensor, and remember it by its name."""
         super().name(tensor, name)
         if not isinstance(name, list):
-            self._tensors.setdefault(name, tensor)
+            memory = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # torch's
+            self._tensors.setdefault(name, (TensorWeakRef(tensor), memory))
 
     def follow(self, function: Any, args: Any, kwargs: Any, fakes: Fakes) -> Any:
         """Return the results of a call as the traces have them.
@@ -166,12 +178,14 @@ class _Follower(TraceWriter):
         kind, *rest = result
         if kind == "new":
             number, dtype, shape, stride, offset, device, base = rest
-            memory = None if isinstance(base, list) else self._tensors.get(base)
+            memory = None
+            if not isinstance(base, list) and base in self._tensors:
+                memory = torch.UntypedStorage._new_with_weak_ptr(self._tensors[base][1].cdata)
             made = fakes.make(getattr(torch, dtype[6:]), shape, stride, offset, torch.device(device), memory)
             self.name(made, number)
             return made
         if kind == "t":
-            return self._tensors[rest[0]]
+            return self._tensors[rest[0]][0]()
         if kind == "b":
             return bool(rest[0])
         if kind == "f":

@@ -28,6 +28,7 @@ import torch
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import _symbolic_trace as tracer
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -41,6 +42,8 @@ from trtcache.lowering.model_state import preserve_state, watch_assignments
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
+
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     from trtcache.digests import Json
     from trtcache.frontends.source import Specs
@@ -64,21 +67,23 @@ NAMED = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format}
 
 
 class TraceWriter:
-    """Writes values as JSON, and keeps the names of tensors: by their C++ objects, which ``swap_tensors`` exchanges."""
+    """Writes values as JSON, and keeps the names of tensors: by their C++ objects."""
 
     def __init__(self) -> None:
         self.lines: Trace = []
         self._names: dict[int, Json] = {}
         self._memories: dict[int, Json] = {}
-        self._alive: list[torch.Tensor] = []  # the address of a freed tensor could be reused
+        self._freed_later: list[Any] = []  # weak references, so that no address of a freed tensor is used again
         self._has_grad = True
 
     def name(self, tensor: torch.Tensor, name: Json) -> None:
         """Name a tensor; one that is named already keeps its name."""
         name = self._names.setdefault(tensor._cdata, name)
+        self._freed_later.append(torch._C._WeakTensorRef(tensor))  # type: ignore[attr-defined]  # torch's
         if tensor.layout == torch.strided:
-            self._memories.setdefault(tensor.untyped_storage()._cdata, name)
-        self._alive.append(tensor)
+            memory = tensor.untyped_storage()
+            self._memories.setdefault(memory._cdata, name)
+            self._freed_later.append(StorageWeakRef(memory))  # type: ignore[no-untyped-call]  # torch's
 
     def write(self, value: Any) -> Json:
         """Write an argument.
@@ -127,7 +132,7 @@ class TraceWriter:
 
     def clear(self) -> None:
         """Forget all tensors: fake ones lead to their mode, and are not freed with what that leads to."""
-        for table in (self._names, self._memories, self._alive):
+        for table in (self._names, self._memories, self._freed_later):
             table.clear()
 
     def write_call(self, function: Any, args: Any, kwargs: Any) -> list[Json]:
@@ -151,7 +156,7 @@ class TraceWriter:
             return ["t", self._names[result._cdata]]
         if not _is_plain(result):
             raise NotComparableError("a result is sparse, without a device, or lazily conjugated")
-        number, base = len(self._alive), self._memories.get(result.untyped_storage()._cdata)
+        number, base = len(self._names), self._memories.get(result.untyped_storage()._cdata)
         self.name(result, number)
         sizes = [list(map(self.write, one)) for one in (result.shape, result.stride())]
         offset = self.write(result.storage_offset())
@@ -224,7 +229,7 @@ class KnownResults:
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
         if (known := self._known.get((function, layouts))) is not None:
             layout, base = known
-            return self._fakes.make(*layout, base=None if base is None else tensors[base])
+            return self._fakes.make(*layout, None if base is None else tensors[base].untyped_storage())
         result = function(*args, **kwargs)
         if type(result) is FakeTensor and result.constant is None and _is_plain(result):
             memories = [tensor.untyped_storage()._cdata for tensor in tensors]
@@ -268,12 +273,11 @@ class Fakes:
         stride: Sequence[int],
         offset: int,
         device: torch.device,
-        base: torch.Tensor | None = None,
+        memory: torch.UntypedStorage | None = None,
     ) -> torch.Tensor:
-        """Return a fake tensor in the memory of another one, or in memory of its own."""
+        """Return a fake tensor in given memory, or in memory of its own."""
         with torch._C._DisableTorchDispatch():  # the mode may be active
-            if base is not None:
-                memory = base.untyped_storage()
+            if memory is not None:
                 on_meta = torch.empty(0, dtype=dtype, device="meta").set_(memory, offset, shape, stride)
                 _set_version(on_meta, 0)
                 return self._of(on_meta, device)
@@ -319,6 +323,13 @@ class Recording:
     results: KnownResults | None
 
 
+def empty_shape_env() -> ShapeEnv:
+    """Return an environment of symbolic sizes, such as the mode of an export has, that does not make any."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+
+
 def record(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
     """Run a model on tensors without values, as ``torch.export`` does, and return its trace.
 
@@ -329,7 +340,8 @@ def record(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, A
     from torch._functorch import config
 
     with config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):  # as in an export
-        writer, mode = TraceWriter(), FakeTensorMode(allow_non_fake_inputs=True)
+        mode = FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True, shape_env=empty_shape_env())
+    writer = TraceWriter()
     results = KnownResults(mode)
     out_spec = run(model, args, kwargs, writer, mode, Recorder(writer, results))
     inputs, in_spec = pytree.tree_flatten((args, dict(kwargs)))
