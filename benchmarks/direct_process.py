@@ -17,7 +17,7 @@ from trtcache.frontends.direct.context import describe
 from trtcache.frontends.direct.manifest import Manifest
 from trtcache.frontends.direct.program_trace import perform_same_operations, trace_program
 from trtcache.frontends.direct.replay import replay
-from trtcache.frontends.direct.trace import record
+from trtcache.frontends.direct.trace import record, weights_of
 from trtcache.lowering import export_lock
 from trtcache_cli.demo_embedder import load_embedder, tokenize
 
@@ -88,7 +88,7 @@ def look(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> timing.Sam
 
 
 def _key(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> str:
-    parts = describe(model, inputs, {})
+    parts = describe(model, weights_of(model), inputs, {})
     digests = {name: hash_bytes(json.dumps(part).encode()).hex() for name, part in parts.items()}
     return CacheKey.of("direct", digests).digest
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _OTHERS = (sys.stdlib_module_names - {"__main__"}) | {"torch", "trtcache"}
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes, type, types.ModuleType, types.BuiltinFunctionType})
+_NOT_FOLLOWED = (type, types.ModuleType, torch.nn.Module, torch.Tensor)
 _MISSING = object()
 _MOST_NESTED = 3
 _Place = tuple[dict[Any, Any], "Callable[[], Any]", "Callable[[Any, Any], None]", "Callable[[Any], None]"]
@@ -92,12 +94,13 @@ class _Caches:
         """Add containers, plain objects, closures and caches that values lead to."""
         while waiting:
             value = waiting.pop()
-            if id(value) in self._seen or isinstance(value, (type, types.ModuleType, torch.nn.Module, torch.Tensor)):
+            kind = type(value)
+            if kind in _PLAIN or id(value) in self._seen or isinstance(value, _NOT_FOLLOWED):
                 continue
-            if type(value) is dict:
+            if kind is dict:
                 self._add_dict(value)
                 waiting += value.values()
-            elif type(value) is list:
+            elif kind is list:
                 self._seen[id(value)] = value
                 self._lists.append((value, list(value)))
                 waiting += value
@@ -106,7 +109,7 @@ class _Caches:
                 waiting += self._add_function(value)
             elif isinstance(value, (classmethod, staticmethod, types.MethodType)):
                 waiting.append(value.__func__)
-            elif _is_followed(type(value).__module__):
+            elif _is_followed(kind.__module__):
                 self._seen[id(value)] = value
                 self._add_object(value)
 
@@ -169,9 +172,11 @@ def _is_followed(module: object) -> bool:
 
 
 def _has_fake(value: Any, depth: int = 0) -> bool:
+    if type(value) in _PLAIN:
+        return False
     if isinstance(value, (FakeTensor, FunctionalTensor)):
         return True
-    if depth == _MOST_NESTED or isinstance(value, (type, types.ModuleType, torch.nn.Module, torch.Tensor)):
+    if depth == _MOST_NESTED or isinstance(value, _NOT_FOLLOWED):
         return False
     items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
     return any(_has_fake(one, depth + 1) for one in list(items))

@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct.errors import NotComparableError
-from trtcache.frontends.direct.trace import NAMED, TENSORS, describe_structure, has_values, weights_of, write_constant
+from trtcache.frontends.direct.trace import NAMED, TENSORS, describe_structure, has_values, write_constant
 from trtcache.keys.key import process_state
 from trtcache.keys.torch_config import overrides
 from trtcache.lowering.operators import refuse_replaced_kernels
@@ -28,18 +28,25 @@ if TYPE_CHECKING:
 _PLAIN = frozenset({int, bool, float, complex, str, bytes, type(None)})
 
 
-def describe(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Json]:
+def describe(
+    model: torch.nn.Module, weights: Mapping[str, torch.Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Json]:
     """Return the parts of a direct key.
+
+    Args:
+        model: the model.
+        weights: its parameters and buffers.
+        args: example arguments.
+        kwargs: example keyword arguments.
 
     Raises:
         NotComparableError: a part cannot be described.
     """
     _refuse_modes()
-    model.state_dict(keep_vars=True)  # torch.export calls it first, and hooks of it can change the model
     return {
         "forward": [*inspect.signature(model.forward).parameters],
         "arguments": _arguments(args, kwargs),
-        "weights": _weights(model),
+        "weights": _describe_weights(model, weights),
         "process": _process(),
     }
 
@@ -63,7 +70,7 @@ def _argument(place: int, leaf: Any) -> Json:
     raise NotComparableError(f"argument {place} is of class {kind.__qualname__}")
 
 
-def _weights(model: torch.nn.Module) -> Json:
+def _describe_weights(model: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> Json:
     """Describe parameters and buffers, without their values unless a program has those as constants."""
     constants = {
         f"{path}.{name}" if path else name
@@ -74,7 +81,7 @@ def _weights(model: torch.nn.Module) -> Json:
     places: dict[int, int] = {}
     numbers: dict[int, int] = {}
     written: dict[str, Json] = {}
-    for name, tensor in weights_of(model).items():
+    for name, tensor in weights.items():
         properties = _tensor(f"weight {name}", tensor)
         storage = tensor.untyped_storage()
         shared: Json = [

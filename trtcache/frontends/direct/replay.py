@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, in_kernel_invocation_manager
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import TensorWeakRef
 
@@ -111,14 +110,13 @@ class _Follower(TraceWriter):
         self.left = list(range(len(traces)))
         self._place = 0
         self.difference = ""
-        self._tensors: dict[Any, tuple[TensorWeakRef, StorageWeakRef]] = {}
+        self._tensors: dict[Any, tuple[TensorWeakRef, int]] = {}
 
     def name(self, tensor: torch.Tensor, name: Json) -> None:
         """Name a tensor, and remember it by its name."""
         super().name(tensor, name)
-        if not isinstance(name, list):
-            memory = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # torch's
-            self._tensors.setdefault(name, (TensorWeakRef(tensor), memory))
+        if not isinstance(name, list) and tensor.layout == torch.strided:
+            self._tensors.setdefault(name, (TensorWeakRef(tensor), tensor.untyped_storage()._cdata))
 
     def follow(self, function: Any, args: Any, kwargs: Any, fakes: Fakes) -> Any:
         """Return the results of a call as the traces have them.
@@ -180,12 +178,12 @@ class _Follower(TraceWriter):
             number, dtype, shape, stride, offset, device, base = rest
             memory = None
             if not isinstance(base, list) and base in self._tensors:
-                memory = torch.UntypedStorage._new_with_weak_ptr(self._tensors[base][1].cdata)
+                memory = _alive(torch.UntypedStorage._new_with_weak_ptr(self._tensors[base][1]))
             made = fakes.make(getattr(torch, dtype[6:]), shape, stride, offset, torch.device(device), memory)
             self.name(made, number)
             return made
         if kind == "t":
-            return self._tensors[rest[0]][0]()
+            return _alive(self._tensors[rest[0]][0]())
         if kind == "b":
             return bool(rest[0])
         if kind == "f":
@@ -196,6 +194,17 @@ class _Follower(TraceWriter):
             items = [self._read(item, fakes) for item in rest]
             return items if kind == "l" else tuple(items)
         raise KeyError(kind)
+
+
+def _alive(value: Any) -> Any:
+    """Return what a weak reference leads to.
+
+    Raises:
+        LookupError: it is freed.
+    """
+    if value is None:
+        raise LookupError
+    return value
 
 
 @frozen_dataclass

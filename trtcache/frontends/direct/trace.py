@@ -82,8 +82,8 @@ class TraceWriter:
         self._freed_later.append(torch._C._WeakTensorRef(tensor))  # type: ignore[attr-defined]  # torch's
         if tensor.layout == torch.strided:
             memory = tensor.untyped_storage()
-            self._memories.setdefault(memory._cdata, name)
-            self._freed_later.append(StorageWeakRef(memory))  # type: ignore[no-untyped-call]  # torch's
+            if self._memories.setdefault(memory._cdata, name) is name:
+                self._freed_later.append(StorageWeakRef(memory))  # type: ignore[no-untyped-call]  # torch's
 
     def write(self, value: Any) -> Json:
         """Write an argument.
@@ -280,21 +280,24 @@ class Fakes:
             if memory is not None:
                 on_meta = torch.empty(0, dtype=dtype, device="meta").set_(memory, offset, shape, stride)
                 _set_version(on_meta, 0)
-                return self._of(on_meta, device)
+                return self.wrap(on_meta, device)
             on_meta = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
             if offset:
                 size = on_meta.untyped_storage().nbytes() // dtype.itemsize
                 on_meta = torch.empty(offset + size, dtype=dtype, device="meta").as_strided(shape, stride, offset)
-            return self._of(on_meta, device)
+            return self.wrap(on_meta, device)
 
-    def _of(self, on_meta: torch.Tensor, device: torch.device) -> torch.Tensor:
+    def wrap(self, on_meta: torch.Tensor, device: torch.device) -> torch.Tensor:
+        """Return a fake tensor that a tensor on the meta device has the layout and memory of."""
         if device not in self._attributes:
             first = FakeTensor(self._mode, on_meta, device)
             self._attributes[device] = first.fake_device, dict(vars(first))
             return first
         found, attributes = self._attributes[device]
         subclass: Any = torch.Tensor._make_subclass
-        made: torch.Tensor = subclass(FakeTensor, on_meta, False, dispatch_device=True, device_for_backend_keys=found)
+        made: torch.Tensor = subclass(
+            FakeTensor, on_meta, on_meta.requires_grad, dispatch_device=True, device_for_backend_keys=found
+        )
         torch._C._set_throw_on_mutable_data_ptr(made)
         vars(made).update(attributes)
         return made
@@ -370,13 +373,13 @@ def run(
         mode: handles the operators.
         contexts: are entered before the model is called.
     """
-    weights = weights_of(model)
+    registered = _members_of(model)
+    weights, assigned = _weights_among(registered), list[str]()
     given = FakeInputs(mode)
     state = {name: given.make_weight(tensor) for name, tensor in weights.items()}
     for name, tensor in weights.items():
         writer.name(state[name], f"weight {name}")
         writer.name(tensor, f"weight {name}")  # in another place than its attribute, as in a list
-    registered, assigned = _names_of(model), list[str]()
     leaves, in_spec = pytree.tree_flatten((args, dict(kwargs)))
     args, kwargs = pytree.tree_unflatten(given.make_inputs(leaves, writer), in_spec)
     with ExitStack() as stack:
@@ -395,23 +398,16 @@ def run(
         results = model(*args, **kwargs)
         if assigned:
             writer.lines.append(["assigned", *assigned])
-        if _names_of(model) != registered:
+        members = _members_of(model)
+        if _names_among(members) != _names_among(registered):
             raise NotComparableError("forward registers a parameter, a buffer or a module")
         with torch.no_grad():
-            for name, tensor in weights_of(model).items():  # a buffer that was assigned: torch.export copies it
+            for name, tensor in _weights_among(members).items():  # a buffer that was assigned: torch.export copies it
                 if tensor is not state[name]:
                     torch.ops.aten.copy_.default(state[name], tensor)
         leaves, out_spec = pytree.tree_flatten(results)
         writer.finish(out_spec, leaves)
     return out_spec
-
-
-def _names_of(model: torch.nn.Module) -> list[Any]:
-    """Return the names of a model's modules, and of their parameters and buffers, and which of them are None."""
-    return [
-        (path, [(name, value is None) for table in (part._parameters, part._buffers) for name, value in table.items()])
-        for path, part in model.named_modules(remove_duplicate=False)
-    ]
 
 
 def describe_structure(spec: pytree.TreeSpec) -> Json:
@@ -446,7 +442,7 @@ class FakeInputs:
 
     def __init__(self, mode: FakeTensorMode) -> None:
         """Make tensors for a mode."""
-        self._mode = mode
+        self._fakes = Fakes(mode)
         self._memories: dict[int, torch.UntypedStorage] = {}
         self._weights: dict[int, torch.Tensor] = {}
 
@@ -459,7 +455,7 @@ class FakeInputs:
             self._memories[memory._cdata] = torch.UntypedStorage(memory.nbytes(), device="meta")  # type: ignore[no-untyped-call]
         place = self._memories[memory._cdata], tensor.storage_offset(), tensor.shape, tensor.stride()
         on_meta: torch.Tensor = torch.empty(0, dtype=tensor.dtype, device="meta").set_(*place)
-        made = FakeTensor(self._mode, on_meta.requires_grad_(tensor.requires_grad), tensor.device)
+        made = self._fakes.wrap(on_meta.requires_grad_(tensor.requires_grad), tensor.device)
         for name in ("_is_buffer", "persistent"):
             if hasattr(tensor, name):
                 setattr(made, name, getattr(tensor, name))
@@ -519,9 +515,34 @@ def is_symbolic(trace: Trace) -> bool:
 
 
 def weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return the parameters and buffers of a model; one with several names has all of them."""
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    return {**parameters, **dict(model.named_buffers(remove_duplicate=False))}
+    """Return the parameters and then the buffers of a model; one with several names has all of them."""
+    return _weights_among(_members_of(model))
+
+
+_Member = tuple[str, str, "torch.Tensor | None"]
+"""``module``, ``parameter`` or ``buffer``, the name, and the tensor, if it is one."""
+
+
+def _members_of(model: torch.nn.Module) -> list[_Member]:
+    """Return the modules, parameters and buffers of a model, by all of their names."""
+    members: list[_Member] = []
+    for path, module in model.named_modules(remove_duplicate=False):
+        prefix = f"{path}." if path else ""
+        members.append(("module", path, None))
+        members += [("parameter", prefix + name, tensor) for name, tensor in module._parameters.items()]
+        members += [("buffer", prefix + name, tensor) for name, tensor in module._buffers.items()]
+    return members
+
+
+def _weights_among(members: Iterable[_Member]) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = {}
+    for table in ("parameter", "buffer"):
+        found |= {name: tensor for kind, name, tensor in members if kind == table and tensor is not None}
+    return found
+
+
+def _names_among(members: Iterable[_Member]) -> list[tuple[str, str, bool]]:
+    return [(kind, name, tensor is None) for kind, name, tensor in members]
 
 
 class _Functions(TorchFunctionMode):
