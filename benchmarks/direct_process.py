@@ -13,7 +13,7 @@ from benchmarks import timing
 from trtcache.config import paused_collector
 from trtcache.digests import CacheKey, Digest, hash_bytes
 from trtcache.frontends.direct import manifest as manifests
-from trtcache.frontends.direct.context import describe
+from trtcache.frontends.direct.context import direct_key_parts
 from trtcache.frontends.direct.manifest import Manifest
 from trtcache.frontends.direct.program_trace import perform_same_operations, trace_program
 from trtcache.frontends.direct.replay import replay
@@ -88,7 +88,7 @@ def look(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> timing.Sam
 
 
 def _key(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> str:
-    parts = describe(model, weights_of(model), inputs, {})
+    parts = direct_key_parts(model, weights_of(model), inputs, {})
     digests = {name: hash_bytes(json.dumps(part).encode()).hex() for name, part in parts.items()}
     return CacheKey.of("direct", digests).digest
 

@@ -239,7 +239,7 @@ class Cache:
 
     def get(self, key: CacheKey) -> Entry | None:
         """Return the entry of ``key``, every byte verified, or None. Counts the hit or the miss."""
-        if not self._searches:
+        if not self._can_search:
             return None
         found = self._look_up(key)
         if isinstance(found, Entry):
@@ -253,7 +253,7 @@ class Cache:
         A later ``fetch`` counts it. Without ``counted``, hits are not counted either: for entries that only lead to
         others.
         """
-        if not self._searches:
+        if not self._can_search:
             return None
         found = self._look_up(key, counted=counted)
         if isinstance(found, Miss) and found.reason.startswith("corrupt:"):
@@ -362,18 +362,18 @@ class Cache:
         if not can_lock and self.config.remotes.urls and isinstance(remote := self._look_up(key), Entry):
             # Remotes are asked under the build lock, so that the processes of a host ask once; here there is none.
             return remote
-        run = partial(self._run, key, build, name=name, provenance=provenance)
+        call_build = partial(self._call_build, key, build, name=name, provenance=provenance)
         if self.config.forbid_build:
             self._count_miss(key, reason)
             raise self._forbidden(key, reason)
         if store is None:
-            return run(reason=reason)
+            return call_build(reason=reason)
         if not store.writable:
-            return replace(run(reason="readonly"), unstored=f"{store.root} is read-only")
+            return replace(call_build(reason="readonly"), unstored=f"{store.root} is read-only")
         if not store.can_store_builds or reason == COLLISION:
             # It will not be stored, so no other process has to wait: an existing entry of another document is kept.
             self._count_miss(key, reason)
-            return run(reason=reason)
+            return call_build(reason=reason)
         began_s = time.monotonic()
         with self._hold_lock(store, key, name=name, busy=self.busy) as locked:
             found: Entry | Miss | Claim | None = self._look_up(key)  # another process may have built it during the wait
@@ -384,7 +384,7 @@ class Cache:
                 entry = found
             else:
                 with found or nullcontext():
-                    entry = self._build(store, key, run, reason, locked=locked, claim=found)
+                    entry = self._build_and_store(store, key, call_build, reason, locked=locked, claim=found)
         if entry.outcome == "built" and entry.path is not None:
             self._after_put(store, key.digest)
         return entry
@@ -411,7 +411,7 @@ class Cache:
         if self.config.forbid_build:
             raise BuildForbiddenError(kind, "", str(self.config.root), f"uncacheable: {why}")
         reason = f"uncacheable: {why}"
-        return self._run(CacheKey.of(kind, {"uncacheable": why}), build, reason=reason, name=name)
+        return self._call_build(CacheKey.of(kind, {"uncacheable": why}), build, reason=reason, name=name)
 
     def reject(self, entry: Entry, reason: str) -> None:
         """Quarantine an intact entry that cannot be used, such as one that failed to load; count it.
@@ -446,7 +446,7 @@ class Cache:
             self.store.events.append("reject", reason=reason, kind=entry.kind, key=digest)
 
     @property
-    def _searches(self) -> bool:
+    def _can_search(self) -> bool:
         """Whether there is anything to look in."""
         return bool(self.layers.stores or (self.config.remotes.urls and not self.config.disable))
 
@@ -459,7 +459,7 @@ class Cache:
         return RemoteTiers(self.config)
 
     def _look_up(self, key: CacheKey, *, counted: bool = True, remote: bool = True) -> Entry | Miss:
-        if not self._searches:
+        if not self._can_search:
             return Miss("disabled" if self.config.disable else "unusable")
         if self.config.recache:
             return Miss("recache")
@@ -552,7 +552,7 @@ class Cache:
             _logger.warning("building %s although %s builds it", key.digest[:16], error.builder or "another host")
             return None
 
-    def _run(
+    def _call_build(
         self,
         key: CacheKey,
         build: Callable[[], Built],
@@ -571,20 +571,20 @@ class Cache:
                 self.store.events.append(event, reason=type(error).__name__, kind=key.kind, key=key.digest)
             raise
 
-    def _build(
+    def _build_and_store(
         self,
         store: DiskStore,
         key: CacheKey,
-        run: Callable[..., Entry],
+        call_build: Callable[..., Entry],
         reason: str,
         *,
         locked: bool,
         claim: Claim | None,
     ) -> Entry:
         self._count_miss(key, reason)
-        built = run(reason=reason)
-        is_usable = not locked and not self.config.recache and key.digest not in self._rejected
-        if is_usable and isinstance(there := store.get(key), Entry):
+        built = call_build(reason=reason)
+        may_be_stored = not locked and not self.config.recache and key.digest not in self._rejected
+        if may_be_stored and isinstance(there := store.get(key), Entry):
             return replace(there, outcome="built", reason=reason, build_s=built.build_s)  # another process was faster
         entry = self._put(store, built)
         if entry.path is not None:

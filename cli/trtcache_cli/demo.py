@@ -18,7 +18,7 @@ from trtcache.config.units import format_duration
 from trtcache.store.disk import DiskStore
 from trtcache_cli.demo_result import HEADER, StepResult, problems, rows
 from trtcache_cli.output import complain, note, print_json, print_table, working
-from trtcache_cli.probes import death
+from trtcache_cli.probes import describe_death
 from trtcache_cli.session import Session, environment_of_child, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def demo(session: Session, device: str, keep: bool) -> int:
 
     Each step is a separate process. They share a new cache directory, removed at the end, or the one given by
     --cache-dir. Exits with 1 if the second process does not hit, the refit changes nothing, or an output differs from
-    eager's by 1e-5 or more.
+    that of eager torch by 1e-5 or more.
     """
     _require(NEEDED)
     with _directory(session.cache_dir, keep=keep or session.cache_dir is not None) as root:
@@ -112,13 +112,15 @@ def run_step(step: str, device: str, root: Path) -> StepResult:
 def failure(step: str, done: subprocess.CompletedProcess[str]) -> DemoError:
     """Return the error for a failed process: its last line of output, or the signal that killed it."""
     if done.returncode < 0:
-        return DemoError(f"the process of step {step} {death(done.returncode)[0]}; 'trtcache doctor' may explain it")
+        return DemoError(
+            f"the process of step {step} {describe_death(done.returncode)[0]}; 'trtcache doctor' may explain it"
+        )
     last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
     return DemoError(f"step {step}: {last[0]}")
 
 
 def _print(results: list[StepResult]) -> None:
-    """Print the table, the speedup, and the most similar sentences."""
+    """Print the table, the times to the first output, and the most similar sentences."""
     print_table(HEADER, rows(results))
     build, hit, refit = results
     prefix = "" if not hit.export_s else "Without export: "

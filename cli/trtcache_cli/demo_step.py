@@ -34,8 +34,8 @@ Inputs = tuple[torch.Tensor, torch.Tensor]
 def compile_step(step: str, device: str) -> StepResult:
     """Compile the embedder: a build in an empty cache, else a hit."""
     model, inputs = _model_and_inputs(device)
-    compiled, compile_s = time_call(lambda: api.compile(model, inputs, name=demo_embedder.NAME, on_miss="build"))
-    output, first_s = time_call(lambda: compiled(*inputs).cpu())
+    compiled, compile_s = _time_call(lambda: api.compile(model, inputs, name=demo_embedder.NAME, on_miss="build"))
+    output, first_s = _time_call(lambda: compiled(*inputs).cpu())
     report = compiled.report
     built = [one for one in report.partitions if one.outcome == "built"]
     later_s, eager_s = (
@@ -62,8 +62,8 @@ def refit_step(step: str, device: str) -> StepResult:
     other = demo_embedder.changed_embedder(model)
     compiled: CompiledModule = api.compile(model, inputs, name=demo_embedder.NAME, on_miss="build")
     before = compiled(*inputs)
-    _, refit_s = time_call(lambda: compiled.refit(other))
-    output, first_s = time_call(lambda: compiled(*inputs).cpu())
+    _, refit_s = _time_call(lambda: compiled.refit(other))
+    output, first_s = _time_call(lambda: compiled(*inputs).cpu())
     return StepResult(
         step=step,
         outcome="refitted",
@@ -80,7 +80,7 @@ def refit_step(step: str, device: str) -> StepResult:
 STEPS: dict[str, Callable[[str, str], StepResult]] = {"build": compile_step, "hit": compile_step, "refit": refit_step}
 
 
-def time_call(action: Callable[[], Any]) -> tuple[Any, float]:
+def _time_call(action: Callable[[], Any]) -> tuple[Any, float]:
     """Call ``action`` and return its result with the elapsed seconds."""
     began_s = time.perf_counter()
     result = action()
@@ -88,10 +88,10 @@ def time_call(action: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def _time_later(*actions: Callable[[], Any]) -> tuple[float, ...]:
-    """Return the median seconds of each action, in turns: other work on the machine then slows all of them."""
+    """Return the median seconds of each action. They take turns: other work on the machine slows all of them alike."""
     for action in actions:
         action()
-    rounds = [[time_call(action)[1] for action in actions] for _ in range(_LATER_CALLS)]
+    rounds = [[_time_call(action)[1] for action in actions] for _ in range(_LATER_CALLS)]
     return tuple(statistics.median(seconds) for seconds in zip(*rounds, strict=True))
 
 

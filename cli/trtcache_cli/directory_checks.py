@@ -89,7 +89,7 @@ def measurement_checks(measured: Measured) -> list[Check]:
     shown = f"not in {LONGEST_S:.0f} s" if measured.seen_s is None else f"after {measured.seen_s:.3f} s"
     off = abs(measured.ahead_s) > _MAX_CLOCK_OFFSET_S
     clock = f"{measured.ahead_s:+.2f} s from this machine's"
-    mixed = f"{measured.torn} saw a mix" if measured.torn else "no read saw a mix"
+    mixed = f"{measured.torn} failed or saw a mix" if measured.torn else "no read saw a mix"
     modes = Check("modes", "ok", "kept as set")
     if not measured.modes:
         modes = Check("modes", "bad", "not kept", "other users may get access")
@@ -129,7 +129,7 @@ def guarantees(measured: Measured, *, local: bool, path: Path) -> list[Check]:
     whole = (
         Check("entries", "ok", "complete or absent")
         if not measured.torn
-        else Check("entries", "bad", "may be a mix of two", advice)
+        else Check("entries", "bad", "may be unreadable, or a mix of two", advice)
     )
     index = "in the store" if local else "private, for each user and host"
     engines = "mapped in a private store" if local else "read into memory, never mapped"

@@ -49,25 +49,25 @@ def doctor(session: Session, path: Path | None, quick: bool) -> int:
 
 def examine(config: Config, *, quick: bool) -> Iterator[Check]:
     """Yield every check."""
-    yield probes.interpreter()
-    yield from probes.distributions()
-    yield probes.gpu()
+    yield probes.check_interpreter()
+    yield from probes.check_distributions()
+    yield probes.check_gpu()
     if not quick:
         note("checking backends in a child process; --quick skips builds")
-    yield from probes.backends(quick=quick)
-    yield from probes.use_of_the_cache(config)
-    yield from probes.store(config.root, readonly=config.readonly)
-    yield from (probes.layer(root, config.trust) for root in config.lower)
+    yield from probes.check_backends(quick=quick)
+    yield from probes.check_use_of_the_cache(config)
+    yield from probes.check_store(config.root, readonly=config.readonly)
+    yield from (probes.check_layer(root, config.trust) for root in config.lower)
     if config.remotes.urls:
         from trtcache_cli.remote_probe import examine_remotes
 
         yield from examine_remotes(config)
-    yield from probes.signatures(config.root, config.trust)
-    yield probes.temporary_directory()
+    yield from probes.check_signatures(config.root, config.trust)
+    yield probes.check_temporary_directory()
     has_torch = distribution_version(probes.DISTRIBUTIONS["torch"]) is not None
     if not quick and has_torch:
         note("trying key aliases and direct mode in a child process; --quick skips this")
-        yield from probes.fast_paths(direct=config.direct)
+        yield from probes.check_fast_paths(direct=config.direct)
 
 
 def _print(check: Check) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from trtcache.config.frozen import frozen_dataclass
+from trtcache.config.paths import PROGRAM_SUFFIXES
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache_cli.shapes import check_shapes
 
@@ -148,7 +149,7 @@ class _Reader:
 
     def _cell(self, number: int, values: dict[str, tuple[str, ...]]) -> Cell:
         (file,) = values.pop("file")
-        if ":" not in file or file.endswith((".pt2", ".onnx")):
+        if ":" not in file or file.endswith(PROGRAM_SUFFIXES):
             file = str(self._path.parent / file)
         (image,) = values.pop("image", ("",))
         return Cell(number, file, tuple((name, value) for name, value in values.items() if value), image)

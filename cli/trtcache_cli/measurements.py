@@ -1,4 +1,4 @@
-"""File system tests with two processes of this machine."""
+"""Measurements of ``trtcache doctor PATH``: how a directory's file system behaves for two processes of this machine."""
 
 from __future__ import annotations
 
@@ -26,11 +26,21 @@ LONGEST_RELEASE_S = 10.0
 
 @frozen_dataclass
 class Measured:
-    """Results. ``freed_s`` is None if a killed process's lock stayed, ``seen_s`` if a file was never seen.
+    """Results of the tests of a directory.
 
-    ``excluded`` of ``rounds`` attempts to take a lock held by the other process were refused; ``refusal`` is the
-    kernel's error if there are no locks, and ``freed_s`` is None then, too. ``ahead_s`` is how far file times are ahead
-    of this machine's clock.
+    Attributes:
+        rounds: attempts of the other process to take a lock that this one holds.
+        excluded: attempts that were refused, as they should be.
+        refusal: the kernel's error if files cannot be locked; empty otherwise.
+        freed_s: seconds until the lock of a killed process was free; None if it stayed, or was not tested.
+        replaced: how often a file was replaced by renaming another.
+        reads: how often the other process read it meanwhile.
+        torn: reads that failed, or had a mix of contents.
+        seen_s: seconds until the other process saw a new file; None if it never did.
+        ahead_s: how far file times are ahead of this machine's clock.
+        sync_s: seconds to write a small file durably.
+        links: whether hard links work.
+        modes: whether mode bits are kept.
     """
 
     rounds: int
@@ -52,8 +62,8 @@ class Measured:
         return self.excluded == self.rounds and self.freed_s is not None
 
 
-class Other:
-    """A second process, controlled by lines on its standard input, with answers on its standard output."""
+class PeerProcess:
+    """The second process, which runs ``peer.py``: it reads commands from its standard input, and prints answers."""
 
     def __init__(self, directory: Path) -> None:
         command = [sys.executable, "-I", str(Path(__file__).with_name("peer.py")), str(directory)]
@@ -90,8 +100,8 @@ class Other:
 
 
 @contextmanager
-def _other(directory: Path) -> Iterator[Other]:
-    other = Other(directory)
+def _other(directory: Path) -> Iterator[PeerProcess]:
+    other = PeerProcess(directory)
     try:
         yield other
     finally:
@@ -105,11 +115,11 @@ def measure(directory: Path) -> Measured:
         OSError: a file cannot be created, written or renamed there, or the second process has ended.
     """
     with _other(directory) as other:
-        excluded, refusal = _exclusion(directory, other)
-        reads, torn = _replacement(directory, other)
-        seen_s = _visibility(directory, other)
-        freed_s = None if refusal else _release(directory, other)
-    ahead_s, sync_s = _writing(directory)
+        excluded, refusal = _test_locks(directory, other)
+        reads, torn = _test_replacing(directory, other)
+        seen_s = _time_until_seen(directory, other)
+        freed_s = None if refusal else _time_release(directory, other)
+    ahead_s, sync_s = _time_writing(directory)
     return Measured(
         rounds=_ROUNDS,
         excluded=excluded,
@@ -121,12 +131,13 @@ def measure(directory: Path) -> Measured:
         seen_s=seen_s,
         ahead_s=ahead_s,
         sync_s=sync_s,
-        links=_links(directory),
-        modes=_modes(directory),
+        links=_has_hard_links(directory),
+        modes=_keeps_modes(directory),
     )
 
 
-def _exclusion(directory: Path, other: Other) -> tuple[int, str]:
+def _test_locks(directory: Path, other: PeerProcess) -> tuple[int, str]:
+    """Return how often the other process could not take a held lock, and the error if files cannot be locked."""
     excluded = 0
     for _ in range(_ROUNDS):
         fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -146,7 +157,7 @@ def _exclusion(directory: Path, other: Other) -> tuple[int, str]:
     return excluded, ""
 
 
-def _release(directory: Path, other: Other) -> float | None:
+def _time_release(directory: Path, other: PeerProcess) -> float | None:
     """Return the seconds after which a killed process's lock is free."""
     if other.ask("lock lock") != "held":
         return None
@@ -164,7 +175,7 @@ def _release(directory: Path, other: Other) -> float | None:
     return None
 
 
-def _replacement(directory: Path, other: Other) -> tuple[int, int]:
+def _test_replacing(directory: Path, other: PeerProcess) -> tuple[int, int]:
     """Return how often a file was read while it was replaced, and how many reads saw neither content."""
     target = directory / "replaced"
     target.write_bytes(b"a" * _CONTENT_BYTES)
@@ -178,17 +189,17 @@ def _replacement(directory: Path, other: Other) -> tuple[int, int]:
     return int(reads), int(torn)
 
 
-def _visibility(directory: Path, other: Other) -> float | None:
+def _time_until_seen(directory: Path, other: PeerProcess) -> float | None:
     """Return the seconds until a process that looked for a file before it existed sees it."""
     other.ask("see new")
     (directory / "temporary").write_bytes(b"new")
     (directory / "temporary").rename(directory / "new")
-    published_s = time.monotonic()
+    published_s = time.monotonic()  # the clock is the same in all processes of a machine
     said = other.answer()
     return None if said == "never" else max(0.0, float(said) - published_s)
 
 
-def _writing(directory: Path) -> tuple[float, float]:
+def _time_writing(directory: Path) -> tuple[float, float]:
     """Return how far the file system's clock is ahead, and the seconds to write a small file durably."""
     began_s, earliest_s = time.monotonic(), time.time()
     with (directory / "written").open("wb") as file:
@@ -196,7 +207,8 @@ def _writing(directory: Path) -> tuple[float, float]:
         file.flush()
         os.fsync(file.fileno())
         written_s, latest_s = os.fstat(file.fileno()).st_mtime, time.time()
-    ahead_s = written_s - min(max(written_s, earliest_s), latest_s)  # 0 for any time while it was written
+    # 0 if the file's time is between the start and the end of the write
+    ahead_s = written_s - min(max(written_s, earliest_s), latest_s)
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -205,14 +217,14 @@ def _writing(directory: Path) -> tuple[float, float]:
     return ahead_s, time.monotonic() - began_s
 
 
-def _links(directory: Path) -> bool:
+def _has_hard_links(directory: Path) -> bool:
     with suppress(OSError):
         (directory / "linked").hardlink_to(directory / "written")
         return (directory / "linked").stat().st_nlink == 2
     return False
 
 
-def _modes(directory: Path) -> bool:
+def _keeps_modes(directory: Path) -> bool:
     """Return whether mode bits for privacy and for group access are kept."""
     folder = directory / "folder"
     folder.mkdir(mode=0o700)

@@ -34,41 +34,49 @@ DISTRIBUTIONS = {
 }
 """Package -> its possible distribution names."""
 
-_ASK_S = 10.0
-_TRY_S = 300.0
+_QUERY_TIMEOUT_S = 10.0
+_CHILD_TIMEOUT_S = 300.0
 _BACKENDS = (sys.executable, "-W", "ignore", "-m", "trtcache_cli.backend_checks")
 _NO_FAST_PATH = "each compile exports and lowers; trtcache.compile works, but no hit is fast"
 _TWO_LIBSTDCXX = "two libstdc++ in one process do this; try: export LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)"
 
 
-def interpreter() -> Check:
+def check_interpreter() -> Check:
     """Check the running Python."""
     return Check("python", "ok", f"{platform.python_version()} at {sys.executable}")
 
 
-def distributions() -> list[Check]:
+def check_distributions() -> list[Check]:
     """Check which packages are installed."""
     return [check_distribution(name, candidates) for name, candidates in DISTRIBUTIONS.items()]
 
 
-def gpu() -> Check:
+def check_gpu() -> Check:
     """Query the NVIDIA driver for a GPU."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
-        return Check("gpu", "missing", "no NVIDIA driver found")
+        return Check("gpu", "missing", "nvidia-smi was not found: there is no NVIDIA driver, or it is not on PATH")
     found = _first_line([tool, "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"])
-    return Check("gpu", "ok" if found else "missing", found or "nvidia-smi found none")
+    return Check("gpu", "ok" if found else "missing", found or "nvidia-smi reports no GPU")
+
+
+def driver_version() -> str:
+    """Return the version of the NVIDIA driver as ``nvidia-smi`` has it, or an empty string."""
+    tool = shutil.which("nvidia-smi")
+    return _first_line([tool, "--query-gpu=driver_version", "--format=csv,noheader"]) if tool else ""
 
 
 def _first_line(command: Sequence[str]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=False)  # noqa: S603  # a found tool
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_QUERY_TIMEOUT_S, check=False)  # noqa: S603  # a found tool
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.partition("\n")[0].strip() if done.returncode == 0 else ""
 
 
-def backends(*, quick: bool, command: Sequence[str] = _BACKENDS, timeout_s: float = _TRY_S) -> Iterator[Check]:
+def check_backends(
+    *, quick: bool, command: Sequence[str] = _BACKENDS, timeout_s: float = _CHILD_TIMEOUT_S
+) -> Iterator[Check]:
     """Yield the checks of every registered backend, which run in a child process.
 
     A backend that crashes it has failed, and the others are checked in another child.
@@ -81,7 +89,7 @@ def backends(*, quick: bool, command: Sequence[str] = _BACKENDS, timeout_s: floa
     left = [*backend_names.backend_table()]
     if distribution_version(DISTRIBUTIONS["torch"]) is None:
         advice = "pip install 'trtcache[torch]'"
-        yield from (Check(f"backend {name}", "missing", "can do nothing", advice) for name in left)
+        yield from (Check(f"backend {name}", "missing", "torch is not installed", advice) for name in left)
         return
     while left:
         lines, failure = _run_child([*command, *(["--quick"] if quick else []), *left], timeout_s)
@@ -91,10 +99,10 @@ def backends(*, quick: bool, command: Sequence[str] = _BACKENDS, timeout_s: floa
             elif line.startswith('{"end"'):
                 left.remove(json.loads(line)["end"])
         if left:
-            yield Check(f"backend {left.pop(0)}", "bad", *(failure or ("the child ended early", "")))
+            yield Check(f"backend {left.pop(0)}", "bad", *(failure or ("the process that checks it ended early", "")))
 
 
-def use_of_the_cache(config: Config) -> list[Check]:
+def check_use_of_the_cache(config: Config) -> list[Check]:
     """Report a setting that makes compiles build although there is an entry."""
     name, advice = "use of the cache", "unset it; trtcache config shows where it is set"
     if config.disable:
@@ -104,7 +112,7 @@ def use_of_the_cache(config: Config) -> list[Check]:
     return []
 
 
-def store(root: Path, *, readonly: bool) -> list[Check]:
+def check_store(root: Path, *, readonly: bool) -> list[Check]:
     """Check that the cache directory is usable, its permissions and its file system. Creates nothing."""
     try:
         if not root.exists():
@@ -168,11 +176,11 @@ def _filesystem(root: Path) -> Check:
     return Check("file system", "ok", found)
 
 
-def layer(root: Path, trust: Trust) -> Check:
+def check_layer(root: Path, trust: Trust) -> Check:
     """Check that a lower layer can be read, and that its entries can be trusted."""
     from trtcache.store.disk import DiskStore
 
-    name = "layer below"
+    name = "lower layer"
     try:
         if not root.is_dir():
             return Check(name, "missing", f"{root} does not exist", "mount it, or remove it from TRTCACHE_PATH")
@@ -187,7 +195,7 @@ def layer(root: Path, trust: Trust) -> Check:
     return Check(name, signed.status, f"{root}: signatures {signed.found}", signed.advice)
 
 
-def signatures(root: Path, trust: Trust) -> list[Check]:
+def check_signatures(root: Path, trust: Trust) -> list[Check]:
     """Check the trusted keys of a store that requires signatures, or that should require them."""
     from trtcache.store.disk import DiskStore
 
@@ -215,7 +223,7 @@ def _check_signatures(opened: DiskStore, trust: Trust) -> Check | None:
     return Check(name, "ok", f"required, of {', '.join(key.name for key in trust.keys)}")
 
 
-def temporary_directory() -> Check:
+def check_temporary_directory() -> Check:
     """Check that programs in the temporary directory can run; packages are unpacked and loaded there."""
     name = "temporary directory"
     try:
@@ -225,7 +233,7 @@ def temporary_directory() -> Check:
             program.write_text("#!/bin/sh\nexit 0\n")
             program.chmod(0o700)
             try:
-                subprocess.run([program], check=True, timeout=_ASK_S)  # noqa: S603  # written above
+                subprocess.run([program], check=True, timeout=_QUERY_TIMEOUT_S)  # noqa: S603  # written above
             except (OSError, subprocess.SubprocessError):
                 advice = "AOTInductor loads its library from there: set TMPDIR to a directory without noexec"
                 return Check(name, "bad", f"{directory} does not let programs run", advice)
@@ -237,7 +245,7 @@ def temporary_directory() -> Check:
 def _run_child(command: Sequence[str], timeout_s: float) -> tuple[list[str], tuple[str, str] | None]:
     """Run a child process, which may crash; return the lines it printed, and if it failed why, with advice.
 
-    It imports modules from where this process does, which has found the entry points of backends there.
+    It has the ``sys.path`` of this process, so that it finds the same backends.
     """
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
@@ -249,14 +257,16 @@ def _run_child(command: Sequence[str], timeout_s: float) -> tuple[list[str], tup
         return out.splitlines(), (f"not done after {timeout_s:.0f} s", "check the load of the machine and its disk")
     lines = done.stdout.splitlines()
     if done.returncode < 0:
-        died, advice = death(done.returncode)
+        died, advice = describe_death(done.returncode)
         return lines, (f"the child {died}", advice)
     last = done.stderr.strip().rpartition("\n")[2]
     return lines, ((last or f"exit code {done.returncode}", "") if done.returncode else None)
 
 
-def fast_paths(command: Sequence[str] | None = None, *, direct: str = "off", timeout_s: float = _TRY_S) -> list[Check]:
-    """Try key aliases and direct mode in a child process: a compile of an unchanged model skips lowering by them.
+def check_fast_paths(
+    command: Sequence[str] | None = None, *, direct: str = "off", timeout_s: float = _CHILD_TIMEOUT_S
+) -> list[Check]:
+    """Try whether an unchanged model is lowered again (key aliases), or exported again (direct mode), in a child process.
 
     Args:
         command: the command to run instead, for tests.
@@ -283,7 +293,7 @@ def fast_paths(command: Sequence[str] | None = None, *, direct: str = "off", tim
     return checks
 
 
-def death(code: int) -> tuple[str, str]:
-    """Return the signal that killed a process with this negative exit code, and advice."""
+def describe_death(code: int) -> tuple[str, str]:
+    """Return ``was killed by SIGSEGV`` or the like for a negative exit code, and advice, which may be empty."""
     died = signal.Signals(-code).name
     return f"was killed by {died}", _TWO_LIBSTDCXX if died in {"SIGSEGV", "SIGABRT"} else ""

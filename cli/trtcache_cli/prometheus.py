@@ -35,8 +35,8 @@ class _Collector:
         yield self._counter("evictions", "Entries removed to free space.", found.evictions, "reason")
         yield self._counter("quarantines", "Damaged entries moved away.", found.quarantines, "reason")
         yield self._counter("saved_seconds", "Build time saved by hits.", {"": found.saved_s})
-        yield self._counter("waited_seconds", "Time waited for other builders.", {"": found.waited_s})
-        yield self._gauge("waiting_uploads", "Entries in the outbox.", found.waiting_uploads)
+        yield self._counter("waited_seconds", "Seconds spent waiting for other builders.", {"": found.waited_s})
+        yield self._gauge("waiting_uploads", "Entries waiting to be uploaded.", found.waiting_uploads)
         if found.remotes:
             yield from self._collect_remotes(found.remotes)
 
@@ -46,16 +46,23 @@ class _Collector:
         def counter(name: str, text: str) -> CounterMetricFamily:
             return CounterMetricFamily(f"trtcache_remote_{name}", text, labels=["root", "remote"])
 
-        requests, hits = counter("requests", "Requests for entries."), counter("hits", "Look-ups with an entry.")
+        requests, hits = counter("requests", "Requests for entries."), counter("hits", "Look-ups that found an entry.")
         saved = counter("saved_seconds", "Build time saved by hits, less the time of the requests.")
-        received, sent = counter("received_bytes", "Bytes of hits."), counter("sent_bytes", "Bytes of uploads.")
+        received, sent = (
+            counter("received_bytes", "Bytes received by hits."),
+            counter("sent_bytes", "Bytes sent by uploads."),
+        )
         uploads = counter("uploads", "Uploaded entries.")
         labels = ["root", "remote", "reason"]
-        misses = CounterMetricFamily("trtcache_remote_misses", "Look-ups without an entry.", labels=labels)
-        skips = CounterMetricFamily("trtcache_remote_skips", "Look-ups that were not sent.", labels=labels)
-        failures = CounterMetricFamily("trtcache_remote_upload_failures", "Failed uploads.", labels=labels)
+        misses = CounterMetricFamily("trtcache_remote_misses", "Look-ups that found none, by reason.", labels=labels)
+        skips = CounterMetricFamily("trtcache_remote_skips", "Look-ups that were skipped, by reason.", labels=labels)
+        failures = CounterMetricFamily("trtcache_remote_upload_failures", "Failed uploads, by reason.", labels=labels)
         times = SummaryMetricFamily("trtcache_remote_request_seconds", "Time of look-ups.", labels=labels[:2])
-        is_open = GaugeMetricFamily("trtcache_remote_breaker_open", "1 while nothing is asked.", labels=labels[:2])
+        is_open = GaugeMetricFamily(
+            "trtcache_remote_breaker_open",
+            "1 while no requests are sent.",
+            labels=labels[:2],
+        )
         for url, remote in remotes.items():
             names = [self._root, url]
             for family, value in (

@@ -51,20 +51,20 @@ def refit(session: Session, subject: str, weights: Path, output: Path | None) ->
     """Check that weights fit a program or an entry; with -o, write the refitted one. Nothing is exported or built.
 
     FILE: an exported program (.pt2); OUTPUT is the same program with the new weights, and uses the same cached engine.
-    KEY: an entry. The names of its weights come from .pt2 files that were compiled to it. An aot_inductor engine
+    KEY: an entry. The names of its weights are known if a .pt2 file was compiled to it. An aot_inductor engine
     contains no weights, so nothing is written: they are only checked. OUTPUT is for a refittable plan, and needs the
     plan's GPU.
     """
     if output is not None:
         check_output(output)
-        # A program may be written over itself.
+        # OUTPUT may replace the program, but not the file of weights.
         refuse_input(output, weights, "the file of weights")
     path = Path(subject)
     if onnx := next((file for file in (weights, path) if file.suffix == ".onnx"), None):
         how = f'trtcache build {onnx}, or module.refit("{weights}") of the module returned by trtcache.compile'
         raise click.UsageError(f"{onnx} is an ONNX file, which this command does not support: use {how}")
-    is_file = path.suffix == ".pt2" or path.is_file()
-    document = _refit_file(path, weights, output) if is_file else _refit_entry(session, subject, weights, output)
+    is_program = path.suffix == ".pt2" or path.is_file()
+    document = _refit_file(path, weights, output) if is_program else _refit_entry(session, subject, weights, output)
     document["output"] = str(output) if output else None
     if session.as_json:
         print_json(document)
@@ -106,8 +106,8 @@ def _refit_entry(session: Session, subject: str, weights: Path, output: Path | N
 def _aliases(layers: Layers, digest: str) -> Iterator[KeyAlias]:
     """Yield the key aliases of ``.pt2`` files whose engine is the entry, from all layers.
 
-    An alias is not always in the layer of its engine. Aliases of programs in memory do not say how arguments are
-    nested, so they cannot be read without the program. Neither these nor unreadable ones are yielded.
+    An alias is not always in the layer of its engine. Aliases that cannot be read are skipped, such as those of
+    programs in memory, which do not have the pytree specs of the arguments.
     """
     from trtcache.keys.key import KIND, MEMBER, KeyAlias
     from trtcache.store.catalog import load_records
@@ -131,9 +131,11 @@ def _pairs(document: dict[str, Any]) -> list[tuple[str, str]]:
     if document["kind"]:
         pairs.append(("engine", document["kind"]))
     if changed is None:
-        pairs.append(("weights", f"{count}, and all fit"))
+        pairs.append(("weights", f"{count}, all of which fit"))
     else:
         more = len(changed) - _MAX_NAMES
         shown = ", ".join(changed[:_MAX_NAMES]) + (f", and {more} more" if more > 0 else "")
-        pairs.append(("weights", f"{count}, and all fit; {len(changed)} changed" + (f": {shown}" if shown else "")))
+        pairs.append(
+            ("weights", f"{count}, all of which fit; {len(changed)} changed" + (f": {shown}" if shown else ""))
+        )
     return [*pairs, *([("output", document["output"])] if document["output"] else [])]

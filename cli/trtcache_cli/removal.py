@@ -32,7 +32,7 @@ def execute_plan(
 ) -> None:
     """Print the plan, ask for confirmation on a terminal, and ``execute`` it.
 
-    That returns the bytes freed, and the digests of entries that stay, because they were pinned meanwhile.
+    ``execute`` returns the bytes freed, and the digests of entries that stay because they were pinned meanwhile.
 
     Raises:
         click.UsageError: there is no terminal for a confirmation and ``-y`` was not given; nothing was removed.
@@ -40,14 +40,14 @@ def execute_plan(
     """
     if not session.as_json:
         _print_plan(plan)
-    freed_bytes, is_executed = plan.freed_bytes, bool(plan.evict) and not dry_run
-    if is_executed:
+    freed_bytes, will_execute = plan.freed_bytes, bool(plan.evict) and not dry_run
+    if will_execute:
         confirm(f"Remove {entries_text(len(plan.evict))}, {format_size(plan.freed_bytes)}?", yes=yes)
         freed_bytes, spared = execute()
         plan = plan.without(spared)
     if session.as_json:
-        print_json(_document(plan, freed_bytes, dry_run=dry_run))
-    elif is_executed:
+        print_json(_as_json(plan, freed_bytes, dry_run=dry_run))
+    elif will_execute:
         note(f"freed {format_size(freed_bytes)}; {entries_text(len(plan.kept))} left, {format_size(plan.bytes_after)}")
 
 
@@ -62,7 +62,7 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise click.UsageError(
-            "there is no terminal for a confirmation; use -y to remove without one, or --dry-run to preview"
+            "standard input is not a terminal; use -y to remove without confirmation, or --dry-run to preview"
         )
     try:
         click.confirm(question, abort=True, err=True)
@@ -89,13 +89,13 @@ def _print_plan(plan: PrunePlan) -> None:
         print_table(_HEADER, rows[:_TERMINAL_ROWS], right=("SIZE", "BUILD"), flexible="NAME")
         if len(rows) > _TERMINAL_ROWS:
             note(f"... and {len(rows) - _TERMINAL_ROWS:,} more")
-    kept = f"{entries_text(len(plan.kept))} of {format_size(plan.bytes_after)} stay"
+    kept = f"to keep: {entries_text(len(plan.kept))}, {format_size(plan.bytes_after)}"
     has_kinds = any(eviction.record.kind for eviction in plan.evict)  # the listing of a remote has none
     kinds = f" ({counts_in_words(eviction.record for eviction in plan.evict)})" if has_kinds else ""
-    note(f"{entries_text(len(rows))} of {format_size(plan.freed_bytes)} to remove{kinds}; {kept}")
+    note(f"to remove: {entries_text(len(rows))}, {format_size(plan.freed_bytes)}{kinds}; {kept}")
 
 
-def _document(plan: PrunePlan, freed_bytes: int, *, dry_run: bool) -> dict[str, object]:
+def _as_json(plan: PrunePlan, freed_bytes: int, *, dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": dry_run,
         "evict": [{**eviction.record.as_json(), "reason": eviction.reason} for eviction in plan.evict],

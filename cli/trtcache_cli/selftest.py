@@ -17,7 +17,7 @@ from trtcache.config.environment import is_installed
 from trtcache.config.units import format_duration
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.output import console, note, on_terminal, print_json, print_tsv, printable, working
-from trtcache_cli.probes import death
+from trtcache_cli.probes import describe_death
 from trtcache_cli.selftest_result import (
     FAILED,
     HEADER,
@@ -201,7 +201,7 @@ def _next_result(lines: Iterable[bytes]) -> StepResult | None:
 
 def _last_words(code: int, log: BinaryIO) -> str:
     if code < 0:
-        return "; ".join(filter(None, death(code)))
+        return "; ".join(filter(None, describe_death(code)))
     log.seek(0)
     lines = log.read().decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else f"exit code {code}"

@@ -60,4 +60,4 @@ def _gpu() -> str:
 
 def _driver() -> str:
     cuda = driver_cuda()
-    return "none" if cuda is None else f"{probes.gpu().found.rpartition(', ')[2]}, for CUDA {cuda}"
+    return "none" if cuda is None else f"{probes.driver_version() or 'unknown version'}, for CUDA {cuda}"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trtcache.config.paths import PROGRAM_SUFFIXES
 from trtcache.errors import ModelFileError
-
-_SUFFIXES = frozenset({".onnx", ".pt2"})
 
 
 def is_function(subject: str | Path) -> bool:
@@ -43,4 +42,4 @@ def is_program(subject: str | Path) -> bool:
     """
     path = Path(subject)
     is_key = str(subject).startswith("b3:")
-    return path.suffix in _SUFFIXES or path.is_file() or (is_function(subject) and not is_key)
+    return path.suffix in PROGRAM_SUFFIXES or path.is_file() or (is_function(subject) and not is_key)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from trtcache.config.paths import PROGRAM_SUFFIXES
 from trtcache.digests import CacheKey
 from trtcache.errors import RemoteError, TrtcacheError
 from trtcache_cli.output import complain
@@ -121,7 +122,7 @@ class Planner:
         for cell in cells:
             if cell.image and cell.image != image:
                 planned.append(PlannedCell(cell, UNKNOWN, f"its versions are those of {cell.image}"))
-            elif not self.exact and not cell.file.endswith((".pt2", ".onnx")):
+            elif not self.exact and not cell.file.endswith(PROGRAM_SUFFIXES):
                 expected_s = self._expected_s(cell, None)
                 planned.append(PlannedCell(cell, UNKNOWN, "only an export tells: --exact", expected_s=expected_s))
             else:

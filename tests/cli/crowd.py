@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trtcache.digests import CacheKey
 from trtcache.store.disk import DiskStore
 from trtcache.store.format import Draft
-from trtcache.store.writer import write_artifact
+from trtcache.store.writer import write_entry_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +43,6 @@ def write(store: DiskStore, draft: Draft) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        write_artifact(fd, draft)
+        write_entry_file(fd, draft)
     finally:
         os.close(fd)

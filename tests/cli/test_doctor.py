@@ -67,7 +67,7 @@ def test_a_readable_store_is_not_private(put: Callable[..., str], root: Path) ->
     """It works, and the advice describes the cost."""
     put(1)
     root.chmod(0o755)
-    found = {check.name: check for check in probes.store(root, readonly=False)}
+    found = {check.name: check for check in probes.check_store(root, readonly=False)}
     assert found["permissions"].status == "missing"
     assert f"chmod 700 {root}" in found["permissions"].advice
 
@@ -77,7 +77,7 @@ def test_a_store_that_every_user_can_write_to_is_bad(tmp_path: Path) -> None:
     root = tmp_path / "shared"
     share(root, os.getgid())
     root.chmod(0o2777)
-    found = {check.name: check for check in probes.store(root, readonly=False)}
+    found = {check.name: check for check in probes.check_store(root, readonly=False)}
     assert (found["permissions"].status, "every user can write to it" in found["permissions"].found) == ("bad", True)
     assert found["permissions"].advice == f"chmod o-w {root}"
 
@@ -105,7 +105,7 @@ def test_trusted_keys_are_reported(run: Callable[..., Result], tmp_path: Path, m
 def test_a_read_only_store_is_reported(put: Callable[..., str], root: Path) -> None:
     """By the variable or by permissions."""
     put(1)
-    assert "read-only" in probes.store(root, readonly=True)[0].found
+    assert "read-only" in probes.check_store(root, readonly=True)[0].found
 
 
 def test_abilities_follow_what_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_abilities_follow_what_is_there(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert checks["c++ compiler"].status == "missing"
     assert "cannot build" in checks["backend aot_inductor"].found
     monkeypatch.setattr(probes, "distribution_version", lambda _: None)
-    assert {check.advice for check in probes.backends(quick=True)} == {"pip install 'trtcache[torch]'"}
+    assert {check.advice for check in probes.check_backends(quick=True)} == {"pip install 'trtcache[torch]'"}
 
 
 def test_settings_that_build_everything_are_reported(
@@ -180,19 +180,19 @@ def test_a_graphics_card_is_asked_for_by_the_drivers_tool(monkeypatch: pytest.Mo
     tool.write_text("#!/bin/sh\necho 'NVIDIA H200, 9.0, 580.1'\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    assert (probes.gpu().status, probes.gpu().found) == ("ok", "NVIDIA H200, 9.0, 580.1")
+    assert (probes.check_gpu().status, probes.check_gpu().found) == ("ok", "NVIDIA H200, 9.0, 580.1")
     tool.write_text("#!/bin/sh\nexit 9\n")
-    assert probes.gpu().status == "missing"
+    assert probes.check_gpu().status == "missing"
 
 
 def test_a_temporary_directory_where_nothing_runs_is_bad(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A noexec mount is found by trying."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert probes.temporary_directory().status == "ok"
+    assert probes.check_temporary_directory().status == "ok"
     if os.geteuid() != 0 or os.system(f"mount -t tmpfs -o noexec,size=64k none {tmp_path} 2>/dev/null"):  # noqa: S605
         pytest.skip("cannot mount a file system with noexec here")
     try:
-        found = probes.temporary_directory()
+        found = probes.check_temporary_directory()
     finally:
         os.system(f"umount {tmp_path}")  # noqa: S605
     assert found.status == "bad"
@@ -204,24 +204,24 @@ def test_a_full_temporary_directory_is_bad(monkeypatch: pytest.MonkeyPatch, tmp_
     with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "nr_inodes=2,size=64k", "none") as small:
         monkeypatch.setattr("tempfile.tempdir", str(small))
         (small / "last").touch()
-        found = probes.temporary_directory()
+        found = probes.check_temporary_directory()
     assert (found.status, found.found) == ("bad", "no file can be written: No space left on device")
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: [str(tmp_path / "gone")])
-    found = probes.temporary_directory()
+    found = probes.check_temporary_directory()
     assert (found.status, "No usable temporary directory" in found.found) == ("bad", True)
 
 
 def test_a_directory_that_no_build_creates_is_reported(tmp_path: Path) -> None:
     """A read-only cache stays missing, and nothing is created below a file or by a link that leads nowhere."""
-    (found,) = probes.store(tmp_path / "a" / "b", readonly=True)
+    (found,) = probes.check_store(tmp_path / "a" / "b", readonly=True)
     assert (found.status, "does not exist, and is not created" in found.found) == ("missing", True)
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("gone")
     for path, why in (("file/cache", "it is not a directory"), ("link", "a link to gone, which does not exist")):
-        (found,) = probes.store(tmp_path / path, readonly=False)
+        (found,) = probes.check_store(tmp_path / path, readonly=False)
         assert (found.status, why in found.found) == ("bad", True), found
-    (found,) = probes.store(tmp_path / "a" / "b", readonly=False)
+    (found,) = probes.check_store(tmp_path / "a" / "b", readonly=False)
     assert (found.status, found.found) == ("ok", f"{tmp_path / 'a' / 'b'}, created by the first build")
 
 
@@ -230,7 +230,7 @@ def test_a_directory_that_cannot_be_created_is_bad() -> None:
     """The nearest parent that exists decides."""
 
     def look() -> None:
-        (found,) = probes.store(Path("/proc/trtcache/cache"), readonly=False)
+        (found,) = probes.check_store(Path("/proc/trtcache/cache"), readonly=False)
         assert (found.status, "cannot be created in /proc" in found.found) == ("bad", True), found
 
     with public_directory():
@@ -246,8 +246,8 @@ def test_directories_that_cannot_be_reached_are_bad() -> None:
 
         def look() -> None:
             checks = [
-                *probes.store(public / "closed" / "cache", readonly=False),
-                probes.layer(public / "closed" / "a", Trust()),
+                *probes.check_store(public / "closed" / "cache", readonly=False),
+                probes.check_layer(public / "closed" / "a", Trust()),
             ]
             assert [check.status for check in checks] == ["bad", "bad"]
             assert all("Permission denied" in check.found for check in checks)
@@ -262,7 +262,7 @@ def test_a_layer_is_checked(run: Callable[..., Result], tmp_path: Path, monkeypa
     monkeypatch.delenv("TRTCACHE_DIR")
     monkeypatch.setenv("TRTCACHE_PATH", ":".join(str(tmp_path / one) for one in ("up", "empty", "gone", "photos")))
     done = run("doctor", "--quick", "--json")
-    found = [check["status"] for check in done.json["checks"] if check["name"] == "layer below"]
+    found = [check["status"] for check in done.json["checks"] if check["name"] == "lower layer"]
     assert (found, done.code) == (["ok", "missing", "bad"], 1)
 
 
@@ -280,7 +280,7 @@ def test_trusted_keys_of_a_shared_layer_are_reported(
     ):
         monkeypatch.delenv("TRTCACHE_DIR", raising=False)
         monkeypatch.setenv(variable, value)
-        rows.append(next(row[1:3] for row in run("doctor", "--quick").rows if row[0] == "layer below"))
+        rows.append(next(row[1:3] for row in run("doctor", "--quick").rows if row[0] == "lower layer"))
     assert rows == [
         ["missing", f"{root}: signatures required, and no key is trusted: every entry is a miss"],
         ["ok", str(root)],
@@ -296,7 +296,7 @@ CRASH = f"import os, signal; os.kill(os.getpid(), signal.{signal.SIGSEGV.name})"
     [
         ("raise SystemExit('no compiler')", "no compiler", ""),
         ("raise SystemExit(3)", "exit code 3", ""),
-        ("pass", "the child ended early", ""),
+        ("pass", "the process that checks it ended early", ""),
         (CRASH, "the child was killed by SIGSEGV", "LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)"),
         (CRASH.replace("SIGSEGV", "SIGTERM"), "the child was killed by SIGTERM", ""),
         ("import time; time.sleep(60)", "not done after 3 s", "disk"),
@@ -315,7 +315,7 @@ def test_a_backend_that_kills_the_child_is_reported(
         "    print(json.dumps({'end': name}), flush=True)\n"
     )
     command = (sys.executable, "-c", child)
-    checks = [*probes.backends(quick=True, command=command, timeout_s=3.0 if "sleep" in code else 60.0)]
+    checks = [*probes.check_backends(quick=True, command=command, timeout_s=3.0 if "sleep" in code else 60.0)]
     assert [(check.name, check.status) for check in checks] == [("good", "ok"), ("backend bad", "bad"), ("fine", "ok")]
     assert checks[1].found == found
     assert advice in checks[1].advice
@@ -359,7 +359,7 @@ def test_fast_paths_that_do_not_work_are_reported(python: str, code: str, aliase
         "from trtcache_cli.fast_paths import try_fast_paths",
         "print(json.dumps(try_fast_paths()))",
     )
-    checks = {check.name: check for check in probes.fast_paths([python, "-W", "ignore", "-c", "\n".join(lines)])}
+    checks = {check.name: check for check in probes.check_fast_paths([python, "-W", "ignore", "-c", "\n".join(lines)])}
     for name, why in (("key aliases", aliases), ("direct mode", direct)):
         assert checks[name].status == ("bad" if why else "ok"), checks[name]
         assert why in checks[name].found

@@ -15,7 +15,7 @@ import pytest
 
 from tests.store.mounts import mounted, read_only
 from trtcache_cli.directory_checks import guarantees, measurement_checks
-from trtcache_cli.measurements import Measured, Other, measure
+from trtcache_cli.measurements import Measured, PeerProcess, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,9 +99,9 @@ def test_a_lock_that_stays_and_no_locks_are_told_apart(tmp_path: Path) -> None:
 
 def test_an_error_of_the_other_process_is_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is reported as if this process had it."""
-    ask = Other.ask
+    ask = PeerProcess.ask
     refuse = "error No locks available"
-    monkeypatch.setattr(Other, "ask", lambda self, line: refuse if line == "lock lock" else ask(self, line))
+    monkeypatch.setattr(PeerProcess, "ask", lambda self, line: refuse if line == "lock lock" else ask(self, line))
     seen = measure(tmp_path)
     assert (seen.excluded, seen.refusal, seen.freed_s) == (0, "No locks available", None)
 
@@ -111,15 +111,15 @@ def test_a_second_process_that_ends_is_named(
     run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
 ) -> None:
     """It is no file system without locks, and no internal error."""
-    tell = Other.tell
+    tell = PeerProcess.tell
 
-    def tell_or_kill(other: Other, line: str) -> None:
+    def tell_or_kill(other: PeerProcess, line: str) -> None:
         if line == last:
             other.process.kill()
         else:
             tell(other, line)
 
-    monkeypatch.setattr(Other, "tell", tell_or_kill)
+    monkeypatch.setattr(PeerProcess, "tell", tell_or_kill)
     done = run("doctor", tmp_path)
     assert (done.code, done.rows[-1][:2]) == (1, ["measuring", "bad"]), done.err
     assert list(tmp_path.iterdir()) == []
@@ -128,7 +128,7 @@ def test_a_second_process_that_ends_is_named(
 @pytest.mark.parametrize("command", ["read replaced", "see new"])
 def test_the_second_process_ends_with_the_first(tmp_path: Path, command: str) -> None:
     """Its standard input ends when the first one is killed, whatever it is doing."""
-    other = Other(tmp_path)
+    other = PeerProcess(tmp_path)
     try:
         other.ask(command)
         assert other.process.stdin is not None

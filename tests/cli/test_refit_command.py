@@ -77,7 +77,7 @@ def test_a_program_gets_other_weights_and_keeps_its_engine(
         assert difference(expected, module(image("cpu"))) is None
         assert difference(expected, torch.export.load(output).module()(image("cpu"))) is None
     again = run("refit", output, "--weights", save(1))
-    assert again.rows == [["file", str(output)], ["weights", "10, and all fit; 0 changed"]]
+    assert again.rows == [["file", str(output)], ["weights", "10, all of which fit; 0 changed"]]
 
 
 def test_weights_in_the_file_that_is_written_lie_as_torch_lays_them(
@@ -136,7 +136,7 @@ def test_weights_are_checked_for_an_entry(
     key = run("build", file, "--backend", interpreter, "--json").json["key"]
     done = run("refit", key[:12], "-w", save(1), "--json").json
     assert (done["key"], done["kind"], done["weights"], done["changed"]) == (key, interpreter, 9, None)
-    assert ["weights", "9, and all fit"] in run("refit", key, "-w", save(1)).rows
+    assert ["weights", "9, all of which fit"] in run("refit", key, "-w", save(1)).rows
     wrong = run("refit", key, "-w", save(1, fc__bias=torch.ones(9)))
     assert (wrong.code, "fc.bias (shape (9,), the engine has (8,))" in wrong.err) == (1, True)
     written = run("refit", key, "-w", save(1), "-o", tmp_path / "out")

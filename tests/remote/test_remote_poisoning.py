@@ -14,7 +14,7 @@ from trtcache.remote import uploads
 from trtcache.remote.connection import Download, connect
 from trtcache.remote.tier import object_name
 from trtcache.store.format import MAGIC, Draft
-from trtcache.store.writer import write_artifact
+from trtcache.store.writer import write_entry_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def unsigned(folder: Path) -> bytes:
     """Return an entry of key 0 without a signature."""
     key, path = CacheKey.of("test", {"n": 0}), folder / "unsigned"
     with path.open("xb+") as file:
-        write_artifact(file.fileno(), Draft(key, "test", None, 0, 9.0, {}, {"artifact": CONTENT}))
+        write_entry_file(file.fileno(), Draft(key, "test", None, 0, 9.0, {}, {"artifact": CONTENT}))
     return path.read_bytes()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.store.disk import DiskStore
 from trtcache.store.format import _PRELUDE, MAGIC, PRELUDE_BYTES, Draft, parse_prelude
-from trtcache.store.writer import write_artifact
+from trtcache.store.writer import write_entry_file
 
 if TYPE_CHECKING:
     import random
@@ -42,7 +42,7 @@ def fill(root: Path, count: int) -> DiskStore:
         contents = {"artifact": bytes([number % 251]) * (300 + number), "notes.json": b"{}"}
         with store.place(key.digest) as place:
             fd = os.open(place, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600)
-            write_artifact(fd, Draft(key, "test", f"model {number}", 1, 1.0, {}, contents))
+            write_entry_file(fd, Draft(key, "test", f"model {number}", 1, 1.0, {}, contents))
             os.close(fd)
     return store
 

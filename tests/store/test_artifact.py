@@ -44,7 +44,7 @@ def write(path: Path, contents: Mapping[str, Any] = CONTENTS, **changes: Any) ->
     }
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        return writer.write_artifact(fd, Draft(**(fields | changes)))
+        return writer.write_entry_file(fd, Draft(**(fields | changes)))
     finally:
         os.close(fd)
 
@@ -339,7 +339,9 @@ def test_an_entry_that_is_nearly_all_a_hole_is_not_read_to_its_end(tmp_path: Pat
     header = write(path, {"stored": b"short"})
     member = replace(header.members[0], size_bytes=size_bytes, stored_bytes=size_bytes)
     forged = replace(header, members=(member,), file_bytes=member.end)
-    path.write_bytes(artifact.encode_front(forged, len(artifact.encode_header(forged))).ljust(member.offset, b"\0"))
+    path.write_bytes(
+        artifact.encode_prelude_and_header(forged, len(artifact.encode_header(forged))).ljust(member.offset, b"\0")
+    )
     with path.open("r+b") as file:
         file.seek(member.offset)
         file.write(os.urandom(written))

@@ -27,7 +27,7 @@ from trtcache.errors import ProgramFileError
 from trtcache.frontends.torch_archive import DTYPES, STRIDED
 from trtcache.runtime.provenance import parameters_of
 from trtcache.store.format import PRELUDE_BYTES, Draft, parse_prelude
-from trtcache.store.writer import write_artifact
+from trtcache.store.writer import write_entry_file
 from trtcache.weights.archive import aligned_member
 from trtcache.weights.slots import weight_map
 
@@ -215,7 +215,7 @@ def _write_sidecar(file: Path, entry: Entry, key: SecretKey | None) -> Checksum:
     )
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
-        write_artifact(descriptor, draft, key)
+        write_entry_file(descriptor, draft, key)
         os.fsync(descriptor)
         size_bytes = os.fstat(descriptor).st_size
         prelude = parse_prelude(os.pread(descriptor, PRELUDE_BYTES, 0), size_bytes, str(file))

@@ -27,10 +27,12 @@ What to read next, after ``compile_source`` and the functions that it calls:
   alias either: it is exported and lowered each time, and its engines are hits.
 - An ONNX file: ``OnnxSource`` in ``frontends/onnx/source.py``, whose docstring says what is different.
 - A new kind of source: derive a class from ``Source`` in ``frontends/source.py``, and add a case to
-  ``frontends/resolve.py``, which says what commands need to know a new kind of file; nothing in this file depends on
-  the kind.
-- A new kind of store, which is a lower layer and only read: ``store/contract.py``. Buckets are not stores but remotes
-  (``remote/bucket.py``), which ``Cache`` asks after its stores.
+  ``frontends/resolve.py``, which lists what else knows the suffixes of files. If torch cannot run it, backends need a
+  method that builds it, like ``build_onnx`` (``backends/protocol.py``), and ``backends/registry.py`` a function that
+  finds one, like ``find_for_onnx``. Nothing in this file depends on the kind.
+- A new kind of store: ``store/contract.py`` if it is only read (a lower layer). If it is also written to and shared by
+  hosts, as Redis would be, it is a remote, which ``Cache`` asks after its stores: its URL is read in
+  ``config/remotes.py``, and its requests are those of ``Bucket`` in ``remote/bucket.py``.
 
 What only a miss needs is imported on a miss: a hit must not take longer to import than to load its engine.
 """
@@ -93,9 +95,9 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
         SettingsError: a setting or the target is unknown.
     """
     # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported or lowered, and an ONNX file is parsed only
-    #    for the weights of a refittable plan. The fingerprint of a ``.pt2`` or ``.onnx`` file is made from its bytes; a
-    #    module's is in a manifest of direct mode, if the module performs the manifest's operations, so a direct hit
-    #    returns here.
+    #    for the weights of a refittable plan. The fingerprint of a ``.pt2`` or ``.onnx`` file is made from its bytes.
+    #    That of a module is known only with direct mode: if the module performs the operations of a stored manifest, it
+    #    is the digest in that manifest. A direct hit returns here.
     compilation = try_fast_path(source, options, cache)
     if compilation.module is not None:
         return compilation
@@ -201,12 +203,12 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
     """
     source = source.export(options)
     lookup = AliasLookup.of(source, options, cache)
-    match = lookup.find() if lookup is not None else None
-    if lookup is not None and match is not None:
-        source.check_content(match.alias.content_digest)
+    found = lookup.find() if lookup is not None else None
+    if lookup is not None and found is not None:
+        source.check_content(found.alias.content_digest)
         if output is not None:
-            match.entry.write(ENGINE, output)
-        return lookup.report(match)
+            found.entry.write(ENGINE, output)
+        return lookup.report(found)
     from trtcache.compiler.entries import get_or_build_entries, report_request
     from trtcache.partition.division import summarize_left
 

@@ -6,7 +6,7 @@ from ``get_or_build_entry``, after ``build_missing`` has built several partition
 For a program that is one engine, each of these functions calls the next:
 
 1. ``build_and_load``: the compiled module;
-2. ``_load_whole``: an engine that cannot be built may stay in torch;
+2. ``_load_whole``: a program whose engine cannot be built may run in torch instead;
 3. ``_get_and_load``: an entry that cannot be loaded is built again;
 4. ``get_or_build_entry``: an engine can be for the sizes of other examples;
 5. ``_get_or_build_for_weights``: an engine can have the values of these weights in it;
@@ -413,7 +413,9 @@ def report_request(request: Request) -> Report:
 def build_missing(
     partitions: Mapping[int, Request], cache: Cache, folder: Path
 ) -> dict[int, tuple[Entry, BuildDetails] | BuildError | BusyError]:
-    """Build missing partitions in several processes; return outcomes by partition number, empty if one is enough.
+    """Build missing partitions in several processes; return the outcomes by partition number.
+
+    There are none if one process is enough.
 
     This process builds as well; the other processes end with this call, even if it fails. Equal partitions are built
     once. Partitions that only this process can build are left out.

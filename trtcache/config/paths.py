@@ -20,6 +20,9 @@ from trtcache.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+PROGRAM_SUFFIXES = (".pt2", ".onnx")
+"""Suffixes of the files of programs. Other files, such as TorchScript, are opened to find out what they are."""
+
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 SETTLED_NS = 2_000_000_000
 """Worst timestamp granularity of a file system: two writes within it may have the same time."""

@@ -1,7 +1,7 @@
 """``resolve``: the source of a model, a program or a file.
 
-Commands tell the path of a program from a key by its suffix: that of a new kind of file is added to
-``cli/trtcache_cli/subjects.py``.
+A new kind of file has a new suffix: add it to ``PROGRAM_SUFFIXES`` in ``trtcache/config/paths.py``, by which commands
+tell the path of a program from a key, and see where they compare a suffix with ``.onnx``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.config.environment import start_logging
+from trtcache.config.paths import PROGRAM_SUFFIXES
 from trtcache.errors import SettingsError
 from trtcache.frontends.exported import ExportedSource, ModuleSource
 from trtcache.frontends.source import refuse_examples
@@ -32,10 +33,7 @@ log = logging.getLogger(__name__)
 Model = torch.nn.Module | torch.export.ExportedProgram | str | os.PathLike[str]
 """A module, an exported program, or the path of a program's file."""
 
-_NOT_SCRIPTS = (".pt2", ".onnx")
-"""Suffixes of files that are never TorchScript, and are not opened to find out."""
-
-_OF_A_SCRIPT = "/constants.pkl"
+_SCRIPT_MEMBER = "/constants.pkl"
 """The member that only a TorchScript archive has."""
 
 
@@ -99,11 +97,11 @@ def resolve(
 
 def is_script_file(path: Path) -> bool:
     """Return whether ``torch.jit.save`` wrote a file, by its members."""
-    if path.suffix in _NOT_SCRIPTS:
+    if path.suffix in PROGRAM_SUFFIXES:
         return False
     try:
         with zipfile.ZipFile(path) as archive:
-            return any(name.endswith(_OF_A_SCRIPT) and name.count("/") == 1 for name in archive.namelist())
+            return any(name.endswith(_SCRIPT_MEMBER) and name.count("/") == 1 for name in archive.namelist())
     except (OSError, zipfile.BadZipFile):
         return False
 

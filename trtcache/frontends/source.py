@@ -67,9 +67,10 @@ class Source(ABC):
     """A model in any form that can be compiled, as ``trtcache.frontends.resolve`` returns it.
 
     To add a kind of source, derive a class, set ``kind`` and ``name``, implement ``device``, ``fingerprint``,
-    ``weights`` and ``program``, and add it to ``resolve``. If it is not a program of torch, set ``is_torch``, override
-    ``request`` and return a ``Request`` of its own. Either ``content_digest`` is set, and an alias has the specs, or
-    ``specs`` or ``specs_of`` gives them. A build in the background uses ``path`` or ``program``, and ``compile`` reads
+    ``weights`` and ``program``, and add it to ``resolve``. If torch cannot run it, set ``is_torch = False``, override
+    ``find_backend`` and ``request``, which returns an instance of a new subclass of ``Request``, and let ``program``
+    raise ExportError. The pytree specs come from the alias if ``content_digest`` is set; otherwise ``specs`` or
+    ``specs_of`` returns them. A build in the background uses ``path`` or ``program``, and ``compile`` reads
     ``automatic_sizes`` afterwards. Methods and properties are used in this order. On a hit:
 
     1. to find the alias: ``require_weights``, ``fingerprint``, ``find_backend``, ``device``, ``option_parts``,

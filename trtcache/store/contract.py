@@ -10,6 +10,9 @@ called by the contract's tests, which put entries and look at them; outside of t
 The upper layer, which is written to, is a ``DiskStore``, and so is each store that is listed, pruned or searched for
 the reason of a miss (``Layers.disks``). Settings name directories only, so builds in other processes, as in the
 background, do not look in another kind of store.
+
+A place that several hosts write to, such as Redis, is not a store but a remote: it needs a scheme in
+``trtcache.config.remotes`` and the methods of ``trtcache.remote.bucket.Bucket``, which has one implementation so far.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ class Miss:
     """The reason for a miss.
 
     Attributes:
-        reason: ``absent``, ``corrupt:<why>``, ``untrusted:<why>``, ``unreadable:<why>``, ``collision`` or ``format``.
+        reason: ``absent``, ``corrupt:<why>``, ``untrusted:<why>``, ``unreadable:<why>``, ``collision`` or ``format``;
+            from a ``Cache`` also ``disabled``, ``unusable``, ``recache``, or the reason why an entry was rejected.
     """
 
     reason: str

@@ -197,10 +197,10 @@ class DiskStore(StoredEntries, Store):
             raise UntrustedWriterError(str(self.root), why)
         began_s = time.perf_counter()
         draft = Draft(key, kind, name, self.clock_ns(), build_s, dict(provenance or {}), contents)
-        from trtcache.store.writer import write_artifact  # a hit does not need it
+        from trtcache.store.writer import write_entry_file  # a hit does not need it
 
         with self.place(key.digest) as place:
-            file = self._publish(place, lambda fd: write_artifact(fd, draft, self.admission.key))
+            file = self._publish(place, lambda fd: write_entry_file(fd, draft, self.admission.key))
         stored = StoredContents(file, contents, mapped=self.private)
         load_s = time.perf_counter() - began_s
         return entry_of(file.header, stored, path=self.path(key.digest), outcome="built", load_s=load_s)

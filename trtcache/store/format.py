@@ -197,7 +197,7 @@ def header_of(draft: Draft, members: tuple[Member, ...], file_bytes: int) -> Ent
     return EntryHeader(*metadata, members, file_bytes)
 
 
-def encode_front(header: EntryHeader, header_bytes: int, sign: Sign | None = None) -> bytes:
+def encode_prelude_and_header(header: EntryHeader, header_bytes: int, sign: Sign | None = None) -> bytes:
     """Encode the prelude, the header, padded with spaces to ``header_bytes``, and its signatures."""
     body = encode_header(header).ljust(header_bytes)
     signatures = sign(FORMAT, body) if sign else b""

@@ -1,4 +1,4 @@
-"""Write an artifact file: members are streamed first, the header is written last."""
+"""Write the file of an entry: members are streamed first, the header is written last."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trtcache.store.format import (
     EntryHeader,
     Member,
     align,
-    encode_front,
+    encode_prelude_and_header,
     header_of,
     is_compression_worthwhile,
     reserved_bytes,
@@ -40,7 +40,7 @@ CHUNK_BYTES = 1 << 20
 _SAMPLES, _SAMPLE_BYTES = 16, 64 << 10
 
 
-def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> EntryHeader:
+def write_entry_file(fd: int, draft: Draft, key: SecretKey | None = None) -> EntryHeader:
     """Write ``draft`` to the empty file ``fd`` and return its header. Uses a few MiB of memory for members of any size.
 
     ``key`` signs the header. Does not flush: the caller calls ``fsync``.
@@ -59,13 +59,13 @@ def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> Entry
         try:
             with _open_content(content, draft.kind) as source:
                 member = _write_member(fd, name, source, align(end))
-        except (CompressionError, MemoryError) as error:  # zstd compresses everything, unless it has no memory
+        except (CompressionError, MemoryError) as error:  # zstd only fails if there is not enough memory
             raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
         members.append(member)
         end = member.end
-    os.ftruncate(fd, end)  # an empty last member ends the file after its padding
+    os.ftruncate(fd, end)  # an empty last member has an offset and writes nothing
     header = header_of(draft, tuple(members), end)
-    write_at(fd, encode_front(header, header_bytes, partial(sign, key) if key else None), 0)
+    write_at(fd, encode_prelude_and_header(header, header_bytes, partial(sign, key) if key else None), 0)
     return header
 
 

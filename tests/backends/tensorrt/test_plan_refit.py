@@ -234,7 +234,7 @@ def test_a_plan_is_written_with_other_weights(monkeypatch: pytest.MonkeyPatch, t
     flavour = SimpleNamespace(title="it", version="1.7", load=lambda: trt)
     monkeypatch.setattr(plans, "get_logger", lambda _: get_logger(TRT))
     monkeypatch.setattr(runner, "deserialize", lambda *_: (None, engine))
-    monkeypatch.setattr(plans, "require_fit", lambda *_: None)
+    monkeypatch.setattr(plans, "require_loadable_version", lambda *_: None)
     monkeypatch.setattr(engine, "serialize", lambda: repr(values(engine)).encode(), raising=False)
     plan = plans.refit_plan(flavour, b"plan", json.dumps(stored).encode(), made(5.0))  # type: ignore[arg-type]
     write_artifact(plan, tmp_path / "plan")

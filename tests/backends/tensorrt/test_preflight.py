@@ -20,8 +20,8 @@ from trtcache.backends.tensorrt.preflight import (
     MEMBER,
     Machine,
     PlanFacts,
-    other_product,
-    require_fit,
+    other_gpu_product,
+    require_loadable_version,
     why_invalid,
     why_not_here,
 )
@@ -45,9 +45,9 @@ def for_product(gpu: Gpu) -> dict[str, Any]:
 
 def test_a_plan_for_this_machine_may_be_loaded() -> None:
     """One of its capabilities is enough, and so is what was recorded of no plan before."""
-    require_fit(FACTS, HERE)
+    require_loadable_version(FACTS, HERE)
     assert why_not_here(FACTS, HERE) is None
-    require_fit(replace(FACTS, version=""), HERE)
+    require_loadable_version(replace(FACTS, version=""), HERE)
     assert why_not_here(replace(FACTS, target={}, cuda=None), HERE) is None
     assert why_not_here(replace(FACTS, target=for_product(ADA)), HERE) is None
     assert why_not_here(replace(FACTS, target={**TARGET, "capability": "ampere+"}), HERE) is None
@@ -79,8 +79,8 @@ def test_a_plan_for_another_product_of_the_capability_may_run() -> None:
     """It may be used where the settings allow it, and its product is reported."""
     facts = replace(FACTS, target=for_product(L4))
     assert why_not_here(facts, HERE) is None
-    assert other_product(facts, HERE) == "NVIDIA L4"
-    assert other_product(replace(FACTS, target=for_product(ADA)), HERE) is None
+    assert other_gpu_product(facts, HERE) == "NVIDIA L4"
+    assert other_gpu_product(replace(FACTS, target=for_product(ADA)), HERE) is None
 
 
 @pytest.mark.parametrize(
@@ -91,25 +91,25 @@ def test_a_plan_of_another_version_is_unfit(built: str, compatible: bool, fits: 
     """Only one that was built to be compatible is loaded by a later version of the same major one."""
     facts = replace(FACTS, version=built, version_compatible=compatible)
     if fits:
-        require_fit(facts, HERE)
+        require_loadable_version(facts, HERE)
     else:
         with pytest.raises(
             IncompatibleEngineError, match=rf"built by version {built}, and version 1\.7\.1\.116 is installed"
         ):
-            require_fit(facts, HERE)
+            require_loadable_version(facts, HERE)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"format": 1}', b'{"format": null}'])
 def test_what_is_beside_a_plan_may_be_anything(content: bytes) -> None:
     """It is refused in one error, by which the entry is built again."""
-    with pytest.raises(IncompatibleEngineError, match="what is stored beside it"):
+    with pytest.raises(IncompatibleEngineError, match="its facts"):
         PlanFacts.read(content)
 
 
 def test_a_later_form_is_refused() -> None:
     """Its version is named."""
     with pytest.raises(IncompatibleEngineError, match="of version 2, not 1"):
-        require_fit(replace(FACTS, format=2), HERE)
+        require_loadable_version(replace(FACTS, format=2), HERE)
 
 
 def test_a_build_records_what_is_compared(engines: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_build_records_what_is_compared(engines: Path) -> None:
     assert (facts.version, facts.cuda) == (TENSORRT_RTX.version, TENSORRT_RTX.cuda)
     assert (facts.target["capability"], facts.target["platform"]) == ("8.9", host_platform())
     assert (facts.arguments, facts.results, facts.refit) == (("in0", "in2"), ("out0",), False)
-    require_fit(facts, Machine.here(TENSORRT_RTX))
+    require_loadable_version(facts, Machine.here(TENSORRT_RTX))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -109,7 +109,6 @@ def build_onnx_plan(
     if refit and not own.strip:  # no load uses them yet: it sets all weights
         has = {name: str(fingerprints([model.weights[name]])[0]) for name in proof.refittable}
     facts: dict[str, Json] = {
-        "format": 1,
         "refit": refit,
         "weights": {**proof.document(), "fingerprints": has},
         "profiles": [[range_.document() for range_ in ranges]] if ranges else [],

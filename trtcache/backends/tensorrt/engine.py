@@ -17,7 +17,13 @@ import torch
 from trtcache.backends.gpu import gpu_here
 from trtcache.backends.protocol import current_tuning_store
 from trtcache.backends.tensorrt.callbacks import get_logger
-from trtcache.backends.tensorrt.preflight import Machine, PlanFacts, other_product, require_fit, why_not_here
+from trtcache.backends.tensorrt.preflight import (
+    Machine,
+    PlanFacts,
+    other_gpu_product,
+    require_loadable_version,
+    why_not_here,
+)
 from trtcache.backends.tensorrt.tuning import RuntimeCache
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
@@ -52,10 +58,10 @@ def load_plan(
     ``weights`` are set; ``machine`` is compared with the facts stored beside the plan, by default this one.
     """
     machine = machine or Machine.here(flavour)
-    require_fit(facts, machine)
+    require_loadable_version(facts, machine)
     why = why_not_here(facts, machine)
     if why is None:
-        if product := other_product(facts, machine):
+        if product := other_gpu_product(facts, machine):
             log.warning("a plan of %s was built for %s: it may be slower here, or not load", flavour.title, product)
         try:
             return LoadedPlan(flavour, plan, facts, device, weights, current_tuning_store())
@@ -282,7 +288,7 @@ def refit_plan(
     from trtcache.backends.tensorrt.runner import deserialize
 
     facts = PlanFacts.read(bytes(stored))
-    require_fit(facts, Machine.here(flavour))
+    require_loadable_version(facts, Machine.here(flavour))
     trt = flavour.load()
     logger, router = get_logger(trt)
     runtime, engine = deserialize(trt, flavour, plan, facts)

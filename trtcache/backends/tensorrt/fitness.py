@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.fitness import Distance, Misfit
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS
-from trtcache.backends.tensorrt.preflight import MEMBER, Machine, PlanFacts, find_obstacle, require_fit
+from trtcache.backends.tensorrt.preflight import MEMBER, Machine, PlanFacts, find_obstacle, require_loadable_version
 from trtcache.errors import IncompatibleEngineError
 from trtcache.target import capability_words
 
@@ -25,7 +25,7 @@ def why_misfit(flavour: Flavour, stored: StoredTarget) -> Misfit | None:
     assert stored.member is not None  # noqa: S101  # it has engines
     try:
         facts = PlanFacts.read(stored.member(MEMBER))
-        require_fit(facts, machine)
+        require_loadable_version(facts, machine)
     except IncompatibleEngineError as error:
         version = f"{flavour.title} {stored.toolchain.get(flavour.name)}"
         remedy = f"install {version}, or export it again with {machine.version}"

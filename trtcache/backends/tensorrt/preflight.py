@@ -1,8 +1,9 @@
 """Preflight check: whether a stored plan can run on this machine.
 
-There are two negative results. A plan for another machine is sound, or this machine lacks something: it is stored and
-passed on, and calling it raises with the reason. An unfit plan cannot match its key: it raises
-``IncompatibleEngineError``, and the entry is rebuilt.
+There are two negative results. A sound plan that this machine cannot run, because it is for another GPU or platform or
+the driver is too old, is still stored and exported; calling it raises an error with the reason. An unfit plan, of
+another version or damaged, cannot be what its key describes: ``IncompatibleEngineError`` is raised, and the entry is
+rebuilt.
 """
 
 from __future__ import annotations
@@ -37,10 +38,15 @@ _FORMAT = 1
 
 
 def record_facts(flavour: Flavour, settings: TensorRTSettings, target: Target) -> dict[str, Json]:
-    """Return what must be known about a plan before it is loaded."""
-    written: Any = {"version": flavour.version, "target": target.document(), "cuda": flavour.cuda}
-    written["version_compatible"] = bool(settings.version_compatible)
-    return dict(written)
+    """Return the facts about a plan that follow from where and how it is built; ``build_plan`` adds the others."""
+    written: dict[str, Any] = {
+        "format": _FORMAT,
+        "version": flavour.version,
+        "target": target.document(),
+        "cuda": flavour.cuda,
+        "version_compatible": bool(settings.version_compatible),
+    }
+    return written
 
 
 @frozen_dataclass
@@ -73,7 +79,7 @@ class PlanFacts:
 
     @classmethod
     def read(cls, content: bytes) -> PlanFacts:
-        """Parse a plan's member.
+        """Parse the member ``plan.json`` of a plan's entry.
 
         Raises:
             IncompatibleEngineError: it cannot be parsed.
@@ -93,7 +99,7 @@ class PlanFacts:
                 fingerprints=dict(written["weights"].get("fingerprints", {})),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise IncompatibleEngineError("plan", f"what is stored beside it cannot be read: {error!r}") from error
+            raise IncompatibleEngineError("plan", f"its facts (plan.json) cannot be read: {error!r}") from error
 
 
 @frozen_dataclass
@@ -118,14 +124,15 @@ class Machine:
         return cls(flavour.version, host_platform(), gpu_here(), driver_cuda())
 
 
-def require_fit(facts: PlanFacts, machine: Machine) -> None:
-    """Reject a plan of another version of TensorRT.
+def require_loadable_version(facts: PlanFacts, machine: Machine) -> None:
+    """Reject a plan whose facts have another format, or that this version of TensorRT cannot load.
 
     Raises:
-        IncompatibleEngineError: the message names both versions.
+        IncompatibleEngineError: the message has both versions.
     """
     if facts.format != _FORMAT:
-        raise IncompatibleEngineError("plan", f"what is stored beside it is of version {facts.format}, not {_FORMAT}")
+        why = f"its facts (plan.json) have format {facts.format}, and this version of trtcache reads {_FORMAT}"
+        raise IncompatibleEngineError("plan", why)
     if facts.version in {"", machine.version}:
         return
     here, built = (
@@ -140,7 +147,7 @@ def require_fit(facts: PlanFacts, machine: Machine) -> None:
 
 @frozen_dataclass
 class Obstacle:
-    """Why a sound plan cannot run on a machine, and what is not as the plan needs it."""
+    """Why a sound plan cannot run on a machine, and which part of the machine is the reason."""
 
     what: Literal["platform", "gpu", "driver"]
     why: str
@@ -153,7 +160,7 @@ def why_not_here(facts: PlanFacts, machine: Machine) -> str | None:
 
 
 def find_obstacle(facts: PlanFacts, machine: Machine) -> Obstacle | None:
-    """Return why a sound plan cannot run on this machine, and what is missing, or None if it can."""
+    """Return why a sound plan cannot run on this machine, and which part of it is the reason, or None if it can."""
     gpu, target = machine.gpu, facts.target
     if gpu is None:
         return Obstacle("gpu", "there is no NVIDIA GPU here")
@@ -172,8 +179,8 @@ def find_obstacle(facts: PlanFacts, machine: Machine) -> Obstacle | None:
     return None
 
 
-def other_product(facts: PlanFacts, machine: Machine) -> str | None:
-    """Return the product that a plan was built for if it differs from this machine's: it may run slower."""
+def other_gpu_product(facts: PlanFacts, machine: Machine) -> str | None:
+    """Return the GPU product that a plan was built for if it is not this machine's: the plan may run slower."""
     product = facts.target.get("gpu")
     if machine.gpu is None or not product or product == machine.gpu.document():
         return None
@@ -191,8 +198,8 @@ def why_invalid(trt: Any, runtime: Any, plan: bytes | memoryview) -> str | None:
     found, bits = runtime.get_engine_validity(plan)
     if found != trt.EngineValidity.INVALID:
         return None
-    known = trt.EngineInvalidityDiagnostics
-    reasons = [name for name in (*UNFIT, *ELSEWHERE) if int(bits) & int(getattr(known, name))]
+    diagnostics = trt.EngineInvalidityDiagnostics
+    reasons = [name for name in (*UNFIT, *ELSEWHERE) if int(bits) & int(getattr(diagnostics, name))]
     words = ", ".join(reasons).lower().replace("_", " ") or "it gave no reason"
     if set(reasons) & set(UNFIT):
         raise IncompatibleEngineError("plan", f"TensorRT-RTX finds it invalid: {words}")

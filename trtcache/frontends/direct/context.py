@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PLAIN = frozenset({int, bool, float, complex, str, bytes, type(None)})
 
 
-def describe(
+def direct_key_parts(
     model: torch.nn.Module, weights: Mapping[str, torch.Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[str, Json]:
     """Return the parts of a direct key.

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from trtcache.config import paused_collector
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.frontends.direct import manifest as manifests
-from trtcache.frontends.direct.context import describe
+from trtcache.frontends.direct.context import direct_key_parts
 from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.frontends.direct.explain import NO_MANIFEST, differences_to_newest, store_reason
 from trtcache.frontends.direct.manifest import KIND, MEMBER, Manifest
@@ -113,12 +113,12 @@ class DirectMode:
         if not self._shapes:
             args, kwargs = own_arguments(self.state.values(), args, kwargs)
         self._args, self._kwargs = args, kwargs
-        self._parts = describe(self._model, self.state, args, kwargs)
+        self._parts = direct_key_parts(self._model, self.state, args, kwargs)
         if self._shapes:
             from trtcache.frontends.direct.symbolic import describe_shapes
 
             sizes = describe_shapes(self._model, args, kwargs, self._shapes)
-            self._parts["sizes"] = [self._is_whole, sizes]
+            self._parts["sizes"] = [self._has_inputs, sizes]
         digests = {name: hash_bytes(json.dumps(part).encode()).hex() for name, part in self._parts.items()}
         self.key = CacheKey.of(KIND, {"format": manifests.FORMAT, **digests})
         self._entry = self._cache.peek(self.key, counted=False)
@@ -153,7 +153,8 @@ class DirectMode:
         return None, format_difference(*different) if different else "it ends elsewhere"
 
     @property
-    def _is_whole(self) -> bool:
+    def _has_inputs(self) -> bool:
+        """Whether sizes are those of ``Input`` objects, whose ranges are kept as they are."""
         return self._shapes is not self._dynamic_shapes
 
     def _record(self) -> Recording:
@@ -165,7 +166,7 @@ class DirectMode:
                 log.debug("%s has sizes or numbers that depend on values", self._name)
         from trtcache.frontends.direct.symbolic import record_symbolic
 
-        return record_symbolic(self._model, self._args, self._kwargs, self._shapes, is_whole=self._is_whole)
+        return record_symbolic(self._model, self._args, self._kwargs, self._shapes, is_whole=self._has_inputs)
 
     def store_manifest(
         self, program: ExportedProgram, digest: Callable[[], Digest], export_s: float, *, has_alias: bool
@@ -179,7 +180,7 @@ class DirectMode:
             has_alias: whether its key alias is stored; without one a manifest would be useless.
         """
         try:
-            self._finish(program, digest, export_s, has_alias=has_alias)
+            self._store_or_verify(program, digest, export_s, has_alias=has_alias)
         except Exception as error:  # the model is compiled all the same
             log.debug("%s gets no manifest", self._name, exc_info=True)
             self.outcome = f"off: {error}"
@@ -188,7 +189,7 @@ class DirectMode:
         log.info("%s: direct mode: %s", self._name, self.outcome)
         store_reason(self._cache, self._name, self.outcome)
 
-    def _finish(
+    def _store_or_verify(
         self, program: ExportedProgram, digest: Callable[[], Digest], export_s: float, *, has_alias: bool
     ) -> None:
         store = self._cache.store

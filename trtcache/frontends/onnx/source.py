@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trtcache.store.format import Built
 
 
-_OF_TORCH = frozenset({"torch", "onnx", "onnxscript", "onnx_ir", "numpy", "ml_dtypes"})
+_EXPORTER_PACKAGES = frozenset({"torch", "onnx", "onnxscript", "onnx_ir", "numpy", "ml_dtypes"})
 """Parts of the toolchain that export programs of torch to ONNX."""
 
 _NOT_FOR_ONNX = {
@@ -64,11 +64,11 @@ class OnnxSource(Source):
     to the plan; names of inputs and outputs come from the plan's key. The file is parsed only for the weights of a
     refittable plan.
 
-    A retrained file has another fingerprint, but the same key unless the plan has its weights in it: it is parsed, and
-    its plan is still a hit. ``request`` takes the place of lowering: it parses the file, makes the key, and returns an
-    ``OnnxRequest``. On a miss, ``Cache.fetch`` then calls its ``build``, which calls ``Backend.build_onnx``. There is
-    nothing to export, so no second look-up and no manifest of direct mode. The program is always one engine, and no
-    part of it runs in torch.
+    A retrained file has another fingerprint, so it is parsed. Its key is the same, and its plan a hit, unless the
+    weights are embedded in the plan. ``request`` takes the place of lowering: it parses the file, makes the key,
+    and returns an ``OnnxRequest``. On a miss, ``Cache.fetch`` then calls its ``build``, which calls
+    ``Backend.build_onnx``. There is nothing to export, so no second look-up and no manifest of direct mode. The
+    program is always one engine, and no part of it runs in torch.
     """
 
     kind: ClassVar[str] = "onnx"
@@ -110,7 +110,7 @@ class OnnxSource(Source):
 
     @property
     def device(self) -> torch.device:
-        """The device of the inputs and outputs, for the backend last found; the CPU for builds without a GPU."""
+        """The device of inputs and outputs: of the backend that ``find_backend`` returned; without a GPU the CPU."""
         if self._device_type != "cuda":
             return torch.device(self._device_type)
         return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
@@ -132,7 +132,9 @@ class OnnxSource(Source):
 
     def toolchain(self, backend: Backend) -> Mapping[str, Any]:
         """Return the versions that the build depends on, without those of exporters from torch."""
-        return {name: value for name, value in backend.versions(self._device_type).items() if name not in _OF_TORCH}
+        return {
+            name: value for name, value in backend.versions(self._device_type).items() if name not in _EXPORTER_PACKAGES
+        }
 
     def fingerprint(self) -> Mapping[str, object]:
         """Return the digests of the file and of its external data, and the sizes of the arguments."""
