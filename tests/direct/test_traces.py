@@ -252,6 +252,19 @@ def test_weights_are_freed_after_a_replay(is_found: bool) -> None:
     assert weight() is None
 
 
+def test_a_hit_has_the_weights_that_a_hook_of_the_state_sets(interpreter: str, tmp_path: Path) -> None:
+    """torch.export calls ``state_dict`` first."""
+    options: dict[str, Any] = {"backend": interpreter, "cache": tmp_path / "cache", "direct": "on"}
+    for outcome in ("miss", "hit"):
+        model = Does(PROGRAMS["a layer"]).eval()
+        merged = nn.Parameter(torch.rand(4, 4))
+        model.lin.register_state_dict_pre_hook(lambda lin, *_, merged=merged: setattr(lin, "weight", merged))
+        module = trtcache.compile(model, (X,), **options)
+        assert module.report.direct.partition(":")[0] == outcome
+        assert torch.equal(module(X), model(X))
+        assert model.lin.weight is merged
+
+
 def test_names_of_weights_are_not_those_of_inputs() -> None:
     """A buffer can have any name without a dot."""
     model = Does(lambda model, x: x * 2 + model.get_buffer("input 0"))

@@ -107,8 +107,9 @@ class DirectMode:
     def _find(self) -> bool:
         if not self._cache.layers.stores:
             raise NotComparableError(_NO_CACHE)
-        self._model.state_dict(keep_vars=True)  # torch.export calls it first, and hooks of it can change the model
-        self.state = weights_of(self._model)  # with the lock: another thread's replay has fake ones there
+        # With the lock: another thread's replay has fake weights there.
+        self._model.state_dict(keep_vars=True)  # torch.export calls it first, and hooks of it can replace weights
+        self.state = weights_of(self._model)
         args, kwargs, self._shapes = replace_inputs(self._model, self._args, self._kwargs, self._dynamic_shapes)
         if not self._shapes:
             args, kwargs = own_arguments(self.state.values(), args, kwargs)
