@@ -289,6 +289,22 @@ def test_exchanging_tensors_is_an_error_as_in_an_export() -> None:
         record(model, (X,), {})
 
 
+def _resizes(_: Any, x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty(0)
+    torch.mul(x, 2, out=y)
+    return y * len(y)
+
+
+NOT_COMPARABLE: dict[str, Callable[..., Any]] = {"changes the sizes of an argument": _resizes}
+
+
+@pytest.mark.parametrize("why", NOT_COMPARABLE)
+def test_what_changes_results_without_an_argument_has_no_trace(why: str) -> None:
+    """A replay has the sizes and dtypes of results from the trace."""
+    with pytest.raises(NotComparableError, match=why):
+        trace_of(NOT_COMPARABLE[why])
+
+
 def test_views_share_memory_in_a_replay() -> None:
     """So code that compares it takes the same path."""
 

@@ -222,11 +222,19 @@ class KnownResults:
         self._known: dict[Any, tuple[_Layout, int | None]] = {}
 
     def get(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """Return the result of a call: a new fake tensor if one is known, or else what the operator returns."""
+        """Return the result of a call: a new fake tensor if one is known, or else what the operator returns.
+
+        Raises:
+            NotComparableError: the operator changes the sizes of an argument, as that of ``out=``.
+        """
         layouts = None if function._schema.is_mutable else _layouts((args, kwargs))
-        if layouts is None:
-            return function(*args, **kwargs)
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
+        if layouts is None:
+            shapes = [tensor.shape for tensor in tensors]
+            result = function(*args, **kwargs)
+            if function.overloadpacket not in RESHAPED_IN_PLACE and shapes != [tensor.shape for tensor in tensors]:
+                raise NotComparableError(f"{function} changes the sizes of an argument")
+            return result
         if (known := self._known.get((function, layouts))) is not None:
             layout, base = known
             return self._fakes.make(*layout, None if base is None else tensors[base].untyped_storage())
