@@ -295,7 +295,18 @@ def _resizes(_: Any, x: torch.Tensor) -> torch.Tensor:
     return y * len(y)
 
 
-NOT_COMPARABLE: dict[str, Callable[..., Any]] = {"changes the sizes of an argument": _resizes}
+def _promotes(_: Any, x: torch.Tensor) -> torch.Tensor:
+    torch.set_default_dtype(torch.float64)
+    try:
+        return x * torch.ones(4)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+NOT_COMPARABLE: dict[str, Callable[..., Any]] = {
+    "changes the sizes of an argument": _resizes,
+    "changes the default dtype": _promotes,
+}
 
 
 @pytest.mark.parametrize("why", NOT_COMPARABLE)

@@ -75,6 +75,7 @@ class TraceWriter:
         self._memories: dict[int, Json] = {}
         self._freed_later: list[Any] = []  # weak references, so that no address of a freed tensor is used again
         self._has_grad = True
+        self._dtype = torch.get_default_dtype()
 
     def name(self, tensor: torch.Tensor, name: Json) -> None:
         """Name a tensor; one that is named already keeps its name."""
@@ -136,7 +137,13 @@ class TraceWriter:
             table.clear()
 
     def write_call(self, function: Any, args: Any, kwargs: Any) -> list[Json]:
-        """Write the call of an operator, with a line before it if gradients were enabled or disabled."""
+        """Write the call of an operator, with a line before it if gradients were enabled or disabled.
+
+        Raises:
+            NotComparableError: an argument has no description, or results have another dtype than its arguments say.
+        """
+        if torch.get_default_dtype() is not self._dtype:
+            raise NotComparableError("forward changes the default dtype")
         if torch.is_grad_enabled() is not self._has_grad:
             self._has_grad = not self._has_grad
             self.lines.append(["grad", int(self._has_grad)])
