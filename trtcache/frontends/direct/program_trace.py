@@ -21,6 +21,7 @@ from trtcache.frontends.direct.trace import (
     Recorder,
     Trace,
     TraceWriter,
+    without_autocast_cache,
     write_constant,
 )
 
@@ -64,7 +65,7 @@ def trace_program(
         tensor = weights[str(spec.target)]
         values.append(fake.make_weight(tensor))
         writer.name(values[-1], f"weight {spec.target}" if spec.kind in _WEIGHTS else write_constant(tensor))
-    with tracing(TracingContext(mode)), mode, Recorder(writer, results):
+    with tracing(TracingContext(mode)), without_autocast_cache(), mode, Recorder(writer, results):
         outputs = torch.fx.Interpreter(program.graph_module).run(*values, enable_io_processing=False)
         returned = []
         for spec, result in zip(signature.output_specs, outputs, strict=True):

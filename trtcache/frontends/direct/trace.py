@@ -582,8 +582,19 @@ def _exporting() -> Iterator[None]:
     for owner, name in flags:
         setattr(owner, name, True)
     try:
-        with _Functions(), _Functions():
+        with _Functions(), _Functions(), without_autocast_cache():
             yield
     finally:
         for (owner, name), value in zip(flags, before, strict=True):
             setattr(owner, name, value)
+
+
+@contextmanager
+def without_autocast_cache() -> Iterator[None]:
+    """Let autocast convert a weight at each use in the block, as in an export."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
