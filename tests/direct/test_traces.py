@@ -6,6 +6,7 @@ import copy
 import functools
 import gc
 import json
+import sys
 import threading
 import warnings
 import weakref
@@ -244,6 +245,17 @@ def test_settings_that_forward_changes_are_restored(interpreter: str, tmp_path: 
         assert report.direct.partition(":")[0] == outcome
         assert torch.is_grad_enabled()
         assert warnings.filters == filters
+
+
+def test_a_signal_that_ends_the_process_does_so_in_a_replay(interpreter: str, tmp_path: Path) -> None:
+    """A handler calls ``sys.exit``; an export would not go on either."""
+    options: dict[str, Any] = {"backend": interpreter, "cache": tmp_path / "cache", "direct": "on"}
+    model = Does(lambda model, x: sys.exit(7) if model.calls else x * 2).eval()
+    trtcache.compile(model, (X,), **options)
+    model.calls.append(1)
+    with pytest.raises(SystemExit):
+        trtcache.compile(model, (X,), **options)
+    assert torch.compiler.is_exporting() is False
 
 
 @pytest.mark.parametrize("is_found", [True, False])

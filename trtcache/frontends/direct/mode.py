@@ -95,9 +95,7 @@ class DirectMode:
                 return self._find()
         except NotComparableError as error:
             self.outcome = f"off: {error}"
-        except BaseException as error:  # the model's code can raise anything; it is exported all the same
-            if isinstance(error, KeyboardInterrupt):
-                raise
+        except Exception as error:  # the model's code can raise anything; it is exported all the same
             log.debug("%s cannot be replayed", self._name, exc_info=True)
             self.outcome = f"off: the model cannot be run without values ({type(error).__name__}: {error})"
         finally:
