@@ -58,6 +58,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "a buffer that is assigned": lambda model, x: _assigns(model, x),
     "an unused result": lambda model, x: (model.lin(x), x)[1] * 2,
     "a constant": lambda model, x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]),
+    "a block that a profiler shows": lambda model, x: _profiled(model, x) * 2,
     "a weight twice in autocast": lambda model, x: _autocast_twice(model, x),
     "a list of results": lambda model, x: list(x.split(2, dim=1)),
     "a dict with an int": lambda model, x: {"x": x.relu(), "n": 3, "none": None},
@@ -79,6 +80,11 @@ def _without_grad(model: Any, x: torch.Tensor) -> torch.Tensor:
 def _assigns(model: Any, x: torch.Tensor) -> torch.Tensor:
     model.count = model.count + 1
     return x + model.count
+
+
+def _profiled(model: Any, x: torch.Tensor) -> torch.Tensor:
+    with torch.profiler.record_function("a block"):
+        return model.lin(x)  # type: ignore[no-any-return]  # a tensor
 
 
 def _autocast_twice(model: Any, x: torch.Tensor) -> torch.Tensor:

@@ -21,6 +21,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.frontends.direct.trace import (
     DEVICE_QUERY,
+    PROFILER,
     RESHAPED_IN_PLACE,
     Fakes,
     Trace,
@@ -66,6 +67,8 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is DEVICE_QUERY:
             return args[0].fake_device
+        if func.namespace == PROFILER:
+            return func(*args, **(kwargs or {}))
         try:
             result = self._follower.follow(func, args, kwargs or {}, self._fakes)
         except _DifferenceError:

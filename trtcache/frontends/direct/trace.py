@@ -54,6 +54,9 @@ _Layout = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int, torch.device
 DEVICE_QUERY = torch.ops.prim.device.default
 """The operator with which C++ code gets the device of a fake tensor; it is not in a trace."""
 
+PROFILER = "profiler"
+"""The namespace of the operators of ``record_function``; they are not in a trace."""
+
 RESHAPED_IN_PLACE = frozenset(
     getattr(torch.ops.aten, name)
     for name in ("as_strided_", "detach_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_")
@@ -210,7 +213,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is DEVICE_QUERY:
+        if func is DEVICE_QUERY or func.namespace == PROFILER:
             return func(*args, **kwargs)
         if torch.Tag.inplace_view in func.tags and func.overloadpacket not in RESHAPED_IN_PLACE:
             raise NotComparableError(f"{func} changes the shape of a tensor in place")
