@@ -196,6 +196,18 @@ def test_a_replay_leaves_the_model_as_it_was(is_found: bool) -> None:
     assert torch.equal(model(X), model.lin(X) + _cached(4) + X * 2)
 
 
+def test_a_cache_of_parametrizations_has_no_fake_weights(interpreter: str, tmp_path: Path) -> None:
+    """Nor after an export; the model could not be called in the block."""
+    options: dict[str, Any] = {"backend": interpreter, "cache": tmp_path / "cache", "direct": "on"}
+    model = Does(PROGRAMS["a layer"]).eval()
+    nn.utils.parametrizations.weight_norm(model.lin)
+    for outcome in ("miss", "hit"):
+        with nn.utils.parametrize.cached():
+            module = trtcache.compile(model, (X,), **options)
+            assert module.report.direct.partition(":")[0] == outcome
+            assert torch.allclose(module(X), model(X))
+
+
 def _catches(model: Any, x: torch.Tensor) -> torch.Tensor:
     try:
         return x * 3 if model.calls else x * 2

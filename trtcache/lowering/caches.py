@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.nn.utils import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,6 +61,7 @@ class _Caches:
         files |= {str(one.__module__) for one in self._seen.values() if isinstance(one, types.FunctionType)}
         for name in filter(_is_followed, files):
             self._add_file(name, files)
+        self._add_dict(parametrize._cache)  # of ``torch.nn.utils.parametrize.cached``
 
     def _add_file(self, name: str, files: set[str]) -> None:
         """Add a file's names, and those of the files whose functions it imports."""
