@@ -58,6 +58,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "a buffer that is assigned": lambda model, x: _assigns(model, x),
     "an unused result": lambda model, x: (model.lin(x), x)[1] * 2,
     "a constant": lambda model, x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]),
+    "the version of a weight": lambda model, x: x * (2 + model.lin.weight._version),
     "a block that a profiler shows": lambda model, x: _profiled(model, x) * 2,
     "a weight twice in autocast": lambda model, x: _autocast_twice(model, x),
     "a list of results": lambda model, x: list(x.split(2, dim=1)),

@@ -485,11 +485,9 @@ class FakeInputs:
         return made
 
     def make_weight(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return the fake tensor like a weight, with its version counter: for one weight always the same."""
+        """Return the fake tensor like a weight: for one weight always the same."""
         if id(tensor) not in self._weights:
-            made = self._weights[id(tensor)] = self.make(tensor)
-            if not tensor.is_inference():
-                _set_version(made, tensor._version)
+            self._weights[id(tensor)] = self.make(tensor)
         return self._weights[id(tensor)]
 
     def make_inputs(self, leaves: Iterable[Any], writer: TraceWriter) -> list[Any]:
