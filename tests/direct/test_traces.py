@@ -420,6 +420,24 @@ class Selects(nn.Module):
         return x[x > 2].sum() * self.by
 
 
+def test_a_padded_size_stays_a_symbol(interpreter: str, tmp_path: Path) -> None:
+    """As in an export, which uses torch's functions in Python."""
+    options: dict[str, Any] = {"backend": interpreter, "cache": tmp_path / "cache", "direct": "on"}
+    options["dynamic_shapes"] = {"x": {0: Dim("n", min=2, max=64)}}
+
+    def does(model: Any, x: torch.Tensor) -> torch.Tensor:
+        padded = nn.functional.pad(x, (0, 0, 1, 1))
+        return padded.sum(0) / (5 if model.calls else padded.shape[0])
+
+    model = Does(does).eval()
+    outcomes = [trtcache.compile(model, (X,), **options).report.direct.partition(":")[0] for _ in range(2)]
+    assert outcomes == ["miss", "hit"]
+    model.calls.append(1)
+    module = trtcache.compile(model, (X,), **options)
+    assert module.report.direct.startswith("miss: operation 3: ")
+    assert torch.equal(module(X[:2]), model(X[:2]))
+
+
 def test_sizes_that_depend_on_values_are_symbols(interpreter: str, tmp_path: Path) -> None:
     """They are compared at a hit like dynamic ones."""
     options: dict[str, Any] = {"backend": interpreter, "cache": tmp_path / "cache"}

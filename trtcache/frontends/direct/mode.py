@@ -228,9 +228,11 @@ class DirectMode:
 
     def _is_trace_of(self, program: ExportedProgram, recording: Recording) -> bool:
         """Return whether an exported program performs the operations of a recorded trace."""
-        from trtcache.frontends.direct.program_trace import perform_same_operations, trace_program
+        from trtcache.frontends.direct.program_trace import has_sizes_of, perform_same_operations, trace_program
 
         trace, mode, inputs = recording.trace, recording.mode, recording.inputs
+        if is_symbolic(trace) and not has_sizes_of(program, inputs):
+            return False
         if perform_same_operations(trace, trace_program(program, mode, inputs, recording.results)):
             return True
         if not is_symbolic(trace):

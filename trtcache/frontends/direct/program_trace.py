@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import functools
 import operator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import TracingContext, tracing
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
@@ -65,7 +67,8 @@ def trace_program(
         tensor = weights[str(spec.target)]
         values.append(fake.make_weight(tensor))
         writer.name(values[-1], f"weight {spec.target}" if spec.kind in _WEIGHTS else write_constant(tensor))
-    with tracing(TracingContext(mode)), without_autocast_cache(), mode, Recorder(writer, results):
+    dispatcher = nullcontext() if mode.shape_env is None else enable_python_dispatcher()  # as for a recording
+    with tracing(TracingContext(mode)), without_autocast_cache(), mode, dispatcher, Recorder(writer, results):
         outputs = torch.fx.Interpreter(program.graph_module).run(*values, enable_io_processing=False)
         returned = []
         for spec, result in zip(signature.output_specs, outputs, strict=True):
@@ -76,6 +79,18 @@ def trace_program(
         writer.finish(program.call_spec.out_spec, returned)
     writer.clear()
     return writer.lines
+
+
+def has_sizes_of(program: ExportedProgram, inputs: Sequence[Any]) -> bool:
+    """Return whether a recording has left the sizes of its inputs as symbolic as the export; else it knows less."""
+    specs = zip(program.graph.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True)
+    exported = [node.meta.get("val") for node, spec in specs if spec.kind is InputKind.USER_INPUT]
+    return [*map(_sizes, exported)] == [*map(_sizes, inputs)]
+
+
+def _sizes(value: Any) -> list[str]:
+    sizes = value.shape if isinstance(value, torch.Tensor) else [value] if isinstance(value, torch.SymInt) else []
+    return [*map(str, sizes)]
 
 
 def perform_same_operations(one: Trace, other: Trace) -> bool:

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._export.non_strict_utils import (
     _clean_dynamic_markers,
     _NonStrictTorchFunctionHandler,
@@ -55,7 +56,8 @@ def record_symbolic(
     with quiet(), whole_ranges() if is_whole else nullcontext(), record_decisions() as decisions:
         mode, (fake_args, fake_kwargs) = symbolic_inputs(model, args, kwargs, shapes)
         handler, builtins = _NonStrictTorchFunctionHandler(), _override_builtin_ops()
-        out_spec = run(model, fake_args, fake_kwargs, writer, mode, handler, builtins, Recorder(writer))
+        contexts = handler, builtins, enable_python_dispatcher(), Recorder(writer)
+        out_spec = run(model, fake_args, fake_kwargs, writer, mode, *contexts)
         sizes = _guards(mode.shape_env)
     conditions: list[Json] = [str(condition) for condition in decisions.conditions]
     trace = [*writer.lines, ["sizes", sizes, conditions]]
