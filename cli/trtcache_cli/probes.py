@@ -266,7 +266,7 @@ def _run_child(command: Sequence[str], timeout_s: float) -> tuple[list[str], tup
 def check_fast_paths(
     command: Sequence[str] | None = None, *, direct: str = "off", timeout_s: float = _CHILD_TIMEOUT_S
 ) -> list[Check]:
-    """Try whether an unchanged model is lowered again (key aliases), or exported again (direct mode), in a child process.
+    """Try in a child process whether an unchanged model is lowered or exported again: key aliases and direct mode.
 
     Args:
         command: the command to run instead, for tests.

@@ -343,7 +343,7 @@ def test_a_tiny_package_is_built_loaded_and_run(program: Callable[..., Result]) 
             "ZeroDivisionError: division by zero",
         ),
         ("key_code.file_bytes = fail", "has no key alias: our own code is gone", "it needs key aliases"),
-        ("mode.describe = fail", "", "our own code is gone"),
+        ("mode.direct_key_parts = fail", "", "our own code is gone"),
         ("mode.record = fail", "", "our own code is gone"),
     ],
 )

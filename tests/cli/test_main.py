@@ -266,5 +266,5 @@ def test_a_closed_standard_input_is_no_terminal(put: Callable[..., str], root: P
     command = f"{sys.executable} -m trtcache_cli clean <&-; {sys.executable} -m trtcache_cli rm -y {digest} <&-"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=os.environ, check=False)
     assert (done.returncode, "AttributeError" in done.stderr) == (0, False)
-    assert "there is no terminal" in done.stderr
+    assert "is not a terminal" in done.stderr
     assert list(DiskStore.open(root).scan()) == []

@@ -45,7 +45,7 @@ def test_a_dry_run_prints_the_plan_and_removes_nothing(
 def test_evicted_kinds_are_printed(run: Callable[..., Result], put: Callable[..., str]) -> None:
     """In the plan's last line and in JSON."""
     put(1), put(2, kind="alias"), put(3, kind="alias")
-    assert "3 entries of 12.4 kB to remove (2 alias, 1 test); " in run("prune", "--max-size", 0, "--dry-run").err
+    assert "to remove: 3 entries, 12.4 kB (2 alias, 1 test); " in run("prune", "--max-size", 0, "--dry-run").err
     kinds = run("prune", "--max-size", 0, "--dry-run", "--json").json["kinds"]
     assert {kind: share["entries"] for kind, share in kinds.items()} == {"alias": 2, "test": 1}
 

@@ -1,7 +1,7 @@
 """``resolve``: the source of a model, a program or a file.
 
-A new kind of file has a new suffix: add it to ``PROGRAM_SUFFIXES`` in ``trtcache/config/paths.py``, by which commands
-tell the path of a program from a key, and see where they compare a suffix with ``.onnx``.
+Commands tell the path of a program from a key by its suffix: add that of a new kind of file to ``PROGRAM_SUFFIXES`` in
+``trtcache/config/paths.py``, and see where commands compare a suffix with ``.onnx``.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def test_what_is_beside_a_plan_may_be_anything(content: bytes) -> None:
 
 def test_a_later_form_is_refused() -> None:
     """Its version is named."""
-    with pytest.raises(IncompatibleEngineError, match="of version 2, not 1"):
+    with pytest.raises(IncompatibleEngineError, match="have format 2"):
         require_loadable_version(replace(FACTS, format=2), HERE)
 
 

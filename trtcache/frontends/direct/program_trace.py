@@ -67,7 +67,7 @@ def trace_program(
         tensor = weights[str(spec.target)]
         values.append(fake.make_weight(tensor))
         writer.name(values[-1], f"weight {spec.target}" if spec.kind in _WEIGHTS else write_constant(tensor))
-    dispatcher = nullcontext() if mode.shape_env is None else enable_python_dispatcher()  # as for a recording
+    dispatcher = nullcontext() if mode.static_shapes else enable_python_dispatcher()  # as for a recording
     with tracing(TracingContext(mode)), without_autocast_cache(), mode, dispatcher, Recorder(writer, results):
         outputs = torch.fx.Interpreter(program.graph_module).run(*values, enable_io_processing=False)
         returned = []
