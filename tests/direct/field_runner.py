@@ -12,6 +12,7 @@ import traceback
 import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,23 +58,24 @@ def _answer(script: Mapping[str, Any], cache: Path, direct: str) -> tuple[str, l
     return module.report.direct, [keys, str(spec), *map(_described, leaves)]
 
 
-def judged(script: Mapping[str, Any], cache: Path, *, compare: bool = True) -> dict[str, Any]:
-    """Try to find the model; compile it with direct mode and without where it is found, and compare."""
-    from trtcache.cache import Cache
-    from trtcache.frontends.direct.mode import DirectMode
-    from trtcache.frontends.resolve import register_transformers_cache
+class _MissError(BaseException):
+    """A model would be exported, which takes longer than all else."""
 
-    register_transformers_cache()  # as compile does first
-    examples = (script["args"], script["kwargs"], script["dynamic_shapes"])
-    lookup = DirectMode(script["model"], examples, Cache(cache), mode="on", name="Model")
-    lookup.find()
-    if lookup.manifest is None:
-        lookup.explain()
-        return {"direct": lookup.outcome, "wrong": ""}
-    if not compare:
-        return {"direct": "hit", "wrong": ""}
-    direct, got = _answer(script, cache, "on")
-    if direct != "hit":
+
+def judged(script: Mapping[str, Any], cache: Path, *, compare: bool = True) -> dict[str, Any]:
+    """Compile a model with direct mode, and if it hits without; compare. Nothing comes before the first look-up."""
+    from trtcache.frontends.exported import ModuleSource
+
+    def refuse(source: ModuleSource, _: object) -> None:
+        assert source.direct_mode is not None
+        raise _MissError(source.direct_mode.explain())
+
+    try:
+        with patch.object(ModuleSource, "export", refuse):
+            direct, got = _answer(script, cache, "on")
+    except _MissError as miss:
+        return {"direct": str(miss), "wrong": ""}
+    if not compare or direct != "hit":
         return {"direct": direct, "wrong": ""}
     try:
         wanted = _answer(script, cache, "off")[1]
