@@ -3482,3 +3482,6 @@ from tests.direct import (  # noqa: E402  # they add theirs
     field_services,  # noqa: F401
     field_torch,  # noqa: F401
 )
+
+# isort: split
+from tests.direct import field_projects  # noqa: E402, F401  # behind the others, whose numbers stay
