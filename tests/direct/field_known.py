@@ -4,6 +4,8 @@ from __future__ import annotations
 
 MISSED = {
     "harmless: a parametrization is put on and removed": "the weight comes after the bias then",
+    "surgery without effect: weight_norm is put on and removed": "as above",
+    "surgery without effect: a dropout of rate 0 is inserted behind the last block": "it calls an operator: alias",
     "harmless: torch.compile of the model": "weights are marked for Dynamo, which is another key",
     "torch.backends.opt_einsum disabled": "the operations of an einsum have another order",
     "sizes: a guard that is written otherwise": "guards are compared as texts",

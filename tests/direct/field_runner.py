@@ -64,6 +64,7 @@ class _MissError(BaseException):
 
 def judged(script: Mapping[str, Any], cache: Path, *, compare: bool = True) -> dict[str, Any]:
     """Compile a model with direct mode, and if it hits without; compare. Nothing comes before the first look-up."""
+    from trtcache.errors import ExportError
     from trtcache.frontends.exported import ModuleSource
 
     def refuse(source: ModuleSource, _: object) -> None:
@@ -75,6 +76,8 @@ def judged(script: Mapping[str, Any], cache: Path, *, compare: bool = True) -> d
             direct, got = _answer(script, cache, "on")
     except _MissError as miss:
         return {"direct": str(miss), "wrong": ""}
+    except ExportError as error:
+        return {"direct": f"off: {error}", "wrong": ""}
     if not compare or direct != "hit":
         return {"direct": direct, "wrong": ""}
     try:

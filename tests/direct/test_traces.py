@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import Dim
+from torch.utils import _pytree as pytree
 
 import trtcache
 from trtcache.frontends.direct.errors import NotComparableError
@@ -317,6 +318,42 @@ def test_a_constant_in_the_memory_of_a_weight_has_no_trace() -> None:
     model.kept = [model.lin.weight.detach()[:1]]  # type: ignore[assignment]  # any attribute
     with pytest.raises(NotComparableError, match="shares memory with a weight"):
         record(model, (X,), {})
+
+
+class _Pair:
+    """Two tensors, of which unflattening makes a third."""
+
+    def __init__(self, one: torch.Tensor, other: torch.Tensor) -> None:
+        self.one, self.other = one, other
+        self.both = torch.cat([one, other])
+
+
+pytree.register_pytree_node(
+    _Pair,
+    lambda pair: ([pair.one, pair.other], None),
+    lambda leaves, _: _Pair(*leaves),
+    flatten_with_keys_fn=lambda pair: ([(pytree.GetAttrKey(n), getattr(pair, n)) for n in ("one", "other")], None),
+    serialized_type_name="tests.direct.Pair",
+)
+
+
+def test_operators_that_make_an_argument_are_in_a_trace() -> None:
+    """The key-value caches of transformers call them when an argument is unflattened."""
+    model, pair = Does(lambda _, x: x.both * 2), _Pair(X, X + 1)
+    found = record(model, (pair,), {})
+    assert [line[0] for line in found.trace] == ["aten.cat.default", "aten.mul.Tensor", "results"]
+    program = export(model, (pair,), {}, None)
+    assert perform_same_operations(found.trace, trace_program(program, found.mode, found.inputs, found.results))
+
+
+def test_numbers_of_constants_are_those_of_an_export() -> None:
+    """The operations that use them have them."""
+    model = Does(lambda model, x: x[: int(model.kept[0])] * model.kept[1].item())
+    model.kept = [torch.tensor(2), torch.tensor(3.0)]  # type: ignore[assignment]  # any attribute
+    trace = json.loads(json.dumps(record(model, (X,), {}).trace))
+    assert replay(model, (X,), {}, [trace]).place == 0
+    model.kept[1] = torch.tensor(4.0)  # type: ignore[index]
+    assert replay(model, (X,), {}, [trace]).place is None
 
 
 def test_exchanging_tensors_is_an_error_as_in_an_export() -> None:

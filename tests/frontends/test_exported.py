@@ -14,6 +14,7 @@ from tests import models
 from tests.comparing import differ, difference
 from tests.models import Affine, Case
 from trtcache import lowering
+from trtcache.errors import ExportError
 from trtcache.keys import key as key_alias
 from trtcache.keys.program_digest import exported_digest
 from trtcache.lowering.capture import quiet
@@ -238,3 +239,47 @@ def test_an_example_that_is_a_view_has_dynamic_sizes(compiled: Callable[..., trt
     module = compiled(model, (torch.linspace(-2.0, 2.0, 12).view(3, 4),), dynamic_shapes=dynamic)
     for given in (torch.randn(7, 4), torch.randn(9, 8)[1:5, :4], torch.randn(4, 5).t()[:, :4]):
         torch.testing.assert_close(module(given), model(given))
+
+
+def _graph() -> torch.fx.GraphModule:
+    return torch.fx.symbolic_trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
+
+
+def test_a_graph_module_that_is_not_its_graph_is_refused(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """torch.export runs the graph, without the generated code and forward hooks: another program than the module."""
+    model = _graph()
+    assert difference(model(X), compiled(model, (X,))(X)) is None
+    next(node for node in model.graph.nodes if node.op == "output").args[0].replace_all_uses_with(
+        next(node for node in model.graph.nodes if node.op == "placeholder")
+    )
+    with pytest.raises(ExportError, match=r"recompile\(\)"):
+        compiled(model, (X,))
+    model.recompile()
+    assert difference(X, compiled(model, (X,))(X)) is None
+    hooked = _graph()
+    hooked.register_forward_hook(lambda _, __, out: out + 1)
+    with pytest.raises(ExportError, match="hooks"):
+        compiled(hooked, (X,))
+    inside = nn.Sequential(hooked)
+    assert difference(inside(X), compiled(inside, (X,))(X)) is None
+
+
+def test_the_module_of_an_exported_program_is_compiled(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """It is a GraphModule with a forward hook of torch's own."""
+    module = exported(Affine()).module()
+    assert difference(module(X), compiled(module, (X,))(X)) is None
+
+
+class _Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((4,), 2.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale
+
+
+def test_a_frozen_script_inside_of_a_module(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """It has no attribute ``training``."""
+    model = nn.Sequential(torch.jit.freeze(torch.jit.script(_Scaled().eval())))
+    assert difference(model(X), compiled(model, (X,))(X)) is None

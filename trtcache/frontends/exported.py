@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch.nn.modules import module as hooks
 from torch.utils import _pytree as pytree
 
 from trtcache.config import paused_collector
@@ -184,11 +185,13 @@ class ModuleSource(Source):
             cache: the cache of direct mode's manifests.
 
         Raises:
-            ExportError: ``model`` is not a module.
+            ExportError: ``model`` is not a module, or a ``GraphModule`` whose call is not its graph.
             SettingsError: ``kwargs`` is not a dict.
         """
         if not isinstance(model, torch.nn.Module):
             raise ExportError(type(model).__name__, "give a torch.nn.Module or a torch.export.ExportedProgram")
+        if isinstance(model, torch.fx.GraphModule):
+            _require_run_as_graph(model)
         if kwargs is not None and not isinstance(kwargs, Mapping):
             raise SettingsError("kwargs", f"expected a dict of example inputs by name, got {type(kwargs).__name__}")
         self.model: torch.nn.Module = model
@@ -318,6 +321,21 @@ class ModuleSource(Source):
         args, kwargs, dynamic_shapes = self._examples
         with export_lock(), paused_collector():
             return capture.export(self.model, args, kwargs, dynamic_shapes)
+
+
+def _require_run_as_graph(model: torch.fx.GraphModule) -> None:
+    """Check that calling a ``GraphModule`` runs its graph and nothing else: torch.export runs the graph, without hooks.
+
+    Raises:
+        ExportError: it has a forward hook that is not torch's, or its code is not that of its graph.
+    """
+    label = type(model).__name__
+    tables = (model._forward_hooks, model._forward_pre_hooks, hooks._global_forward_hooks)
+    found = [hook for table in (*tables, hooks._global_forward_pre_hooks) for hook in table.values()]
+    if any(not str(getattr(hook, "__module__", "")).startswith("torch.") for hook in found):
+        raise ExportError(label, "torch.export ignores forward hooks of a GraphModule: compile a module that calls it")
+    if "forward" in vars(model) or model.graph.python_code("self").src != model.code:
+        raise ExportError(label, "its graph and its forward differ: call recompile() after a change of the graph")
 
 
 def device_type_of(values: Collection[object] | Iterator[object]) -> str:

@@ -118,7 +118,8 @@ def in_modes(model: torch.nn.Module, modes: Modes) -> torch.nn.Module:
 
 def _set_modes(model: torch.nn.Module, modes: Modes) -> None:
     for name, part in model.named_modules():
-        part.training = name in modes
+        if hasattr(part, "training"):  # frozen TorchScript has no modes
+            part.training = name in modes
 
 
 def with_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:

@@ -128,7 +128,7 @@ def modes_of(model: object) -> Modes | None:
     """Return the names of the submodules in train mode; None unless ``model`` is a Python ``nn.Module``."""
     if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
         return None
-    return frozenset(name for name, part in model.named_modules() if part.training)
+    return frozenset(name for name, part in model.named_modules() if getattr(part, "training", False))
 
 
 def eager(

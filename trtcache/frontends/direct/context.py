@@ -102,23 +102,22 @@ def _tensor(what: str, tensor: torch.Tensor) -> list[Json]:
     """
     if not has_values(tensor):
         raise NotComparableError(f"{what} is of class {type(tensor).__qualname__}, sparse, or without values")
-    own = {name: value for name, value in sorted(vars(tensor).items()) if not _is_empty_mark(name, value)}
     # torch.export treats the sizes of a marked tensor as the marks say. ``torch.compile`` sets one without sizes.
-    if marks := [name for name in own if name.startswith("_dynamo") and name != "_dynamo_static_input_type"]:
+    # Other attributes are not those of the fake tensor that takes its place.
+    if marks := [name for name, value in vars(tensor).items() if _is_mark(name, value)]:
         raise NotComparableError(f"{what} has marks for Dynamo ({', '.join(marks)})")
     base = None if tensor.is_inference() else tensor._base
     flags = [tensor.is_inference(), tensor.is_leaf, tensor.requires_grad, tensor.retains_grad]
     flags += [tensor.is_conj(), tensor.is_neg()]
-    attributes: Json = {
-        name: repr(value) if type(value) in _PLAIN else type(value).__name__ for name, value in own.items()
-    }
-    described: list[Json] = [type(tensor).__name__, *_layout(tensor), *map(int, flags), attributes]
+    described: list[Json] = [type(tensor).__name__, *_layout(tensor), *map(int, flags)]
     return [*described, None if base is None else _layout(base)]
 
 
-def _is_empty_mark(name: str, value: Any) -> bool:
-    """Return whether an attribute of a tensor is one that an export leaves behind."""
-    return (name == "_specialize_on" and not any(value.values())) or (name.startswith("_dynamo") and not value)
+def _is_mark(name: str, value: Any) -> bool:
+    """Return whether an attribute of a tensor marks sizes for Dynamo; an export leaves empty ones behind."""
+    if name == "_specialize_on":
+        return any(value.values())
+    return name.startswith("_dynamo") and name != "_dynamo_static_input_type" and bool(value)
 
 
 def _layout(tensor: torch.Tensor) -> list[Json]:

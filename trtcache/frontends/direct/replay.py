@@ -27,6 +27,8 @@ from trtcache.frontends.direct.trace import (
     Trace,
     TraceWriter,
     empty_shape_env,
+    is_number_of_constant,
+    read_number,
     run,
 )
 
@@ -69,6 +71,8 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
             return args[0].fake_device
         if func.namespace == PROFILER:
             return func(*args, **(kwargs or {}))
+        if is_number_of_constant(func, args):
+            return read_number(args[0])
         try:
             result = self._follower.follow(func, args, kwargs or {}, self._fakes)
         except _DifferenceError:

@@ -215,12 +215,25 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         kwargs = kwargs or {}
         if func is DEVICE_QUERY or func.namespace == PROFILER:
             return func(*args, **kwargs)
+        if is_number_of_constant(func, args):
+            return read_number(args[0])
         if torch.Tag.inplace_view in func.tags and func.overloadpacket not in RESHAPED_IN_PLACE:
             raise NotComparableError(f"{func} changes the shape of a tensor in place")
         call = self._writer.write_call(func, args, kwargs)
         result = func(*args, **kwargs) if self._known is None else self._known.get(func, args, kwargs)
         self._writer.lines.append([*call, self._writer.write_result(result)])
         return result
+
+
+def is_number_of_constant(function: Any, args: Any) -> bool:
+    """Return whether an operator reads the number in a constant, as ``item`` does; an export does so as well."""
+    return function is torch.ops.aten._local_scalar_dense.default and has_values(args[0])
+
+
+def read_number(constant: torch.Tensor) -> Any:
+    """Return the number in a constant. It is not in a trace, but the operations that use it are."""
+    with _disable_current_modes():
+        return constant.item()
 
 
 class KnownResults:
@@ -399,7 +412,7 @@ def run(
         writer.name(state[name], f"weight {name}")
         writer.name(tensor, f"weight {name}")  # in another place than its attribute, as in a list
     leaves, in_spec = pytree.tree_flatten((args, dict(kwargs)))
-    args, kwargs = pytree.tree_unflatten(given.make_inputs(leaves, writer), in_spec)
+    inputs = given.make_inputs(leaves, writer)
     with ExitStack() as stack:
         stack.callback(writer.clear)
         stack.enter_context(warnings.catch_warnings())
@@ -408,11 +421,15 @@ def run(
         stack.enter_context(torch.set_grad_enabled(torch.is_grad_enabled()))
         stack.enter_context(_exporting())
         stack.enter_context(torch.nn.utils.stateless._reparametrize_module(model, {**state}, strict=True))
-        stack.enter_context(tracing(TracingContext(mode)))
+        traced = TracingContext(mode)
+        stack.enter_context(tracing(traced))
+        if "shape_env" not in vars(mode):  # a replay makes it for who asks, and ``tracing`` does at its end
+            stack.callback(setattr, traced, "fake_mode", None)
         stack.enter_context(mode)
         for context in contexts:
             stack.enter_context(context)
         stack.enter_context(watch_assignments(model, lambda _, __, path, ___: assigned.append(path)))
+        args, kwargs = pytree.tree_unflatten(inputs, in_spec)  # calls operators for some classes, as in an export
         results = model(*args, **kwargs)
         if assigned:
             writer.lines.append(["assigned", *assigned])
