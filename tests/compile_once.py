@@ -4,8 +4,14 @@ Many tests build the same small programs in caches of their own, and 9 of 10 sec
 it makes depends on the command and the source alone, so the object file of an equal command is copied. Everything else
 is as ever: Inductor generates the sources, links them, and packages them for each build. Nothing is kept of a command
 that fails, nor for another session.
+
+Four of five seconds of a wrapper go into what is the same in all of them: its first half, which is torch's interface
+of a package, and one function of torch's headers, which reads the name of a device by a regular expression. Both are
+compiled once too, and joined to the second half of each wrapper, which is compiled with headers that only declare the
+function, and that are precompiled when many wrappers follow.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -17,6 +23,13 @@ NAME = "compile_once"
 
 _FOLDER = Path(__file__).parent
 _VARIABLES = ("CPATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX")
+
+_MANY = 3  # so many wrappers with equal flags take as long as the precompiled header saves
+_INTERFACE, _END = 'extern "C" {\n', '} // extern "C"\n'
+_RUNTIME = "torch/csrc/inductor/aoti_runtime/model_base.h"
+_FUNCTION = "inline void parse_device_str("
+_DECLARED = "void parse_device_str(const std::string&, int32_t&, int32_t&);"
+_USED = "namespace { [[gnu::used]] auto* const used = &torch::aot_inductor::parse_device_str; }\n"
 
 
 def install(folder: Path) -> None:
@@ -59,13 +72,80 @@ def main(arguments: list[str]) -> int:
     if kept.exists():
         shutil.copyfile(kept, made)
         return _report("copied")
-    arguments.insert(place, str(made))
-    if code := os.spawnv(os.P_WAIT, real, [real, *arguments]):  # noqa: S606
-        return code if code > 0 else 128 - code
+    if len(sources) > 1 or not _compile_wrapper(real, arguments, sources[0], made):
+        arguments.insert(place, str(made))
+        if code := _run(real, arguments):
+            return code if code > 0 else 128 - code
     new = kept.with_suffix(f".{os.getpid()}")
     shutil.copyfile(made, new)
     new.replace(kept)
     return _report("compiled")
+
+
+def _run(real: str, arguments: list[str]) -> int:
+    return os.spawnv(os.P_WAIT, real, [real, *arguments])  # noqa: S606  # the compiler
+
+
+def _compile_wrapper(real: str, arguments: list[str], source: Path, made: Path) -> bool:
+    """Compile a wrapper with the half that all have, if that is there by now; return whether it was compiled."""
+    first, end, second = source.read_text(encoding="utf-8").partition(_END)
+    if not source.name.endswith(".wrapper.cpp") or not end or _INTERFACE not in first:
+        return False
+    flags = [word for word in arguments if word not in ("-c", "-o", str(source))]
+    if "-include" in flags:  # Inductor's precompiled header, in place of which there is one here
+        place = flags.index("-include")
+        del flags[place : place + 2]
+    folder = _FOLDER / hashlib.sha256("\0".join([*flags, first]).encode()).hexdigest()
+    folder.mkdir(exist_ok=True)
+    (folder / f"wrapper.{os.getpid()}").touch()
+    include = _headers(flags)
+    if include is None or not _make_half(real, folder, first + end, include, flags):
+        return False
+    part, half = made.with_suffix(f".{os.getpid()}.o"), made.with_suffix(f".{os.getpid()}.cpp")
+    lines = first.count("\n") + 2
+    half.write_text(f'{first.partition(_INTERFACE)[0]}#line {lines} "{source}"\n{second}', encoding="utf-8")
+    changed = _changed(folder, include, flags)
+    compiled = ["-include", str(folder / "headers.h"), *changed, "-c", str(half), "-o", str(part)]
+    joined = ["-r", str(part), str(folder / "half.o"), "-o", str(made)]
+    is_made = not _run(real, compiled) and not _run(real, joined)
+    for path in (part, half):
+        path.unlink(missing_ok=True)
+    return is_made
+
+
+def _headers(flags: list[str]) -> Path | None:
+    """Return the folder of torch's headers."""
+    folders = [Path(word[2:]) for word in flags if word.startswith("-I")]
+    return next((folder for folder in folders if (folder / _RUNTIME).exists()), None)
+
+
+def _changed(folder: Path, include: Path, flags: list[str]) -> list[str]:
+    """Return flags for the headers that only declare the function; messages name torch's own headers."""
+    return [f"-I{folder}", f"-fmacro-prefix-map={folder}={include}", *flags]
+
+
+def _make_half(real: str, folder: Path, half: str, include: Path, flags: list[str]) -> bool:
+    """Compile what all wrappers have, and later headers that only declare the function; return whether it is there."""
+    precompiled, new = folder / "headers.h.gch", folder / "compiled.new"  # not of a name that a header has
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "half.o").exists():
+            before, function, rest = (include / _RUNTIME).read_text(encoding="utf-8").partition(_FUNCTION)
+            body, end, after = rest.partition("\n}\n")
+            lines = "\n" * (function + body + end).count("\n")
+            (folder / _RUNTIME).parent.mkdir(parents=True, exist_ok=True)
+            (folder / _RUNTIME).write_text(f"{before}{_DECLARED}{lines}{after}", encoding="utf-8")
+            included = [line for line in half.splitlines() if line.startswith("#include")]
+            (folder / "headers.h").write_text("\n".join([*included, ""]), encoding="utf-8")
+            (folder / "half.cpp").write_text(half + _USED, encoding="utf-8")
+            if not end or _run(real, [*flags, "-c", str(folder / "half.cpp"), "-o", str(new)]):
+                return False
+            new.replace(folder / "half.o")
+        if not precompiled.exists() and len(list(folder.glob("wrapper.*"))) > _MANY:
+            header = ["-x", "c++-header", str(folder / "headers.h"), "-o", str(new)]
+            if not _run(real, [*_changed(folder, include, flags), *header]):
+                new.replace(precompiled)
+    return True
 
 
 def _code(path: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -51,3 +52,51 @@ def test_nothing_is_kept_of_a_command_that_fails(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert "nothing" in done.stderr
     assert compile_once.count(folder) == (0, 0)
+
+
+def test_what_all_wrappers_have_is_compiled_once(tmp_path: Path) -> None:
+    """Wrappers after the first ones do the same, and have the places of their code in torch's headers."""
+    folder, headers = tmp_path / compile_once.NAME, tmp_path / "torch/csrc/inductor"
+    compile_once.install(folder)
+    for name in ("aoti_include", "aoti_runtime"):
+        (headers / name).mkdir(parents=True)
+    (headers / "aoti_include/cpu.h").write_text("#include <torch/csrc/inductor/aoti_runtime/model_base.h>\n")
+    (headers / "aoti_runtime/model_base.h").write_text("""
+        #pragma once
+        #include <cstdint>
+        #include <string>
+        namespace torch::aot_inductor {
+inline void parse_device_str(const std::string& name, int32_t& kind, int32_t& index) {
+  kind = name.size();
+  index = __LINE__;
+}
+        inline int line() { return __LINE__; }
+        inline std::string file() { return __FILE__; }
+        }
+    """)
+    environ = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    found = []
+    for number in range(5):
+        source, made, library = (tmp_path / f"{number}.{end}" for end in ("wrapper.cpp", "wrapper.o", "so"))
+        source.write_text(f"""
+#include <torch/csrc/inductor/aoti_include/cpu.h>
+using namespace torch::aot_inductor;
+extern "C" {{
+int half() {{ return 4; }}
+}} // extern "C"
+extern "C" int half();
+extern "C" int answer() {{
+    int32_t kind, index;
+    parse_device_str("cpu", kind, index);
+    return half() * 10000000 + kind * 1000000 + index * 1000 + line() * 10 + {number};
+}}
+extern "C" const char* place() {{ static auto found = file(); return found.c_str(); }}
+""")
+        flags = ["-O1", "-fPIC", f"-I{tmp_path}"]
+        subprocess.run(["g++", source, *flags, "-c", "-o", made], check=True, env=environ)
+        subprocess.run(["g++", made, "-shared", "-o", library], check=True, env=environ)
+        loaded = ctypes.CDLL(str(library))
+        loaded.place.restype = ctypes.c_char_p
+        found.append((loaded.answer(), loaded.place()))
+    assert found == [(43008100 + number, str(headers / "aoti_runtime/model_base.h").encode()) for number in range(5)]
+    assert len(list(folder.glob("*/half.o"))) == 1
