@@ -53,6 +53,15 @@ def test_a_quick_look_imports_no_torch(program: Callable[..., Result]) -> None:
     assert not imported & {"torch", "tensorrt", "sqlalchemy"}
 
 
+@pytest.fixture
+def quick_checks(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the process that checks the backends be a quick one."""
+    defaults = probes.backends.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "command", (python, *probes._BACKENDS[1:]))
+
+
+@pytest.mark.usefixtures("quick_checks")
 def test_a_bad_store_is_a_failure(run: Callable[..., Result], root: Path) -> None:
     """Exit code 1, with the store's own message."""
     root.mkdir()
@@ -82,6 +91,7 @@ def test_a_store_that_every_user_can_write_to_is_bad(tmp_path: Path) -> None:
     assert found["permissions"].advice == f"chmod o-w {root}"
 
 
+@pytest.mark.usefixtures("quick_checks")
 def test_trusted_keys_are_reported(run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a shared store: no key, some keys, or signatures not required; an unreadable key is a problem."""
     root = tmp_path / "shared"
@@ -120,6 +130,7 @@ def test_abilities_follow_what_is_there(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert {check.advice for check in probes.check_backends(quick=True)} == {"pip install 'trtcache[torch]'"}
 
 
+@pytest.mark.usefixtures("quick_checks")
 def test_settings_that_build_everything_are_reported(
     run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +266,7 @@ def test_directories_that_cannot_be_reached_are_bad() -> None:
         as_user(ALICE, look)
 
 
+@pytest.mark.usefixtures("quick_checks")
 def test_a_layer_is_checked(run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A valid layer is ok, a missing one is reported, and a directory that is not a store is bad."""
     (tmp_path / "photos" / "summer").mkdir(parents=True)
@@ -266,6 +278,7 @@ def test_a_layer_is_checked(run: Callable[..., Result], tmp_path: Path, monkeypa
     assert (found, done.code) == (["ok", "missing", "bad"], 1)
 
 
+@pytest.mark.usefixtures("quick_checks")
 def test_trusted_keys_of_a_shared_layer_are_reported(
     run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
