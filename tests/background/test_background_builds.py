@@ -156,6 +156,7 @@ def test_calls_beside_a_build(
                 wrong.append(repr(found))
             count[is_ready] += 1
             after -= is_ready or module._done.is_set()
+            time.sleep(0.001)  # or the calls alone would take the processor
 
     threads = [threading.Thread(target=call, args=(count,)) for count in counts]
     for thread in threads:
