@@ -55,10 +55,10 @@ def _quicker_torch() -> Iterator[None]:
     if _WITHOUT_TORCH:
         yield
         return
-    from tests.keys.tracing import operators_listed_once
+    from tests.keys.tracing import operators_listed_once, registry_made_once
     from tests.untraced import torch_untraced
 
-    with operators_listed_once(), torch_untraced():
+    with operators_listed_once(), registry_made_once(), torch_untraced():
         yield
 
 

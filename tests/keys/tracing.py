@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import torch
+from torch import library
 from torch._decomp import decomposition_table
+from torch._decomp.decompositions_for_rng import PhiloxState
 from torch._export import utils
 from torch._higher_order_ops.utils import autograd_not_implemented
 from torch._subclasses import fake_impls
@@ -33,28 +36,24 @@ def operators_listed_once() -> Iterator[None]:
     defaults: dict[object, CustomDecompTable] = {}
     parts: dict[object, tuple[dict[Any, Kernel], ...]] = {}
 
-    def registered() -> tuple[int, int]:
-        operators = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
-        return len(operators), len(decomposition_table)
-
     def listed() -> set[Any]:
-        count = registered()
-        if count not in lists:
-            lists[count] = collect()
-        return lists[count]
+        now = _registered()
+        if now not in lists:
+            lists[now] = collect()
+        return lists[now]
 
     def default_once() -> CustomDecompTable:
-        count = registered()
-        if count not in defaults:
-            defaults[count] = default()
-            defaults[count].materialize()
+        now = _registered()
+        if now not in defaults:
+            defaults[now] = default()
+            defaults[now].materialize()
         table = CustomDecompTable.__new__(CustomDecompTable)
-        table.decomp_table = defaults[count].decomp_table.copy()
+        table.decomp_table = defaults[now].decomp_table.copy()
         table.deleted_custom_ops, table.has_materialized = set(), True
         return table
 
     def split_once(table: dict[Any, Kernel]) -> tuple[dict[Any, Kernel], ...]:
-        chosen = registered(), *map(id, table), *map(id, table.values())
+        chosen = _registered(), *map(id, table), *map(id, table.values())
         if chosen not in parts:  # what has these identities is kept, or something else could get one of them
             parts[chosen] = (table.copy(), *split(table))
         return tuple(part.copy() for part in parts[chosen][1:])
@@ -68,7 +67,39 @@ def operators_listed_once() -> Iterator[None]:
             mock.patch.object(exported_program, "_split_decomp_table_to_cia_and_python_decomp", split_once)
         )
         patches.enter_context(mock.patch.object(exported_program, "_override_composite_implicit_decomp", _override))
+        patches.enter_context(mock.patch.object(PhiloxState, "reset", _reset))
         yield
+
+
+@contextmanager
+def registry_made_once() -> Iterator[None]:
+    """Let torch.onnx make its registry once, which no export changes: 0.4 s an export."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    made = cache(ONNXRegistry.from_torchlib.__func__)  # type: ignore[attr-defined]  # a class method
+    with mock.patch.object(ONNXRegistry, "from_torchlib", classmethod(made)):
+        yield
+
+
+_counts: dict[tuple[int, ...], int] = {}
+
+
+def _registered() -> tuple[int, int]:
+    """Return how many operators torch has decompositions of, in C++ and in Python."""
+    seen = len(library._impls), len(library._defs), len(torch.ops.loaded_libraries), len(sys.modules)
+    if seen not in _counts:  # nothing else registers an operator, and to list them takes a millisecond
+        _counts.clear()
+        _counts[seen] = len(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd"))
+    return _counts[seen], len(decomposition_table)
+
+
+_EMPTY = torch.tensor(())
+
+
+def _reset(state: PhiloxState) -> None:
+    """Do what torch's own method does, which makes two empty tensors, twelve times in each decomposition."""
+    state.seed = state.base_offset = _EMPTY
+    state.relative_offset, state.offset_advanced_at_least_once = 0, False
 
 
 _overridden: dict[Any, tuple[dict[Any, Kernel], Kernel, dict[Any, Kernel], Kernel]] = {}

@@ -5,19 +5,16 @@ ONNX Runtime runs the file that TensorRT's parser would get.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import signal
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import onnxruntime
 import torch
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
@@ -80,14 +77,6 @@ class Calls(torch.nn.Module):
             found = pytree.tree_leaves(self.function(*args, **kwargs))
             results += [one for one in found if isinstance(one, torch.Tensor)]
         return tuple(results)
-
-
-@contextmanager
-def registry_made_once() -> Iterator[None]:
-    """Let torch.onnx make its registry once: 1 s an export."""
-    made = functools.cache(ONNXRegistry.from_torchlib.__func__)  # type: ignore[attr-defined]  # a class method
-    with mock.patch.object(ONNXRegistry, "from_torchlib", classmethod(made)):
-        yield
 
 
 def names() -> list[str]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from benchmarks.report import table
-from tests.backends.tensorrt.operators import Outcome, examine, names, registry_made_once
-from tests.keys.tracing import operators_listed_once
+from tests.backends.tensorrt.operators import Outcome, examine, names
+from tests.keys.tracing import operators_listed_once, registry_made_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
