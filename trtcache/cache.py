@@ -142,7 +142,7 @@ class Cache:
         self._damaged: dict[str, str] = {}
         self._has_swept = False
         self.layers = Layers.of(
-            self.config, named=root is not None, named_below=lower is not None, after_copy=self._after_put
+            self.config, upper_must_open=root is not None, lower_must_open=lower is not None, after_copy=self._after_put
         )
         self.store = self.layers.upper
 

@@ -219,7 +219,7 @@ def test_it_is_so_in_every_store(tmp_path: Path, where: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     trust = Trust(None if where == "shared" else True, (OURS.public, replace(EARLIER.public, until=date(2020, 1, 1))))
     config = Config(root, trust=trust) if where == "shared" else Config(tmp_path / "upper", lower=(root,), trust=trust)
-    layers = Layers.of(config, named=True, named_below=True)
+    layers = Layers.of(config, upper_must_open=True, lower_must_open=True)
     for name, (forge, reason) in FORGED.items():
         path.unlink(missing_ok=True)
         path.write_bytes(forge(front).bytes())

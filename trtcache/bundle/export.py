@@ -15,7 +15,7 @@ from trtcache.backends.protocol import ENGINE, GRAPH
 from trtcache.bundle.engines import check_placement
 from trtcache.bundle.save import save
 from trtcache.cache import Cache
-from trtcache.compiler.entries import get_or_build_entries, get_or_build_entry, provenance_of, report_request
+from trtcache.compiler.entries import get_or_build_entries, get_or_build_entry, new_report, provenance_of
 from trtcache.compiler.stored_program import CallStructure, rebuild_program
 from trtcache.config.environment import Config
 from trtcache.config.frozen import frozen_dataclass
@@ -209,7 +209,7 @@ def export_program(
     for target in dict.fromkeys(targets or (None,)):
         request = source.request(CompileOptions(backend, settings, target))
         with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-            found = get_or_build_entries(request, cache, Path(folder), report_request(request))
+            found = get_or_build_entries(request, cache, Path(folder), new_report(request))
             origin = provenance_of(request, request.division, found)
         if contents is None:
             lowered = request.program

@@ -209,14 +209,14 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
         if output is not None:
             found.entry.write(ENGINE, output)
         return lookup.report(found)
-    from trtcache.compiler.entries import get_or_build_entries, report_request
+    from trtcache.compiler.entries import get_or_build_entries, new_report
     from trtcache.partition.division import summarize_left
 
     request = source.request(options)
     if output is not None and not request.division.is_one_engine:
         why = "a file holds one engine: leave the output out, and they are stored in the cache"
         raise PartitionError(request.program.name, why, summarize_left(request.division.left))
-    report = report_request(request)
+    report = new_report(request)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
         entries = get_or_build_entries(request, cache, Path(folder), report)
         if output is not None and entries:

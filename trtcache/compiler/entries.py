@@ -81,7 +81,7 @@ def build_and_load(request: Request, source: Source, cache: Cache) -> CompiledMo
         BuildError: the build failed.
         BusyError: another process builds it, the cache does not wait, and the settings leave no part to torch.
     """
-    report, weights, program = report_request(request), request.engine_weights(), request.program
+    report, weights, program = new_report(request), request.engine_weights(), request.program
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
         load = _load_whole if request.division.is_one_engine else _load_partitions
         engine, division, entries = load(request, cache, Path(folder), weights, report)
@@ -395,7 +395,7 @@ def _find_similar_gpu_entry(request: Request, cache: Cache) -> Entry | None:
     return replace(entry, reason=str(found))
 
 
-def report_request(request: Request) -> Report:
+def new_report(request: Request) -> Report:
     """Create the report on a request, without its engines."""
     seconds = request.program.seconds
     return Report(

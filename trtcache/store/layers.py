@@ -55,14 +55,14 @@ class Layers:
         cls,
         config: Config,
         *,
-        named: bool,
-        named_below: bool,
+        upper_must_open: bool,
+        lower_must_open: bool,
         after_copy: Callable[[DiskStore, str], None] | None = None,
     ) -> Layers:
-        """Open the stores of a configuration. Stores that the caller named must be usable; others only cause a warning.
+        """Open the stores of a configuration. Those that the caller named must be usable; others only cause a warning.
 
         Raises:
-            StoreError: a store that was ``named`` (the upper one) or ``named_below`` cannot be used.
+            StoreError: a store that must open cannot be used.
             SettingsError: the signing key cannot be read, or ``cryptography`` is required and not installed.
         """
         if config.disable:
@@ -71,15 +71,15 @@ class Layers:
         try:
             upper = DiskStore.open(config.root, readonly=config.readonly, trust=config.trust)
         except StoreError as error:
-            if named:
+            if upper_must_open:
                 raise
             _logger.warning("%s; building without a cache", error)
         if upper is not None and upper.writable and not upper.can_put and not config.forbid_build:
             _logger.warning("%s", UntrustedWriterError(str(upper.root), upper.admission.why_not_stored() or ""))
-        return replace(cls.below(upper, config, named=named_below), after_copy=after_copy)
+        return replace(cls.below(upper, config, must_open=lower_must_open), after_copy=after_copy)
 
     @classmethod
-    def below(cls, upper: DiskStore | None, config: Config, *, named: bool = False) -> Layers:
+    def below(cls, upper: DiskStore | None, config: Config, *, must_open: bool = False) -> Layers:
         """Open the lower stores for an open upper one."""
         stores: dict[str, Store] = {upper.location: upper} if upper else {}
         for root in config.lower:
@@ -89,7 +89,7 @@ class Layers:
                 store = DiskStore.open(root, readonly=True, trust=config.trust)
                 stores.setdefault(store.location, store)
             except (OSError, StoreError) as error:
-                if named:
+                if must_open:
                     raise
                 _logger.warning("%s; continuing without this layer", error)
         return cls(upper, tuple(store for store in stores.values() if store is not upper), config.copy_up)
@@ -136,13 +136,13 @@ class Layers:
         With ``copies``, a hit in a lower store is copied to the upper one before this returns; a failed copy is only
         logged.
         """
-        missed = above = Miss("absent")
+        missed = upper_miss = Miss("absent")
         for store in self.stores:
             found = store.get(key)
             if isinstance(found, Entry):
-                return found if store is self.upper else self._from_below(store, found, above.reason)
+                return found if store is self.upper else self._from_below(store, found, upper_miss.reason)
             if store is self.upper:
-                above = found
+                upper_miss = found
             if missed.reason == "absent":
                 missed = found
         return missed
