@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.direct.field_known import MISSED
+from tests.direct.field_known import MISSED, WRONG
 from tests.direct.field_scenarios import SCENARIOS
 from tests.direct.scenario_runner import site
 from tests.effort import tries
@@ -53,7 +53,12 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return found
 
 
-@pytest.mark.parametrize("number", TRIED, ids=lambda number: SCENARIOS[number].doc)
+def _param(number: int) -> Any:
+    marks = [pytest.mark.xfail(reason="a known wrong hit")] if SCENARIOS[number].doc in WRONG else []
+    return pytest.param(number, id=SCENARIOS[number].doc, marks=marks)
+
+
+@pytest.mark.parametrize("number", map(_param, TRIED))
 def test_a_field_scenario(number: int, results: Results) -> None:
     """Where it hits, an export in the same process gives the same key and the same answers."""
     scenario = SCENARIOS[number]
