@@ -56,7 +56,7 @@ def test_a_quick_look_imports_no_torch(program: Callable[..., Result]) -> None:
 @pytest.fixture
 def quick_checks(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the process that checks the backends be a quick one."""
-    defaults = probes.backends.__kwdefaults__
+    defaults = probes.check_backends.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "command", (python, *probes._BACKENDS[1:]))
 
