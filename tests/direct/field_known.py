@@ -12,6 +12,17 @@ MISSED = {
     "harmless: torch.compile of the model": "weights are marked for Dynamo, which is another key",
     "torch.backends.opt_einsum disabled": "the operations of an einsum have another order",
     "sizes: a guard that is written otherwise": "guards are compared as texts",
+    **dict.fromkeys(
+        (
+            "branch: torch._check of what is known",
+            "branch: an error for long inputs that the range excludes",
+            "settings: the limit of a branch is an attribute and stays below the minimum",
+            "settings: a limit comes from the environment and is far above the range",
+            "values: a known relation of values decides",
+        ),
+        "as above, also those that the range of a size implies",
+    ),
+    "shared dims of BERT: weights are retrained": "direct mode is off: the program performs other operations",
     "harmless: another momentum in eval mode": "it is an argument of the operator",
     **{
         f"decomposition replaced {name}": "torch's tables count as a whole: Inductor may use what the export does not"

@@ -3485,3 +3485,6 @@ from tests.direct import (  # noqa: E402  # they add theirs
 
 # isort: split
 from tests.direct import field_projects  # noqa: E402, F401  # behind the others, whose numbers stay
+
+# isort: split
+from tests.direct import field_sizes  # noqa: E402, F401  # behind them
