@@ -603,7 +603,6 @@ for _doc, _old, _new, _more in (
     ("a comparison's order is a result", "x * 2, x.shape[0] < x.shape[1]", "x * 2, x.shape[1] > x.shape[0]", {"ds": _AB}),
     ("a comparison by a difference is a result", "x * 2, x.shape[0] < x.shape[1]", "x * 2, x.shape[0] - x.shape[1] < 0", {"ds": _AB}),
     ("a strict comparison is a result", "x * 2, x.shape[0] > 3", "x * 2, x.shape[0] >= 4", {}),
-    ("an and of comparisons is a result", "x * 2, torch.sym_and(x.shape[0] > 3, x.shape[0] < 9)", "x * 2, torch.sym_and(x.shape[0] < 9, x.shape[0] > 3)", {}),
     ("a multiple by a remainder is a result", "x * 2, x.shape[0] % 2 == 0", "x * 2, x.shape[0] // 2 * 2 == x.shape[0]", {}),
     ("a remainder by a difference", "x * (x.shape[0] % 4)", "x * (x.shape[0] - x.shape[0] // 4 * 4)", {}),
     ("a size of the result of an operation", "y = x.repeat(2, 1)\nreturn y * (x.shape[0] * 2)", "y = x.repeat(2, 1)\nreturn y * y.shape[0]", {}),
@@ -613,7 +612,6 @@ for _doc, _old, _new, _more in (
     ("a size of a convolution's result", "y = F.conv1d(x.t()[None], torch.ones(1, 4, 3), stride=2)\nreturn y / ((x.shape[0] - 3) // 2 + 1)", "y = F.conv1d(x.t()[None], torch.ones(1, 4, 3), stride=2)\nreturn y / y.shape[2]", {}),
     ("a size by a stride", "x * x.stride(0)", "x * x.shape[1]", {"ds": _AB}),
     ("a storage's number of elements", "x * x.numel()", "x * (x.stride(0) * x.shape[0])", {"ds": _AB}),
-    ("the bytes of a tensor", "x * x.nbytes", "x * (x.numel() * 4)", {}),
 ):
     _edit(f"another expression: {_doc}", _old, _new, **{"ds": _AUTO, **({"args": _DOUBLE} if "0." in _old or "math." in _old or "1e" in _old else {}), **_more})
 for _doc, _old, _new in (
@@ -631,7 +629,6 @@ for _doc, _old, _new in (
     ("an equality of two items in another order", "a, b = x[0].item(), x[1].item()\ntorch._check(a == b + 2)\nreturn x * a * b", "a, b = x[0].item(), x[1].item()\ntorch._check(b + 2 == a)\nreturn x * a * b"),
     ("an item that a check equates with a number", "a = x[0].item()\ntorch._check(a == 3)\nreturn x * a", "a = x[0].item()\ntorch._check(a == 3)\nreturn x * 3"),
     ("an item that a check equates with another item", "a, b = x[2].item(), x[4].item()\ntorch._check(a == b)\nreturn x * a", "a, b = x[2].item(), x[4].item()\ntorch._check(a == b)\nreturn x * b"),
-    ("the sizes of two selections that are equal", "y, z = x[x > 1], x[x < 2]\ntorch._check(y.shape[0] == z.shape[0])\nreturn y * z, y.shape[0]", "y, z = x[x > 1], x[x < 2]\ntorch._check(y.shape[0] == z.shape[0])\nreturn y * z, z.shape[0]"),
     ("the number of the selected rows by sum", "y = x[x > 1]\nreturn y / y.shape[0]", "y = x[x > 1]\nreturn y / (x > 1).sum()"),
 ):
     _edit(f"another expression of values: {_doc}", _old, _new, ds="None", args=_I)

@@ -23,6 +23,7 @@ import trtcache
 from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.frontends.direct.program_trace import normalize, perform_same_operations, trace_program
 from trtcache.frontends.direct.replay import replay
+from trtcache.frontends.direct.symbolic import record_symbolic
 from trtcache.frontends.direct.trace import Trace, record
 from trtcache.lowering.capture import export
 
@@ -444,6 +445,46 @@ def test_guards_of_dynamic_sizes_count(shapes: Any, interpreter: str, tmp_path: 
     assert outcome(Branches(100)) == "hit"
     assert outcome(Branches(100), None).startswith("miss: ")
     assert not [name for name in vars(X) if name.startswith("_dynamo")]
+
+
+class Two(nn.Module):
+    """Has two inputs, with sizes that only ``dynamic_shapes`` relates."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.sum(0) + y.sum(0)
+
+
+@pytest.mark.parametrize("rows", [(N := Dim("n"), N), (N, 2 * N), (N + 1, N)])
+def test_sizes_that_dynamic_shapes_relates_hit(rows: tuple[Any, Any], interpreter: str, tmp_path: Path) -> None:
+    """torch.export makes them equal after it has traced the model."""
+    sizes = {str(N): 6, str(2 * N): 12, str(N + 1): 7}
+    args = tuple(torch.rand(sizes[str(one)], 4) for one in rows)
+    options: dict[str, Any] = {"dynamic_shapes": tuple({0: one} for one in rows), "direct": "on"}
+    options |= {"backend": interpreter, "cache": tmp_path / "cache"}
+    assert [trtcache.compile(Two(), args, **options).report.direct.split(":")[0] for _ in range(2)] == ["miss", "hit"]
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        lambda _, x: x[: int(x.shape[0] * 0.5)],
+        lambda _, x: x * (x.shape[0] * 0.1),
+        lambda _, x: x * 2 if x.shape[0] * 0.3 < 5.1 else x,
+        lambda _, x: x * (x.shape[0] / 3 + x.shape[0] / 3),
+    ],
+)
+def test_floats_of_symbolic_sizes_have_no_trace(does: Callable[..., Any]) -> None:
+    """SymPy folds their constants, and does not keep the order of operations."""
+    with pytest.raises(NotComparableError, match="floats from symbolic sizes"):
+        record_symbolic(Does(does), (X.repeat(4, 1),), {}, ({0: Dim.DYNAMIC},), is_whole=False)
+
+
+@pytest.mark.parametrize(
+    "does", [lambda _, x: x / x.shape[0], lambda _, x: x * (1 / x.shape[0]), lambda _, x: x * x[0, 0].item()]
+)
+def test_numbers_that_are_rounded_once_have_a_trace(does: Callable[..., Any]) -> None:
+    """Their terms have all that the program computes."""
+    assert record_symbolic(Does(does), (X.repeat(4, 1),), {}, ({0: Dim.DYNAMIC},), is_whole=False).trace
 
 
 class Selects(nn.Module):

@@ -82,10 +82,21 @@ def trace_program(
 
 
 def has_sizes_of(program: ExportedProgram, inputs: Sequence[Any]) -> bool:
-    """Return whether a recording has left the sizes of its inputs as symbolic as the export; else it knows less."""
+    """Return whether a recording has left the sizes of its inputs as symbolic as the export.
+
+    A program has one symbol, or a term of one, for sizes that ``dynamic_shapes`` makes equal. torch.export replaces
+    them afterwards, so a recording has a symbol for each.
+    """
     specs = zip(program.graph.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True)
     exported = [node.meta.get("val") for node, spec in specs if spec.kind is InputKind.USER_INPUT]
-    return [*map(_sizes, exported)] == [*map(_sizes, inputs)]
+    terms: dict[str, str] = {}
+    for one, other in zip(map(_sizes, inputs), map(_sizes, exported), strict=True):
+        if len(one) != len(other):
+            return False
+        for recorded, term in zip(one, other, strict=True):
+            if recorded != term and not (recorded.isidentifier() and terms.setdefault(recorded, term) == term):
+                return False
+    return True
 
 
 def _sizes(value: Any) -> list[str]:

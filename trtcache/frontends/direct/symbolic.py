@@ -21,6 +21,7 @@ from torch.export import ShapesCollection
 from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct.errors import NotComparableError
+from trtcache.frontends.direct.terms import require_exact
 from trtcache.frontends.direct.trace import Recorder, Recording, TraceWriter, run
 from trtcache.lowering.arguments import whole_ranges
 from trtcache.lowering.capture import example_arguments, quiet
@@ -59,6 +60,8 @@ def record_symbolic(
         contexts = handler, builtins, enable_python_dispatcher(), Recorder(writer)
         out_spec = run(model, fake_args, fake_kwargs, writer, mode, *contexts)
         sizes = _guards(mode.shape_env)
+    for condition in decisions.conditions:
+        require_exact(condition)
     conditions: list[Json] = [str(condition) for condition in decisions.conditions]
     trace = [*writer.lines, ["sizes", sizes, conditions]]
     inputs, in_spec = pytree.tree_flatten((fake_args, fake_kwargs))
@@ -89,6 +92,11 @@ def symbolic_inputs(
 
 def _guards(environment: Any) -> Json:
     """Describe what a ``ShapeEnv`` knows of its symbols."""
+    for guard in environment.guards:
+        require_exact(guard.expr)
+    for asserts in environment.deferred_runtime_asserts.values():
+        for one in asserts:
+            require_exact(one.expr)
     known: list[Json] = [[name, _entries(getattr(environment, name, {}))] for name in _KNOWN_OF_SYMBOLS]
     return [[str(guard.expr) for guard in environment.guards], *known]
 

@@ -130,8 +130,14 @@ class TraceWriter:
         return name
 
     def finish(self, spec: pytree.TreeSpec, leaves: Iterable[Any]) -> None:
-        """Write the last line: the results of the model."""
+        """Write the last line: the results of the model.
+
+        Raises:
+            NotComparableError: an argument or a result is computed with floats from symbolic sizes.
+        """
         self.lines.append(["results", describe_structure(spec), *map(self.write, leaves)])
+        for line in self.lines:  # a result, if there is one, follows from the call
+            _require_exact(line[:3] if len(line) == 4 else line)
         self.lines[:] = _plain(self.lines)
 
     def clear(self) -> None:
@@ -171,6 +177,21 @@ class TraceWriter:
         sizes = [list(map(self.write, one)) for one in (result.shape, result.stride())]
         offset = self.write(result.storage_offset())
         return ["new", number, str(result.dtype), *sizes, offset, str(result.device), base]
+
+
+def _require_exact(value: Any) -> None:
+    """Check that no symbolic size in a line of a trace is computed with floats.
+
+    Raises:
+        NotComparableError: there is one; its text does not say in which order it was rounded, and has fewer digits.
+    """
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            _require_exact(item)
+    elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        from trtcache.frontends.direct.terms import require_exact
+
+        require_exact(value.node.expr)
 
 
 def _plain(value: Any) -> Any:
