@@ -58,7 +58,7 @@ def _param(number: int) -> Any:
     return pytest.param(number, id=SCENARIOS[number].doc, marks=marks)
 
 
-@pytest.mark.parametrize("number", map(_param, TRIED))
+@pytest.mark.parametrize("number", [_param(number) for number in TRIED])
 def test_a_field_scenario(number: int, results: Results) -> None:
     """Where it hits, an export in the same process gives the same key and the same answers."""
     scenario = SCENARIOS[number]

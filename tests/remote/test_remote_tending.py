@@ -239,7 +239,7 @@ def test_prune_keeps_pins_and_the_last_hour(
     assert len(command("ls", hosts.name).rows) == 3
     assert command("prune", hosts.name, "--max-size", "1kB").code == 2  # no terminal to confirm
     assert command("prune", hosts.name, "--max-size", "1TB", "--dry-run").out == ""
-    assert "2 entries of" in command("prune", hosts.name, "--max-entries", "1", "--dry-run").err
+    assert "to remove: 2 entries, " in command("prune", hosts.name, "--max-entries", "1", "--dry-run").err
     assert command(*prune).json["freed_bytes"] > 2 * 4096
     assert [row[0] for row in command("ls", hosts.name).rows] == [pinned]
     assert [row[3] for row in command("ls", hosts.name).rows] == ["pinned"]
