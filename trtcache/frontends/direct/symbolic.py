@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._export.non_strict_utils import (
@@ -21,7 +22,6 @@ from torch.export import ShapesCollection
 from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct.errors import NotComparableError
-from trtcache.frontends.direct.terms import require_exact
 from trtcache.frontends.direct.trace import Recorder, Recording, TraceWriter, run
 from trtcache.lowering.arguments import whole_ranges
 from trtcache.lowering.capture import example_arguments, quiet
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
 
 _KNOWN_OF_SYMBOLS = ("axioms", "replacements", "divisible", "var_to_range", "deferred_runtime_asserts")
+_ONE_ROUNDING = frozenset({"IntTrueDiv", "ToFloat"})  # functions of torch.utils._sympy.functions
 
 
 def record_symbolic(
@@ -99,6 +100,24 @@ def _guards(environment: Any) -> Json:
             require_exact(one.expr)
     known: list[Json] = [[name, _entries(getattr(environment, name, {}))] for name in _KNOWN_OF_SYMBOLS]
     return [[str(guard.expr) for guard in environment.guards], *known]
+
+
+def require_exact(term: Any) -> None:
+    """Check that a term is a symbol, computed with integers, or rounded once at the end.
+
+    SymPy folds constants and orders operands, which changes no integer. With floats it can be another number: the text
+    of ``n * 0.1 * 0.3`` is that of ``n * (0.1 * 0.3)``, and has 15 digits of each constant.
+
+    Raises:
+        NotComparableError: it is not.
+    """
+    if getattr(term, "is_Symbol", False):
+        return
+    parts = term.args if getattr(term, "func", type(term)).__name__ in _ONE_ROUNDING else (term,)
+    for part in parts:
+        for one in sympy.preorder_traversal(sympy.sympify(part)):
+            if isinstance(one, sympy.Expr) and not one.is_integer:
+                raise NotComparableError(f"forward computes with floats from symbolic sizes ({term})")
 
 
 def _entries(table: Any) -> Json:

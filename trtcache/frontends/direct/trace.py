@@ -189,7 +189,7 @@ def _require_exact(value: Any) -> None:
         for item in value:
             _require_exact(item)
     elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        from trtcache.frontends.direct.terms import require_exact
+        from trtcache.frontends.direct.symbolic import require_exact
 
         require_exact(value.node.expr)
 
