@@ -206,7 +206,7 @@ def test_changes_that_torch_does_not_count_are_noticed(
 
 def test_fused_steps_are_noticed_for_large_weights(compile_model: CompileModel, made: Made) -> None:
     """A convolution of 65 KB is not compared by value; another optimizer's step changes nothing."""
-    model, x = ConvNorm().eval(), torch.randn(2, 128, 8, 8)
+    model, x = ConvNorm().eval(), torch.randn(2, 128, 8, 8) / 10  # sums of 2,048 products are off by 2e-5 otherwise
     model.conv, other = nn.Conv2d(128, 8, 4, padding=1), nn.Linear(4, 4)
     compiled = compile_model(model)
     for one, sets in ((model, 2), (other, 2), (model, 3)):
