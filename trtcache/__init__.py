@@ -1,7 +1,7 @@
 """An engine cache for inference: ccache for TensorRT, TensorRT-RTX and AOTInductor.
 
-To read how ``compile`` works, start at ``compiler/compile.py``. This file only decides whether torch is
-needed (a hit of a ``.pt2`` file returns from here without it), and imports the public names when they are first used.
+To read how ``compile`` works, start at ``compiler/compile.py``. This file only decides whether torch is needed (a
+hit of a ``.pt2`` file returns from here without it), and imports the public names when they are first used.
 """
 
 from __future__ import annotations

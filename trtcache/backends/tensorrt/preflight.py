@@ -38,7 +38,7 @@ _FORMAT = 1
 
 
 def record_facts(flavour: Flavour, settings: TensorRTSettings, target: Target) -> dict[str, Json]:
-    """Return the facts about a plan that follow from where and how it is built; ``build_plan`` adds the others."""
+    """Return the facts about a plan that follow from where and how it is built; ``build_onnx_plan`` adds the others."""
     written: dict[str, Any] = {
         "format": _FORMAT,
         "version": flavour.version,

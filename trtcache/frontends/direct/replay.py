@@ -20,15 +20,13 @@ from torch.utils.weak import TensorWeakRef
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.frontends.direct.trace import (
-    DEVICE_QUERY,
-    PROFILER,
     RESHAPED_IN_PLACE,
     Fakes,
     Trace,
     TraceWriter,
+    call_untraced,
     empty_shape_env,
-    is_number_of_constant,
-    read_number,
+    is_untraced,
     run,
 )
 
@@ -67,12 +65,8 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
         return False  # or torch imports Dynamo at the first operator
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is DEVICE_QUERY:
-            return args[0].fake_device
-        if func.namespace == PROFILER:
-            return func(*args, **(kwargs or {}))
-        if is_number_of_constant(func, args):
-            return read_number(args[0])
+        if is_untraced(func, args):
+            return call_untraced(func, args, kwargs or {})
         try:
             result = self._follower.follow(func, args, kwargs or {}, self._fakes)
         except _DifferenceError:

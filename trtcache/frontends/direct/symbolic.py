@@ -61,7 +61,7 @@ def record_symbolic(
         contexts = handler, builtins, enable_python_dispatcher(), Recorder(writer)
         out_spec = run(model, fake_args, fake_kwargs, writer, mode, *contexts)
         sizes = _guards(mode.shape_env)
-    for condition in decisions.conditions:
+    for condition in (*_conditions_of(mode.shape_env), *decisions.conditions):
         require_exact(condition)
     conditions: list[Json] = [str(condition) for condition in decisions.conditions]
     trace = [*writer.lines, ["sizes", sizes, conditions]]
@@ -91,13 +91,14 @@ def symbolic_inputs(
     return mode, (fake_args, fake_kwargs)
 
 
+def _conditions_of(environment: Any) -> list[Any]:
+    """Return the conditions on its symbols that a ``ShapeEnv`` has guards and runtime assertions for."""
+    asserts = [one for each in environment.deferred_runtime_asserts.values() for one in each]
+    return [one.expr for one in (*environment.guards, *asserts)]
+
+
 def _guards(environment: Any) -> Json:
     """Describe what a ``ShapeEnv`` knows of its symbols."""
-    for guard in environment.guards:
-        require_exact(guard.expr)
-    for asserts in environment.deferred_runtime_asserts.values():
-        for one in asserts:
-            require_exact(one.expr)
     known: list[Json] = [[name, _entries(getattr(environment, name, {}))] for name in _KNOWN_OF_SYMBOLS]
     return [[str(guard.expr) for guard in environment.guards], *known]
 

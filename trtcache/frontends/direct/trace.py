@@ -51,12 +51,8 @@ if TYPE_CHECKING:
 Trace = list[Any]
 _Layout = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int, torch.device]
 
-DEVICE_QUERY = torch.ops.prim.device.default
-"""The operator with which C++ code gets the device of a fake tensor; it is not in a trace."""
-
-PROFILER = "profiler"
-"""The namespace of the operators of ``record_function``; they are not in a trace."""
-
+_DEVICE_QUERY = torch.ops.prim.device.default  # C++ code gets the device of a fake tensor with it
+_NUMBER = torch.ops.aten._local_scalar_dense.default
 RESHAPED_IN_PLACE = frozenset(
     getattr(torch.ops.aten, name)
     for name in ("as_strided_", "detach_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_")
@@ -86,7 +82,8 @@ class TraceWriter:
         self._freed_later.append(torch._C._WeakTensorRef(tensor))  # type: ignore[attr-defined]  # torch's
         if tensor.layout == torch.strided:
             memory = tensor.untyped_storage()
-            if self._memories.setdefault(memory._cdata, name) is name:
+            if memory._cdata not in self._memories:
+                self._memories[memory._cdata] = name
                 self._freed_later.append(StorageWeakRef(memory))  # type: ignore[no-untyped-call]  # torch's
 
     def write(self, value: Any) -> Json:
@@ -136,9 +133,8 @@ class TraceWriter:
             NotComparableError: an argument or a result is computed with floats from symbolic sizes.
         """
         self.lines.append(["results", describe_structure(spec), *map(self.write, leaves)])
-        for line in self.lines:  # a result, if there is one, follows from the call
-            _require_exact(line[:3] if len(line) == 4 else line)
-        self.lines[:] = _plain(self.lines)
+        for line in self.lines:  # the result of a call follows from the call
+            line[:] = [*_plain(line[:3], is_exact=True), *_plain(line[3:], is_exact=len(line) != 4)]
 
     def clear(self) -> None:
         """Forget all tensors: fake ones lead to their mode, and are not freed with what that leads to."""
@@ -179,26 +175,21 @@ class TraceWriter:
         return ["new", number, str(result.dtype), *sizes, offset, str(result.device), base]
 
 
-def _require_exact(value: Any) -> None:
-    """Check that no symbolic size in a line of a trace is computed with floats.
+def _plain(value: Any, *, is_exact: bool) -> Any:
+    """Return a part of a trace as JSON, with the terms of symbolic sizes as torch knows them at the end.
 
     Raises:
-        NotComparableError: there is one; its text does not say in which order it was rounded, and has fewer digits.
+        NotComparableError: ``is_exact``, and a term is computed with floats.
     """
     if isinstance(value, (list, tuple)):
-        for item in value:
-            _require_exact(item)
-    elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return [_plain(item, is_exact=is_exact) for item in value]
+    if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return value
+    if is_exact:
         from trtcache.frontends.direct.symbolic import require_exact
 
         require_exact(value.node.expr)
-
-
-def _plain(value: Any) -> Any:
-    """Return a trace as JSON, with the terms of symbolic sizes as torch knows them at the end."""
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return str(value.node.expr) if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
+    return str(value.node.expr)
 
 
 def has_values(tensor: torch.Tensor) -> bool:
@@ -234,10 +225,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is DEVICE_QUERY or func.namespace == PROFILER:
-            return func(*args, **kwargs)
-        if is_number_of_constant(func, args):
-            return read_number(args[0])
+        if is_untraced(func, args):
+            return call_untraced(func, args, kwargs)
         if torch.Tag.inplace_view in func.tags and func.overloadpacket not in RESHAPED_IN_PLACE:
             raise NotComparableError(f"{func} changes the shape of a tensor in place")
         call = self._writer.write_call(func, args, kwargs)
@@ -246,15 +235,24 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         return result
 
 
-def is_number_of_constant(function: Any, args: Any) -> bool:
-    """Return whether an operator reads the number in a constant, as ``item`` does; an export does so as well."""
-    return function is torch.ops.aten._local_scalar_dense.default and has_values(args[0])
+def is_untraced(function: Any, args: Any) -> bool:
+    """Return whether a call is not in a trace.
+
+    These are operators of ``record_function``, the look-up of a fake tensor's device, and ``item`` of a constant, whose
+    number an export has in the operations that use it.
+    """
+    is_number = function is _NUMBER and has_values(args[0])
+    return function is _DEVICE_QUERY or function.namespace == "profiler" or is_number
 
 
-def read_number(constant: torch.Tensor) -> Any:
-    """Return the number in a constant. It is not in a trace, but the operations that use it are."""
-    with _disable_current_modes():
-        return constant.item()
+def call_untraced(function: Any, args: Any, kwargs: Any) -> Any:
+    """Return the result of a call that is not in a trace."""
+    if function is _DEVICE_QUERY:
+        return args[0].fake_device
+    if function is _NUMBER:
+        with _disable_current_modes():
+            return args[0].item()
+    return function(*args, **kwargs)
 
 
 class KnownResults:
