@@ -97,6 +97,14 @@ def test_arguments_with_gaps_are_exported(interpreter: str, tmp_path: Path) -> N
     )
 
 
+def test_inputs_that_torch_tries_the_program_with_turn_it_off(interpreter: str, tmp_path: Path) -> None:
+    """An export calls the program with each of them, and can refuse it."""
+    model, shapes = Calls(lambda _, x: x + 1), torch.export.AdditionalInputs()
+    shapes.add((torch.rand(5, 4),))
+    outcome = compiled(model, (X,), interpreter, tmp_path, dynamic_shapes=shapes)
+    assert outcome == "off: dynamic_shapes have an object of class AdditionalInputs"
+
+
 def test_an_active_mode_turns_it_off(interpreter: str, tmp_path: Path) -> None:
     """A mode below an export's can do anything with its operators; one above is code of the model's."""
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import warnings
 import weakref
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -432,7 +433,15 @@ class Branches(nn.Module):
         return x * self.by if x.shape[0] > self.limit else x + 1
 
 
-@pytest.mark.parametrize("shapes", [{"x": {0: Dim("n", max=90)}}, {"x": {0: Dim.AUTO}}, {"x": {0: Dim.DYNAMIC}}])
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        {"x": {0: Dim("n", max=90)}},
+        {"x": {0: Dim.AUTO}},
+        {"x": {0: Dim.DYNAMIC}},
+        OrderedDict(x=OrderedDict({0: Dim.AUTO})),
+    ],
+)
 def test_guards_of_dynamic_sizes_count(shapes: Any, interpreter: str, tmp_path: Path) -> None:
     """The operations for the example are the same; those for other sizes are not."""
     options: dict[str, Any] = {"backend": interpreter, "cache": tmp_path / "cache", "direct": "on"}

@@ -6,6 +6,7 @@ trace has the guards: the conditions on sizes that the model's code, or torch, h
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from torch._export.non_strict_utils import (
     _override_builtin_ops,
     make_fake_inputs,
 )
-from torch.export import ShapesCollection
+from torch.export import AdditionalInputs, ShapesCollection
 from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct.errors import NotComparableError
@@ -144,14 +145,16 @@ def describe_shapes(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mappi
     if kind in {int, str, type(None)}:
         plain: Json = shapes
         return plain
-    if kind in {dict, list, tuple}:
-        items = shapes.items() if kind is dict else enumerate(shapes)
+    if kind in {dict, OrderedDict, list, tuple}:
+        items = shapes.items() if isinstance(shapes, dict) else enumerate(shapes)
         return [kind.__name__, *([str(key), describe_shapes(model, args, kwargs, value)] for key, value in items)]
-    if kind.__module__ == "torch.export.dynamic_shapes":
+    if (
+        kind.__module__ == "torch.export.dynamic_shapes" and kind is not AdditionalInputs
+    ):  # torch runs the program with those
         if hasattr(shapes, "root"):  # 2 * Dim("half")
             root = describe_shapes(model, args, kwargs, shapes.root)
             return ["derived", shapes.__name__, root, str(shapes.min), str(shapes.max)]
         if hasattr(shapes, "__name__"):
             return ["Dim", shapes.__name__, str(shapes.min), str(shapes.max)]
         return ["hint", str(shapes.type), str(shapes.min), str(shapes.max)]
-    raise NotComparableError(f"dynamic_shapes have a {kind.__qualname__}")
+    raise NotComparableError(f"dynamic_shapes have an object of class {kind.__qualname__}")
