@@ -35,6 +35,7 @@ from trtcache.errors import ExportError
 from trtcache.lowering.arguments import configurations, has_classes, replace_inputs, whole_ranges
 from trtcache.lowering.assignments import record_assignments, reject_lost_assignments
 from trtcache.lowering.caches import preserve_caches
+from trtcache.lowering.composite_operators import quick_overrides
 from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.lowering.interface import Content
 from trtcache.lowering.layouts import layout_dependent_inputs, written_inputs
@@ -322,18 +323,13 @@ def decompose(
     Raises:
         ExportError: an operator cannot be decomposed or made functional.
     """
-    # The decomposition of a random operator may draw other numbers: `bernoulli` is not `rand() < p` on a GPU.
-    drawing = {node.target for node in program.graph.nodes if draws_random_numbers(node)}
-    table = torch.export.default_decompositions()
-    for target in list(table):
-        if str(target).rpartition(".")[0] in keep or stays(target) or target in drawing:
-            del table[target]
     # torch runs a program's guards as Python code when it traces the program again: ``max(a, b) == 4`` then asks which
     # is larger, ``or`` which side is true, and the program would be specialised on the example's answer.
     guards, program._guards_code = program._guards_code, []
     try:
         whole = getattr(program, "_has_whole_ranges", False)
         with (
+            quick_overrides(),
             quiet(),
             _without_classes(program) as signature,
             whole_ranges() if whole else nullcontext(),
@@ -342,6 +338,7 @@ def decompose(
             _without_dropout(program.graph_module),
             _with_copies(program.graph),
         ):
+            table = _decompositions(program, keep, stays)
             decomposed: ExportedProgram = program.run_decompositions(table)
         decomposed.module_call_graph[0].signature, decomposed._example_inputs = signature, program.example_inputs
     except ExportError:
@@ -353,6 +350,17 @@ def decompose(
     if not any(map(_has_misshapen_states, all_nodes(program.graph_module))):
         _compare_results(program, decomposed)
     return decomposed
+
+
+def _decompositions(program: ExportedProgram, keep: Collection[str], stays: Callable[[object], bool]) -> Any:
+    """Return torch's table of decompositions without those of operators that are kept."""
+    # The decomposition of a random operator may draw other numbers: `bernoulli` is not `rand() < p` on a GPU.
+    drawing = {node.target for node in program.graph.nodes if draws_random_numbers(node)}
+    table = torch.export.default_decompositions()
+    for target in list(table):
+        if str(target).rpartition(".")[0] in keep or stays(target) or target in drawing:
+            del table[target]
+    return table
 
 
 @contextmanager
