@@ -3488,3 +3488,9 @@ from tests.direct import field_projects  # noqa: E402, F401  # behind the others
 
 # isort: split
 from tests.direct import field_sizes  # noqa: E402, F401  # behind them
+
+# isort: split
+from tests.direct import field_tensors  # noqa: E402, F401
+
+# isort: split
+from tests.direct import field_programs  # noqa: E402, F401

@@ -182,6 +182,7 @@ def _leaves_traces(model: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("is_found", [True, False])
+@pytest.mark.filterwarnings("default")  # as errors, they turn direct mode off
 def test_a_replay_leaves_the_model_as_it_was(is_found: bool) -> None:
     """Attributes, buffers, lists, and caches around it; also if it ends in the middle."""
     TABLE.clear()

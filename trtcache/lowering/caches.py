@@ -5,11 +5,16 @@ An export fills them with fake tensors, with which the model's later results wou
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import gc
+import operator
 import sys
+import threading
 import types
+import weakref
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,37 +22,44 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.utils import parametrize
 
+from trtcache.lowering.model_state import MISSING, read_slot
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _OTHERS = (sys.stdlib_module_names - {"__main__"}) | {"torch", "trtcache"}
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, type, types.ModuleType, types.BuiltinFunctionType})
 _NOT_FOLLOWED = (type, types.ModuleType, torch.nn.Module, torch.Tensor)
-_MISSING = object()
 _MOST_NESTED = 3
 _Place = tuple[dict[Any, Any], "Callable[[], Any]", "Callable[[Any, Any], None]", "Callable[[Any], None]"]
 """Items before the export, and what returns them now, sets one, and deletes one."""
 
 
 @contextmanager
-def preserve_caches(model: torch.nn.Module) -> Iterator[None]:
+def preserve_caches(model: torch.nn.Module) -> Iterator[Caches]:
     """Take fake tensors that the block leaves outside of a model away again.
 
-    Looks at the classes of the model's modules, the files that define them and the functions that these files use:
-    class attributes, global names, containers and plain objects in these, closures, defaults and ``lru_cache``. What
-    has no fake tensor stays as it is. A cache in a file that these files import as a module is not found.
+    Looks at the classes of the model's modules, the files that define them, the user's files that these import, and the
+    functions that they use: class attributes, global names, containers and plain objects in these, closures, defaults
+    and ``lru_cache``. What has no fake tensor stays as it is, unless the block sets ``restores_all``.
     """
-    caches = _Caches(model)
+    caches = Caches(model)
     try:
-        yield
+        yield caches
     finally:
         caches.restore()
 
 
-class _Caches:
-    """The names, containers and cached functions around a model."""
+class Caches:
+    """The names, containers and cached functions around a model.
+
+    Attributes:
+        restores_all: whether everything is restored, and not only what has fake tensors. It is not if there are other
+            threads that can run the user's code, whose changes would be lost.
+    """
 
     def __init__(self, model: torch.nn.Module) -> None:
+        self.restores_all = False
         self._places: list[_Place] = []
         self._lists: list[tuple[list[Any], list[Any]]] = []
         self._cached: list[Any] = []
@@ -64,12 +76,14 @@ class _Caches:
         self._add_dict(parametrize._cache)  # of ``torch.nn.utils.parametrize.cached``
 
     def _add_file(self, name: str, files: set[str]) -> None:
-        """Add a file's names, and those of the files whose functions it imports."""
+        """Add the names of a file, of the user's files that it imports, and of those whose functions it imports."""
         names = vars(sys.modules[name]) if name in sys.modules else {}
         self._add_dict(names)
         values = list(names.values())
-        self._follow(values)
+        self._follow(list(values))
         for value in values:
+            if isinstance(value, types.ModuleType) and id(vars(value)) not in self._seen and _is_users(value):
+                self._add_file(value.__name__, files)
             function = value.__wrapped__ if isinstance(value, functools._lru_cache_wrapper) else value
             if not isinstance(function, types.FunctionType) or function.__module__ in files:
                 continue
@@ -111,6 +125,10 @@ class _Caches:
                 waiting += self._add_function(value)
             elif isinstance(value, (classmethod, staticmethod, types.MethodType)):
                 waiting.append(value.__func__)
+            elif isinstance(value, weakref.WeakKeyDictionary):
+                waiting.append(vars(value)["data"])
+            elif isinstance(value, threading.local):
+                waiting.append(value.__dict__)
             elif _is_followed(kind.__module__):
                 self._seen[id(value)] = value
                 self._add_object(value)
@@ -119,9 +137,19 @@ class _Caches:
         try:
             attributes = value.__dict__
         except Exception:  # noqa: BLE001  # code of the class
-            return
+            attributes = None
         if type(attributes) is dict:
             self._add_dict(attributes)
+        names = copyreg._slotnames(type(value))  # type: ignore[attr-defined]  # what pickle uses
+        if not names:
+            return
+
+        def slots() -> dict[str, Any]:
+            found = {name: read_slot(value, name) for name in names}
+            return {name: one for name, one in found.items() if one is not MISSING}
+
+        set_slot, delete_slot = partial(object.__setattr__, value), partial(object.__delattr__, value)
+        self._places.append((slots(), slots, set_slot, delete_slot))
 
     def _add_function(self, function: Any) -> list[Any]:
         """Add the cells of a function, or a cache, and return what they lead to."""
@@ -151,22 +179,54 @@ class _Caches:
         return [*items().values()]
 
     def restore(self) -> None:
-        """Restore what has fake tensors now and had none."""
-        for before, now, put, remove in self._places:
-            for name, value in list(now().items()):
-                old = before.get(name, _MISSING)
-                if old is value or not _has_fake(value):
-                    continue
-                if old is _MISSING:
-                    remove(name)
-                else:
-                    put(name, old)
+        """Restore what has fake tensors now and had none, or everything."""
+        others = [one for one in threading.enumerate() if one is not threading.current_thread()]
+        restores_all = self.restores_all and not any(map(_can_run_users_code, others))
+        for place in self._places:
+            _restore_place(*place, restores_all=restores_all)
         for values, elements in self._lists:
-            if any(_has_fake(one) for one in values) and not any(_has_fake(one) for one in elements):
+            has_fake = any(map(_has_fake, values)) and not any(map(_has_fake, elements))
+            if has_fake or (restores_all and not _are_same(values, elements)):
                 values[:] = elements
         for function in self._cached:
             if function.cache_info().currsize and any(map(_has_fake, _results(function))):
                 function.cache_clear()
+
+
+def _restore_place(
+    before: dict[Any, Any],
+    now: Callable[[], Any],
+    put: Callable[[Any, Any], None],
+    remove: Callable[[Any], None],
+    *,
+    restores_all: bool,
+) -> None:
+    items = now()
+    for name, value in list(items.items()):
+        old = before.get(name, MISSING)
+        if old is not value and (restores_all or _has_fake(value)):
+            if old is MISSING:
+                remove(name)
+            else:
+                put(name, old)
+    for name in [one for one in before if restores_all and one not in items]:
+        put(name, before[name])
+
+
+def _are_same(values: list[Any], elements: list[Any]) -> bool:
+    return len(values) == len(elements) and all(map(operator.is_, values, elements))
+
+
+def _can_run_users_code(thread: threading.Thread) -> bool:
+    """Return whether a thread is of the user's, or runs any function: those of libraries have classes of their own."""
+    module = sys.modules.get(type(thread).__module__)
+    return module is None or module is threading or _is_users(module)
+
+
+def _is_users(module: types.ModuleType) -> bool:
+    """Return whether a module is in a file that does not belong to Python or to an installed distribution."""
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and _is_followed(module.__name__) and "-packages" not in file
 
 
 def _is_followed(module: object) -> bool:

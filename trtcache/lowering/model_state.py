@@ -31,7 +31,8 @@ _NOT_FOLLOWED = (
 )
 _DICTS = frozenset({dict, OrderedDict})
 _STDLIB = sys.stdlib_module_names - {"types", "__main__"}
-_MISSING = object()
+MISSING = object()
+"""In place of a value that is not there."""
 
 
 @contextmanager
@@ -205,10 +206,10 @@ class _State:
     def _record_slots(self, value: Any) -> list[Any]:
         """Record the values of an object's ``__slots__``, and return them."""
         names = copyreg._slotnames(type(value))  # type: ignore[attr-defined]  # what pickle uses
-        slots = {name: _read_slot(value, name) for name in names}
+        slots = {name: read_slot(value, name) for name in names}
         if slots:
             self._slots.append((value, slots))
-        return [item for item in slots.values() if item is not _MISSING]
+        return [item for item in slots.values() if item is not MISSING]
 
     def _record_items(self, value: Any) -> list[Any]:
         """Record the items of a container, and return them."""
@@ -234,9 +235,7 @@ class _State:
         for value, before in self._attributes:
             yield from _changed_numbers(type(value).__name__, before, value.__dict__)
         for value, before in self._slots:
-            yield from _changed_numbers(
-                type(value).__name__, before, {name: _read_slot(value, name) for name in before}
-            )
+            yield from _changed_numbers(type(value).__name__, before, {name: read_slot(value, name) for name in before})
         for mapping, items in self._mappings:
             yield from _changed_numbers(type(mapping).__name__, items, dict(_kind(mapping).items(mapping)))
         for values, elements in self._lists:
@@ -266,7 +265,7 @@ class _State:
 def _changed_numbers(owner: str, before: Mapping[Any, Any], now: Mapping[Any, Any]) -> Iterator[str]:
     for name, old in before.items():
         if type(old) in (int, float, complex):
-            new = now.get(name, _MISSING)
+            new = now.get(name, MISSING)
             if type(new) in (int, float, complex) and new != old and repr(new) != repr(old):  # NaN differs from NaN
                 yield f"{name} of a {owner} from {old} to {new}"
 
@@ -295,22 +294,23 @@ def _restore_attributes(attributes: dict[str, Any], before: dict[str, Any]) -> N
     for name in [name for name in attributes if name not in before]:
         attributes.pop(name, None)
     for name, value in before.items():
-        if attributes.get(name, _MISSING) is not value:
+        if attributes.get(name, MISSING) is not value:
             attributes[name] = value
 
 
-def _read_slot(value: Any, name: str) -> Any:
+def read_slot(value: Any, name: str) -> Any:
+    """Return what an object has in one of its ``__slots__``, or ``MISSING``."""
     try:
         return object.__getattribute__(value, name)  # runs no ``__getattr__`` of the class
     except AttributeError:
-        return _MISSING
+        return MISSING
 
 
 def _restore_slots(value: Any, slots: dict[str, Any]) -> None:
     for name, before in slots.items():
-        if _read_slot(value, name) is before:
+        if read_slot(value, name) is before:
             continue
-        if before is _MISSING:
+        if before is MISSING:
             object.__delattr__(value, name)
         else:
             object.__setattr__(value, name, before)

@@ -14,7 +14,15 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct.errors import NotComparableError
-from trtcache.frontends.direct.trace import NAMED, TENSORS, describe_structure, has_values, write_constant
+from trtcache.frontends.direct.export_context import require_exportable
+from trtcache.frontends.direct.trace import (
+    NAMED,
+    TENSORS,
+    describe_structure,
+    has_values,
+    members_of,
+    write_constant,
+)
 from trtcache.keys.key import process_state
 from trtcache.keys.torch_config import overrides
 from trtcache.lowering.operators import refuse_replaced_kernels
@@ -40,12 +48,15 @@ def direct_key_parts(
         kwargs: example keyword arguments.
 
     Raises:
-        NotComparableError: a part cannot be described.
+        NotComparableError: a part cannot be described, or an export fails.
+        TypeError, ValueError: the arguments are not those of ``forward``.
     """
     _refuse_modes()
+    require_exportable(model, args, kwargs)
     return {
         "forward": [*inspect.signature(model.forward).parameters],
         "arguments": _arguments(args, kwargs),
+        "registered": [[kind, name, int(tensor is None)] for kind, name, tensor in members_of(model)],
         "weights": _describe_weights(model, weights),
         "process": _process(),
     }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 17
+FORMAT = 18
 MAX_MANIFESTS = 8
 
 

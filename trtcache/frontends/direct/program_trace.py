@@ -17,15 +17,8 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import TracingContext, tracing
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
-from trtcache.frontends.direct.trace import (
-    FakeInputs,
-    KnownResults,
-    Recorder,
-    Trace,
-    TraceWriter,
-    without_autocast_cache,
-    write_constant,
-)
+from trtcache.frontends.direct.export_context import without_autocast_cache
+from trtcache.frontends.direct.trace import FakeInputs, KnownResults, Recorder, Trace, TraceWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +59,8 @@ def trace_program(
             continue
         tensor = weights[str(spec.target)]
         values.append(fake.make_weight(tensor))
-        writer.name(values[-1], f"weight {spec.target}" if spec.kind in _WEIGHTS else write_constant(tensor))
+        is_weight = spec.kind in _WEIGHTS
+        writer.name(values[-1], f"weight {spec.target}" if is_weight else writer.name_constant(tensor))
     dispatcher = nullcontext() if mode.static_shapes else enable_python_dispatcher()  # as for a recording
     with tracing(TracingContext(mode)), without_autocast_cache(), mode, dispatcher, Recorder(writer, results):
         outputs = torch.fx.Interpreter(program.graph_module).run(*values, enable_io_processing=False)
@@ -143,9 +137,15 @@ def _without_unused(trace: Trace) -> Trace:
 
 def _renumber(trace: Trace) -> Trace:
     numbers: dict[Any, Any] = {}
+    equal: dict[Any, int] = {}
     kept: Trace = []
     for line in trace:
         is_call = line[0] not in _NO_CALLS
+        for name in _names(line[1:3] if is_call else line[1:]):
+            if isinstance(name, list) and _hashable(name) not in numbers:  # a constant
+                *content, _ = _hashable(name)
+                number = equal[tuple(content)] = equal.get(tuple(content), -1) + 1
+                numbers[_hashable(name)] = [*content, number]
         kept.append(_rename(line[:3] if is_call else line, numbers))
         if is_call:
             for number in _new_results(line[3]):

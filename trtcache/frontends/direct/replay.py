@@ -7,6 +7,7 @@ operation that differs from all traces torch computes the sizes, and the model i
 from __future__ import annotations
 
 import sys
+import threading
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -59,6 +60,7 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
         self.enter_stack = []
         self._mode_key = torch._C._TorchDispatchModeKey.FAKE  # no other mode of fake tensors is active beside it
         self._follower, self._fakes, self._is_complete = follower, Fakes(self), False
+        self._thread = threading.get_ident()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -67,6 +69,8 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if is_untraced(func, args):
             return call_untraced(func, args, kwargs or {})
+        if threading.get_ident() != self._thread and not self._follower.difference:
+            self._follower.difference = "forward calls operators in another thread, which an export does not see"
         try:
             result = self._follower.follow(func, args, kwargs or {}, self._fakes)
         except _DifferenceError:
@@ -112,6 +116,11 @@ class _Follower(TraceWriter):
         self._place = 0
         self.difference = ""
         self._tensors: dict[Any, tuple[TensorWeakRef, int]] = {}
+
+    @property
+    def is_hit(self) -> bool:
+        """Whether all operations were those of a trace."""
+        return not self.difference
 
     def name(self, tensor: torch.Tensor, name: Json) -> None:
         """Name a tensor, and remember it by its name."""

@@ -14,33 +14,32 @@ Different values are written differently. Numbers, texts and None are written as
 ``["f", hex]`` (a float), ``["c", hex, hex]`` (complex), ``["s", class, term]`` (a symbolic size), ``["n", text]`` (a
 dtype, device, layout or memory format), ``["l", ...]`` (a sequence; a tuple as a result is ``["u", ...]``) and
 ``["d", [key, value], ...]``. A tensor is ``["t", name]``, whose name is ``weight NAME``, ``input PLACE``, the number of
-the result that it is, or for a constant the list of ``write_constant``. A new result is
+the result that it is, or for a constant the list of ``TraceWriter.name_constant``. A new result is
 ``["new", number, dtype, sizes, strides, offset, device, base]``; base is the name of a tensor whose memory it has.
 """
 
 from __future__ import annotations
 
 import warnings
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx import _symbolic_trace as tracer
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.frontends.direct.errors import NotComparableError
+from trtcache.frontends.direct.export_context import export_context
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.interface import Content
 from trtcache.lowering.model_state import preserve_state, watch_assignments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -59,7 +58,6 @@ RESHAPED_IN_PLACE = frozenset(
 )
 """Operators that change the sizes and strides of their argument; a replay runs these. Others have no trace."""
 
-_NEVER_THE_SAME = frozenset({torch.Tensor.contiguous, torch.nn.functional.dropout})
 _PLAIN = frozenset({int, str, type(None)})
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 NAMED = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format})
@@ -72,6 +70,7 @@ class TraceWriter:
         self.lines: Trace = []
         self._names: dict[int, Json] = {}
         self._memories: dict[int, Json] = {}
+        self._equal: dict[Any, dict[int, int]] = {}  # constants of one content, with their numbers
         self._freed_later: list[Any] = []  # weak references, so that no address of a freed tensor is used again
         self._has_grad = True
         self._dtype = torch.get_default_dtype()
@@ -122,9 +121,24 @@ class TraceWriter:
             raise NotComparableError("an operator uses a tensor without values that comes from elsewhere")
         if isinstance(self._memories.get(tensor.untyped_storage()._cdata), str):
             raise NotComparableError("a constant shares memory with a weight")
-        name = write_constant(tensor)
+        name = self.name_constant(tensor)
         self.name(tensor, name)
         return name
+
+    @property
+    def is_hit(self) -> bool:
+        """Whether a run is in place of an export."""
+        return False
+
+    def name_constant(self, tensor: torch.Tensor) -> Json:
+        """Return the name of a constant: its content and properties, and the number among constants that are equal.
+
+        Raises:
+            NotComparableError: it is of a derived class, sparse, or without values.
+        """
+        content = write_constant(tensor)
+        numbers = self._equal.setdefault(str(content), {})
+        return [*content, numbers.setdefault(tensor._cdata, len(numbers))]
 
     def finish(self, spec: pytree.TreeSpec, leaves: Iterable[Any]) -> None:
         """Write the last line: the results of the model.
@@ -138,7 +152,7 @@ class TraceWriter:
 
     def clear(self) -> None:
         """Forget all tensors: fake ones lead to their mode, and are not freed with what that leads to."""
-        for table in (self._names, self._memories, self._freed_later):
+        for table in (self._names, self._memories, self._equal, self._freed_later):
             table.clear()
 
     def write_call(self, function: Any, args: Any, kwargs: Any) -> list[Json]:
@@ -197,8 +211,8 @@ def has_values(tensor: torch.Tensor) -> bool:
     return type(tensor) in TENSORS and tensor.layout == torch.strided and tensor.device.type != "meta"
 
 
-def write_constant(tensor: torch.Tensor) -> Json:
-    """Return the name of a constant: the digest of its content, its dtype, layout in memory and device.
+def write_constant(tensor: torch.Tensor) -> list[Json]:
+    """Describe a constant: the digest of its content, its dtype, layout in memory and device.
 
     Raises:
         NotComparableError: it is of a derived class, sparse, or without values.
@@ -423,7 +437,7 @@ def run(
         mode: handles the operators.
         contexts: are entered before the model is called.
     """
-    registered = _members_of(model)
+    registered = members_of(model)
     weights, assigned = _weights_among(registered), list[str]()
     given = FakeInputs(mode)
     state = {name: given.make_weight(tensor) for name, tensor in weights.items()}
@@ -436,9 +450,9 @@ def run(
         stack.callback(writer.clear)
         stack.enter_context(warnings.catch_warnings())
         stack.enter_context(preserve_state(model, copies_tensors=False))
-        stack.enter_context(preserve_caches(model))
+        caches = stack.enter_context(preserve_caches(model))
+        caches.restores_all = True  # but after a hit, as after an export
         stack.enter_context(torch.set_grad_enabled(torch.is_grad_enabled()))
-        stack.enter_context(_exporting())
         stack.enter_context(torch.nn.utils.stateless._reparametrize_module(model, {**state}, strict=True))
         traced = TracingContext(mode)
         stack.enter_context(tracing(traced))
@@ -448,11 +462,12 @@ def run(
         for context in contexts:
             stack.enter_context(context)
         stack.enter_context(watch_assignments(model, lambda _, __, path, ___: assigned.append(path)))
-        args, kwargs = pytree.tree_unflatten(inputs, in_spec)  # calls operators for some classes, as in an export
-        results = model(*args, **kwargs)
+        with export_context(model) as called:
+            args, kwargs = pytree.tree_unflatten(inputs, in_spec)  # calls operators for some classes, as in an export
+            results = called(*args, **kwargs)
         if assigned:
             writer.lines.append(["assigned", *assigned])
-        members = _members_of(model)
+        members = members_of(model)
         if _names_among(members) != _names_among(registered):
             raise NotComparableError("forward registers a parameter, a buffer or a module")
         with torch.no_grad():
@@ -461,6 +476,7 @@ def run(
                     torch.ops.aten.copy_.default(state[name], tensor)
         leaves, out_spec = pytree.tree_flatten(results)
         writer.finish(out_spec, leaves)
+        caches.restores_all = not writer.is_hit
     return out_spec
 
 
@@ -568,14 +584,14 @@ def is_symbolic(trace: Trace) -> bool:
 
 def weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Return the parameters and then the buffers of a model; one with several names has all of them."""
-    return _weights_among(_members_of(model))
+    return _weights_among(members_of(model))
 
 
 _Member = tuple[str, str, "torch.Tensor | None"]
 """``module``, ``parameter`` or ``buffer``, the name, and the tensor, if it is one."""
 
 
-def _members_of(model: torch.nn.Module) -> list[_Member]:
+def members_of(model: torch.nn.Module) -> list[_Member]:
     """Return the modules, parameters and buffers of a model, by all of their names."""
     members: list[_Member] = []
     for path, module in model.named_modules(remove_duplicate=False):
@@ -595,43 +611,3 @@ def _weights_among(members: Iterable[_Member]) -> dict[str, torch.Tensor]:
 
 def _names_among(members: Iterable[_Member]) -> list[tuple[str, str, bool]]:
     return [(kind, name, tensor is None) for kind, name, tensor in members]
-
-
-class _Functions(TorchFunctionMode):
-    """A mode of functions, as two are active in an export: torch's attention does not take its fast path then.
-
-    Some functions return another tensor in an export where they return their argument without one.
-    """
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func in _NEVER_THE_SAME and args and result is args[0]:
-            return torch.ops.aten.alias.default(result)
-        return result
-
-
-@contextmanager
-def _exporting() -> Iterator[None]:
-    """Let the model's code, and torch's, take the paths in the block that they take in an export."""
-    compiler: Any = torch.compiler
-    flags = ((compiler, "_is_compiling_flag"), (compiler, "_is_exporting_flag"), (tracer, "_is_fx_tracing_flag"))
-    before = [getattr(owner, name) for owner, name in flags]
-    for owner, name in flags:
-        setattr(owner, name, True)
-    try:
-        with _Functions(), _Functions(), without_autocast_cache():
-            yield
-    finally:
-        for (owner, name), value in zip(flags, before, strict=True):
-            setattr(owner, name, value)
-
-
-@contextmanager
-def without_autocast_cache() -> Iterator[None]:
-    """Let autocast convert a weight at each use in the block, as in an export."""
-    before = torch.is_autocast_cache_enabled()
-    torch.set_autocast_cache_enabled(False)
-    try:
-        yield
-    finally:
-        torch.set_autocast_cache_enabled(before)

@@ -1,0 +1,293 @@
+"""``export_context``: what torch.export changes around ``forward``, for other runs of a model.
+
+A model's code can notice all of it: modes of functions, flags, replaced built-in functions, and objects that stand for
+its modules. What cannot be imitated turns direct mode off (``NotComparableError``).
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import inspect
+import math
+import sys
+import warnings
+from contextlib import ExitStack, contextmanager
+from itertools import chain
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import _symbolic_trace as tracer
+from torch.fx.experimental.proxy_tensor import _AttrProxy, _ModuleStackTracer, _pytree_subclasses_that_lose_info
+from torch.nn.modules import module as hooks
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._config_module import ConfigModule
+
+from trtcache.frontends.direct.errors import NotComparableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_TORCH = f"{torch.__path__[0]}/"
+_NEVER_THE_SAME = frozenset({torch.Tensor.contiguous, torch.nn.functional.dropout})
+_ATTENTION = torch.nn.functional.scaled_dot_product_attention
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type, FunctionType, torch.Tensor, nn.Parameter})
+_CONTAINERS = frozenset({list, tuple, dict})
+_MOST_NESTED = 20
+_OF_MODULES = vars(nn.Module()).keys()
+_GLOBAL_HOOKS = tuple(
+    name for name in vars(hooks) if name.startswith("_global") and isinstance(vars(hooks)[name], dict)
+)
+
+
+def require_exportable(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Check what torch.export asks of a model before it runs it, and what it runs that a replay does not.
+
+    Raises:
+        NotComparableError: an export fails, or other code is run in it: a hook of all modules, a method of
+            ``torch.nn.Module`` that was replaced.
+        TypeError, ValueError: the arguments are not those of ``forward``.
+    """
+    forward = model.forward
+    if not hasattr(forward.func if isinstance(forward, functools.partial) else forward, "__code__"):
+        raise NotComparableError(f"forward is a {type(forward).__qualname__}, which torch.export does not call")
+    inspect.signature(forward).bind(*args, **kwargs)
+    for name in _GLOBAL_HOOKS:
+        if getattr(hooks, name):
+            raise NotComparableError("there is a hook of all modules, also of one of torch.export's")
+    for name, value in vars(nn.Module).items():
+        code = getattr(value, "__code__", None)
+        if callable(value) and not getattr(code, "co_filename", "").startswith(_TORCH):
+            raise NotComparableError(f"torch.nn.Module.{name} was replaced")
+    for path, module in model.named_modules():
+        if not isinstance(type(module).__module__, str):
+            raise NotComparableError(f"the class of module {path or 'the model'} has no __module__")
+        names = chain(vars(module), module._parameters, module._buffers)
+        if any(name.startswith("lifted_tensor_") for name in names):
+            raise NotComparableError("an attribute has a name that torch.export gives to constants: lifted_tensor_...")
+
+
+@contextmanager
+def export_context(model: nn.Module) -> Iterator[Callable[..., Any]]:
+    """Change in the block what torch.export changes around ``forward``. Yields the model as an export calls it.
+
+    Raises:
+        NotComparableError: at the end, if the model did what has other effects in an export.
+    """
+    root = nn.Module()
+    root._export_root = model
+    tracer_ = _ModuleStackTracer(root)  # type: ignore[arg-type]  # it takes any module
+    noted = list[str]()
+    with ExitStack() as stack:
+        stack.enter_context(_flags())
+        stack.enter_context(_functions_of_python())
+        stack.enter_context(_watched_options(noted))
+        if tracer_.enable_attr_proxy:  # a module has two names
+            stack.enter_context(_module_proxies(tracer_))
+        rebuild_attributes(model)
+        stack.enter_context(_Functions([]))
+        stack.enter_context(_Functions(noted))
+        stack.enter_context(without_autocast_cache())
+        yield root._export_root
+        _note_assignments(model, noted)
+    if noted:
+        raise NotComparableError(noted[0])
+
+
+class _Functions(TorchFunctionMode):
+    """A mode of functions, as two are active in an export: torch's attention does not take its fast path then.
+
+    Some functions return another tensor in an export where they return their argument without one. The mode notes what
+    an export records above the operators that a trace has.
+    """
+
+    def __init__(self, noted: list[str]) -> None:
+        super().__init__()
+        self._noted = noted
+        self._modes = torch._C._len_torch_dispatch_stack()
+        self._kernels = _attention_kernels()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch._C._len_torch_dispatch_stack() != self._modes:
+            self._noted.append("forward enters a TorchDispatchMode")
+        if func is _ATTENTION and _attention_kernels() != self._kernels:
+            self._noted.append("forward chooses the kernel of attention, which a program does not")
+        name = func.__name__  # an export fails without one
+        try:
+            result = func(*args, **(kwargs or {}))
+        except Exception:
+            self._noted.append(f"forward catches an error of torch's {name}: an export has recorded the call")
+            raise
+        if func in _NEVER_THE_SAME and args and result is args[0]:
+            return torch.ops.aten.alias.default(result)
+        return result
+
+
+def _attention_kernels() -> list[bool]:
+    cuda: Any = torch.backends.cuda
+    return [bool(getattr(cuda, f"{name}_sdp_enabled")()) for name in ("flash", "mem_efficient", "math", "cudnn")]
+
+
+@contextmanager
+def _flags() -> Iterator[None]:
+    """Let the model's code, and torch's, take the paths in the block that they take in an export."""
+    compiler: Any = torch.compiler
+    flags = ((compiler, "_is_compiling_flag"), (compiler, "_is_exporting_flag"), (tracer, "_is_fx_tracing_flag"))
+    before = [getattr(owner, name) for owner, name in flags]
+    backends: tuple[Any, ...] = (torch.backends.mkldnn, torch.backends.nnpack, torch.backends.cudnn)
+    were_enabled = [backend.set_flags(False) for backend in backends]
+    for owner, name in flags:
+        setattr(owner, name, True)
+    try:
+        yield
+    finally:
+        for (owner, name), value in zip(flags, before, strict=True):
+            setattr(owner, name, value)
+        for backend, options in zip(backends, were_enabled, strict=True):
+            backend.set_flags(*options)
+
+
+@contextmanager
+def _functions_of_python() -> Iterator[None]:
+    """Let ``max`` and ``min`` take tensors in the block, and ``math.pow`` be ``**``."""
+    python: Any = builtins
+    mathematics: Any = math
+    before = python.max, python.min, mathematics.pow
+    python.max = functools.partial(_extreme, real_callable=before[0], tensor_callable=torch.maximum)
+    python.min = functools.partial(_extreme, real_callable=before[1], tensor_callable=torch.minimum)
+    mathematics.pow = lambda x, y: x**y
+    try:
+        yield
+    finally:
+        python.max, python.min, mathematics.pow = before
+
+
+def _extreme(*args: Any, real_callable: Any, tensor_callable: Any, **kwargs: Any) -> Any:
+    """Return the largest or smallest value; torch finds that of tensors."""
+    if len(args) == 1 and not kwargs and not isinstance(args[0], torch.Tensor) and hasattr(args[0], "__iter__"):
+        args = (list(args[0]),)
+    if not kwargs and any(isinstance(one, torch.Tensor) for one in chain(args, *filter(_is_list, args))):
+        from torch._export.non_strict_utils import _tensor_min_max  # takes a second
+
+        return _tensor_min_max(*args, real_callable=real_callable, tensor_callable=tensor_callable)  # type: ignore[no-untyped-call]
+    return real_callable(*args, **kwargs)
+
+
+def _is_list(value: Any) -> bool:
+    return type(value) is list
+
+
+@contextmanager
+def _watched_options(noted: list[str]) -> Iterator[None]:
+    """Note if code reads an option of Dynamo in the block: an export sets some of them."""
+    kind: Any = ConfigModule
+    read = kind.__getattr__
+
+    def watched(config: Any, name: str) -> Any:
+        if config.__name__ == "torch._dynamo.config" and not sys._getframe(1).f_code.co_filename.startswith(_TORCH):
+            noted.append("forward reads an option of Dynamo, which an export sets")
+        return read(config, name)
+
+    kind.__getattr__ = watched
+    try:
+        yield
+    finally:
+        kind.__getattr__ = read
+
+
+@contextmanager
+def _module_proxies(proxies: _ModuleStackTracer) -> Iterator[None]:
+    """Let attributes that are modules be proxies in the block, as in an export of a model with shared modules.
+
+    A proxy has the attributes of its module, but it is another object, of a derived class. A copy of one cannot be
+    called.
+    """
+    kind: Any = nn.Module
+    read, call = kind.__getattr__, kind.__call__
+
+    @functools.wraps(call)
+    def call_proxy(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(module, _AttrProxy):
+            proxies.path_of_module(module)
+        return call(module, *args, **kwargs)
+
+    @functools.wraps(read)
+    def read_proxy(module: nn.Module, name: str) -> Any:
+        value = read(module, name)
+        return proxies.getattr(name, value, {}) if isinstance(value, nn.Module) else value
+
+    kind.__getattr__, kind.__call__ = read_proxy, call_proxy
+    try:
+        yield
+    finally:
+        kind.__getattr__, kind.__call__ = read, call
+
+
+def rebuild_attributes(model: nn.Module) -> None:
+    """Rebuild containers among the attributes of modules as an export does, which calls their constructors.
+
+    Raises:
+        NotComparableError: containers are nested deeply, or contain themselves.
+        Exception: a class cannot be rebuilt; an export fails as well.
+    """
+    for _, module in model.named_modules():
+        for name, value in vars(module).items():
+            if name not in _OF_MODULES and not _is_simple(value, 0):
+                pytree.tree_map(lambda leaf: leaf, value, is_leaf=_loses_content)
+
+
+def _loses_content(value: Any) -> bool:
+    return type(value) in _pytree_subclasses_that_lose_info
+
+
+def _is_simple(value: Any, depth: int) -> bool:
+    """Return whether a value is rebuilt without effects: it is no container, or one of plain values.
+
+    Raises:
+        NotComparableError: it has containers in containers in containers, or in itself.
+    """
+    kind = type(value)
+    if kind in _PLAIN or isinstance(value, nn.Module):
+        return True
+    if kind not in _CONTAINERS:
+        return pytree.tree_is_leaf(value)
+    if depth == _MOST_NESTED:
+        raise NotComparableError("an attribute is a container that is nested deeply, or contains itself")
+    items = value.values() if kind is dict else value
+    return set(map(type, items)) <= _PLAIN or all(_is_simple(one, depth + 1) for one in items)
+
+
+def _note_assignments(model: nn.Module, noted: list[str]) -> None:
+    """Note if an export warns of an attribute that was assigned, and warnings are errors."""
+    if not _warnings_are_errors():
+        return
+    for _, module in model.named_modules():
+        values = [value for name, value in vars(module).items() if name not in _OF_MODULES]
+        if any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves(values)):
+            noted.append("forward assigns a tensor to an attribute, of which an export warns, and warnings are errors")
+
+
+def _warnings_are_errors() -> bool:
+    """Return whether a ``UserWarning`` can be an error."""
+    for action, message, kind, module, line in warnings.filters:
+        if issubclass(UserWarning, kind):
+            if action == "error":
+                return True
+            if message is None and module is None and line == 0:  # the first filter that matches decides
+                return False
+    return False
+
+
+@contextmanager
+def without_autocast_cache() -> Iterator[None]:
+    """Let autocast convert a weight at each use in the block, as in an export."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
