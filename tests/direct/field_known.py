@@ -40,6 +40,66 @@ MISSED = {
         ("floats of sizes: a third with 16 digits", "floats of sizes: a float offset of zero"),
         "direct mode is off: floats from symbolic sizes",
     ),
+    **dict.fromkeys(
+        (
+            "a branch on the dynamic batch moves where no batch comes",
+            "a dynamic size is compared with itself in a useless branch",
+        ),
+        "as above",
+    ),
+    "the result is reshaped with minus one instead of the size": "it is an argument of the operator",
+    **dict.fromkeys(
+        ("dynamic shapes are given by name", "dynamic shapes are given as lists"),
+        "dynamic_shapes are compared as they are",
+    ),
+    **dict.fromkeys(
+        (
+            "a global hook of parameters' registration is there",
+            "a global hook logs the classes of all modules",
+            "a factor moves from forward to a global hook",
+        ),
+        "direct mode is off: a hook of all modules",
+    ),
+    **dict.fromkeys(
+        (
+            "Module.__call__ is patched by a tracer of calls",
+            "Module.__call__ is patched to scale what unknown modules give",
+            "a factor moves from forward to a patch of Module._call_impl",
+            "nn.Module.__call__ is patched by a profiler that keeps the result",
+        ),
+        "direct mode is off: a method of torch.nn.Module was replaced",
+    ),
+    **dict.fromkeys(
+        (
+            "a constant has the name of an exported constant, in a submodule",
+            "an attribute that is no tensor has the name of an exported constant",
+            "an unused constant has the name of an exported one",
+        ),
+        "direct mode is off: names of torch.export's constants",
+    ),
+    **dict.fromkeys(
+        ("a table is kept in a global of another file", "a table is kept in a context variable"),
+        "direct mode is off: a tensor without values that an export has left there",
+    ),
+    **dict.fromkeys(
+        ("the counter of operations runs in forward", "the counted operations of a layer scale the result"),
+        "direct mode is off: forward enters a dispatch mode",
+    ),
+    **dict.fromkeys(
+        (
+            "attention selects the flash kernel explicitly, which was the default",
+            "attention under a context that selects math is compiled twice",
+        ),
+        "direct mode is off: forward chooses the kernel of attention",
+    ),
+    "the factor depends on the exporter's flags": "direct mode is off: an option of Dynamo",
+    "the model is moved to its own device in forward": "its weights cannot be replaced meanwhile",
+    "a model tries to use NumPy and falls back when it cannot": "direct mode is off: an error of torch's is caught",
+    "two equal tables that are used in two places become one": "the program has one constant less, which is another key",
+    "an unused contiguous call is added": "it is an operation until its result is known to be unused",
+    "deprecations of torch are errors, and a submodule keeps its last input": "direct mode is off: a warning of an export",
+    "a conjugate spectrum is multiplied": "direct mode is off: a result is conjugated lazily",
+    "a model with random augmentation is compiled twice": "the program has no key alias: it draws random numbers",
     "harmless: another momentum in eval mode": "it is an argument of the operator",
     **{
         f"decomposition replaced {name}": "torch's tables count as a whole: Inductor may use what the export does not"

@@ -20,7 +20,6 @@ from trtcache.frontends.direct.trace import (
     TENSORS,
     describe_structure,
     has_values,
-    members_of,
     write_constant,
 )
 from trtcache.keys.key import process_state
@@ -56,10 +55,18 @@ def direct_key_parts(
     return {
         "forward": [*inspect.signature(model.forward).parameters],
         "arguments": _arguments(args, kwargs),
-        "registered": [[kind, name, int(tensor is None)] for kind, name, tensor in members_of(model)],
+        "empty": _empty_buffers(model),
         "weights": _describe_weights(model, weights),
         "process": _process(),
     }
+
+
+def _empty_buffers(model: torch.nn.Module) -> list[Json]:
+    """Return the places of those of a model's own buffers that are None; torch.export counts them, but for the last."""
+    are_empty = [buffer is None for buffer in model._buffers.values()]
+    while are_empty and are_empty[-1]:
+        are_empty.pop()
+    return [place for place, is_empty in enumerate(are_empty) if is_empty]
 
 
 def _arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json:

@@ -14,7 +14,7 @@ import sys
 import warnings
 from contextlib import ExitStack, contextmanager
 from itertools import chain
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -61,14 +61,22 @@ def require_exportable(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[
             raise NotComparableError("there is a hook of all modules, also of one of torch.export's")
     for name, value in vars(nn.Module).items():
         code = getattr(value, "__code__", None)
-        if callable(value) and not getattr(code, "co_filename", "").startswith(_TORCH):
+        if callable(value) and not getattr(code, "co_filename", "").startswith(_TORCH) and name in _names_of_module():
             raise NotComparableError(f"torch.nn.Module.{name} was replaced")
     for path, module in model.named_modules():
         if not isinstance(type(module).__module__, str):
             raise NotComparableError(f"the class of module {path or 'the model'} has no __module__")
-        names = chain(vars(module), module._parameters, module._buffers)
-        if any(name.startswith("lifted_tensor_") for name in names):
+        if any(name.startswith("lifted_tensor_") for name in chain(vars(module), vars(module).get("_buffers", ()))):
             raise NotComparableError("an attribute has a name that torch.export gives to constants: lifted_tensor_...")
+
+
+@functools.cache
+def _names_of_module() -> frozenset[str]:
+    """Return the names in torch's class ``torch.nn.Module``; libraries add others to it."""
+    get_code: Any = hooks.__loader__
+    code = get_code.get_code(hooks.__name__)
+    (body,) = [one for one in code.co_consts if isinstance(one, CodeType) and one.co_name == "Module"]
+    return frozenset(body.co_names)
 
 
 @contextmanager
@@ -91,7 +99,7 @@ def export_context(model: nn.Module) -> Iterator[Callable[..., Any]]:
         rebuild_attributes(model)
         stack.enter_context(_Functions([]))
         stack.enter_context(_Functions(noted))
-        stack.enter_context(without_autocast_cache())
+        stack.enter_context(as_exported())
         yield root._export_root
         _note_assignments(model, noted)
     if noted:
@@ -112,7 +120,7 @@ class _Functions(TorchFunctionMode):
         self._kernels = _attention_kernels()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if torch._C._len_torch_dispatch_stack() != self._modes:
+        if torch._C._len_torch_dispatch_stack() > self._modes:
             self._noted.append("forward enters a TorchDispatchMode")
         if func is _ATTENTION and _attention_kernels() != self._kernels:
             self._noted.append("forward chooses the kernel of attention, which a program does not")
@@ -138,8 +146,6 @@ def _flags() -> Iterator[None]:
     compiler: Any = torch.compiler
     flags = ((compiler, "_is_compiling_flag"), (compiler, "_is_exporting_flag"), (tracer, "_is_fx_tracing_flag"))
     before = [getattr(owner, name) for owner, name in flags]
-    backends: tuple[Any, ...] = (torch.backends.mkldnn, torch.backends.nnpack, torch.backends.cudnn)
-    were_enabled = [backend.set_flags(False) for backend in backends]
     for owner, name in flags:
         setattr(owner, name, True)
     try:
@@ -147,8 +153,6 @@ def _flags() -> Iterator[None]:
     finally:
         for (owner, name), value in zip(flags, before, strict=True):
             setattr(owner, name, value)
-        for backend, options in zip(backends, were_enabled, strict=True):
-            backend.set_flags(*options)
 
 
 @contextmanager
@@ -170,15 +174,12 @@ def _extreme(*args: Any, real_callable: Any, tensor_callable: Any, **kwargs: Any
     """Return the largest or smallest value; torch finds that of tensors."""
     if len(args) == 1 and not kwargs and not isinstance(args[0], torch.Tensor) and hasattr(args[0], "__iter__"):
         args = (list(args[0]),)
-    if not kwargs and any(isinstance(one, torch.Tensor) for one in chain(args, *filter(_is_list, args))):
+    values = [*args, *chain(*(one for one in args if type(one) is list))]
+    if not kwargs and (args == ([],) or any(isinstance(one, torch.Tensor) for one in values)):
         from torch._export.non_strict_utils import _tensor_min_max  # takes a second
 
         return _tensor_min_max(*args, real_callable=real_callable, tensor_callable=tensor_callable)  # type: ignore[no-untyped-call]
     return real_callable(*args, **kwargs)
-
-
-def _is_list(value: Any) -> bool:
-    return type(value) is list
 
 
 @contextmanager
@@ -187,12 +188,12 @@ def _watched_options(noted: list[str]) -> Iterator[None]:
     kind: Any = ConfigModule
     read = kind.__getattr__
 
-    def watched(config: Any, name: str) -> Any:
+    def read_option(config: Any, name: str) -> Any:
         if config.__name__ == "torch._dynamo.config" and not sys._getframe(1).f_code.co_filename.startswith(_TORCH):
             noted.append("forward reads an option of Dynamo, which an export sets")
         return read(config, name)
 
-    kind.__getattr__ = watched
+    kind.__getattr__ = read_option
     try:
         yield
     finally:
@@ -283,11 +284,18 @@ def _warnings_are_errors() -> bool:
 
 
 @contextmanager
-def without_autocast_cache() -> Iterator[None]:
-    """Let autocast convert a weight at each use in the block, as in an export."""
+def as_exported() -> Iterator[None]:
+    """Let operators be decomposed in the block as in an export, on which backends and caches have no influence.
+
+    Autocast converts a weight at each use, and no operator is that of a backend's library.
+    """
+    backends: tuple[Any, ...] = (torch.backends.mkldnn, torch.backends.nnpack, torch.backends.cudnn)
+    were_enabled = [backend.set_flags(False) for backend in backends]
     before = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
     try:
         yield
     finally:
         torch.set_autocast_cache_enabled(before)
+        for backend, options in zip(backends, were_enabled, strict=True):
+            backend.set_flags(*options)

@@ -17,7 +17,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import TracingContext, tracing
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
-from trtcache.frontends.direct.export_context import without_autocast_cache
+from trtcache.frontends.direct.export_context import as_exported
 from trtcache.frontends.direct.trace import FakeInputs, KnownResults, Recorder, Trace, TraceWriter
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def trace_program(
         is_weight = spec.kind in _WEIGHTS
         writer.name(values[-1], f"weight {spec.target}" if is_weight else writer.name_constant(tensor))
     dispatcher = nullcontext() if mode.static_shapes else enable_python_dispatcher()  # as for a recording
-    with tracing(TracingContext(mode)), without_autocast_cache(), mode, dispatcher, Recorder(writer, results):
+    with tracing(TracingContext(mode)), as_exported(), mode, dispatcher, Recorder(writer, results):
         outputs = torch.fx.Interpreter(program.graph_module).run(*values, enable_io_processing=False)
         returned = []
         for spec, result in zip(signature.output_specs, outputs, strict=True):

@@ -437,7 +437,7 @@ def run(
         mode: handles the operators.
         contexts: are entered before the model is called.
     """
-    registered = members_of(model)
+    registered = _members_of(model)
     weights, assigned = _weights_among(registered), list[str]()
     given = FakeInputs(mode)
     state = {name: given.make_weight(tensor) for name, tensor in weights.items()}
@@ -467,7 +467,7 @@ def run(
             results = called(*args, **kwargs)
         if assigned:
             writer.lines.append(["assigned", *assigned])
-        members = members_of(model)
+        members = _members_of(model)
         if _names_among(members) != _names_among(registered):
             raise NotComparableError("forward registers a parameter, a buffer or a module")
         with torch.no_grad():
@@ -584,14 +584,14 @@ def is_symbolic(trace: Trace) -> bool:
 
 def weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Return the parameters and then the buffers of a model; one with several names has all of them."""
-    return _weights_among(members_of(model))
+    return _weights_among(_members_of(model))
 
 
 _Member = tuple[str, str, "torch.Tensor | None"]
 """``module``, ``parameter`` or ``buffer``, the name, and the tensor, if it is one."""
 
 
-def members_of(model: torch.nn.Module) -> list[_Member]:
+def _members_of(model: torch.nn.Module) -> list[_Member]:
     """Return the modules, parameters and buffers of a model, by all of their names."""
     members: list[_Member] = []
     for path, module in model.named_modules(remove_duplicate=False):
