@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from tests.direct.field_scenarios import _add, _model
 
+
 def _edit(doc: str, before: str, after: str, init: str = "pass", top: str = "", **more: object) -> None:
     """Add a scenario: the expression that forward returns is edited."""
     _add(doc, _model(before, init, top), "", (f"return {before}\n", f"return {after}\n"), **more)
@@ -1159,18 +1160,18 @@ _add("a library warns and initializes itself at the first call", _model("import 
 
 # Assignments that an export loses
 _CHILD = _STATE + "\nself.child = nn.Module()\nself.child.register_buffer('one', torch.zeros(4))\nself.child.p = nn.Parameter(torch.zeros(4))"
-_PASS = "a = x.sum(0)\npass\nreturn a * 2"
+_SUMS = "a = x.sum(0)\npass\nreturn a * 2"
 _SITE = "pass\n        return"
-_add("a buffer of a child is assigned, which an export loses", _model(_PASS, _CHILD), "", (_SITE, "self.child.one = a\n        return"))
-_add("a buffer of a child is assigned a zero that was there", _model(_PASS, _CHILD), "", (_SITE, "self.child.one = self.one\n        return"))
-_add("a parameter of a child is assigned None", _model(_PASS, _CHILD), "", (_SITE, "self.child.p = None\n        return"))
-_add("a parameter of a child is deleted in forward", _model(_PASS, _CHILD), "", (_SITE, "del self.child.p\n        return"))
-_add("a parameter of a child is assigned another parameter", _model(_PASS, _CHILD + "\nself.q = nn.Parameter(torch.ones(4))"), "", (_SITE, "self.child.p = self.q\n        return"))
-_add("a child is replaced in forward", _model(_PASS, _CHILD), "", (_SITE, "self.child = self.lin\n        return"))
-_add("a child is put in evaluation mode in forward", _model(_PASS, _CHILD), "", (_SITE, "self.child.train(True)\n        return"), harmless=True)
-_add("a child's parameter is frozen in forward", _model(_PASS, _CHILD), "", (_SITE, "self.child.p.requires_grad_(False)\n        return"), harmless=True)
-_add("gradients of the model are cleared in forward", _model(_PASS, _CHILD), "", (_SITE, "self.zero_grad()\n        return"), harmless=True)
-_add("the model is moved to its own device in forward", _model(_PASS, _CHILD), "", (_SITE, "self.to('cpu')\n        return"), harmless=True)
+_add("a buffer of a child is assigned, which an export loses", _model(_SUMS, _CHILD), "", (_SITE, "self.child.one = a\n        return"))
+_add("a buffer of a child is assigned a zero that was there", _model(_SUMS, _CHILD), "", (_SITE, "self.child.one = self.one\n        return"))
+_add("a parameter of a child is assigned None", _model(_SUMS, _CHILD), "", (_SITE, "self.child.p = None\n        return"))
+_add("a parameter of a child is deleted in forward", _model(_SUMS, _CHILD), "", (_SITE, "del self.child.p\n        return"))
+_add("a parameter of a child is assigned another parameter", _model(_SUMS, _CHILD + "\nself.q = nn.Parameter(torch.ones(4))"), "", (_SITE, "self.child.p = self.q\n        return"))
+_add("a child is replaced in forward", _model(_SUMS, _CHILD), "", (_SITE, "self.child = self.lin\n        return"))
+_add("a child is put in evaluation mode in forward", _model(_SUMS, _CHILD), "", (_SITE, "self.child.train(True)\n        return"), harmless=True)
+_add("a child's parameter is frozen in forward", _model(_SUMS, _CHILD), "", (_SITE, "self.child.p.requires_grad_(False)\n        return"), harmless=True)
+_add("gradients of the model are cleared in forward", _model(_SUMS, _CHILD), "", (_SITE, "self.zero_grad()\n        return"), harmless=True)
+_add("the model is moved to its own device in forward", _model(_SUMS, _CHILD), "", (_SITE, "self.to('cpu')\n        return"), harmless=True)
 _add("the model is cast in forward", _model("a = x.sum(0)\npass\nreturn a * 2", _CHILD), "", (_SITE, "self.child.double()\n        return"))
 _add("a hook is registered in forward", _model("a = x.sum(0)\npass\nreturn a * 2", _CHILD), "", (_SITE, "self.child.register_forward_hook(lambda m, i, o: o)\n        return"), harmless=True)
 _add("a buffer of the model is assigned after an empty one of a child", _model("a = x.sum(0)\nself.one = a\nreturn a * 2", _CHILD), "", ("self.child.register_buffer('one', torch.zeros(4))", "self.child.register_buffer('one', torch.zeros(4))\n        self.child.register_buffer('zero', None)"), harmless=True)

@@ -44,6 +44,11 @@ _GLOBAL_HOOKS = tuple(
 )
 
 
+_call_from_export: Any = eval(  # noqa: S307  # code that looks for torch.export among its callers finds it
+    compile("lambda called, *args, **kwargs: called(*args, **kwargs)", f"{_TORCH}export/_trace.py", "eval")
+)
+
+
 def require_exportable(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Check what torch.export asks of a model before it runs it, and what it runs that a replay does not.
 
@@ -100,7 +105,8 @@ def export_context(model: nn.Module) -> Iterator[Callable[..., Any]]:
         stack.enter_context(_Functions([]))
         stack.enter_context(_Functions(noted))
         stack.enter_context(as_exported())
-        yield root._export_root
+        stack.enter_context(torch._C._IncludeDispatchKeyGuard(torch._C.DispatchKey.PreDispatch))  # without its modes
+        yield functools.partial(_call_from_export, root._export_root)
         _note_assignments(model, noted)
     if noted:
         raise NotComparableError(noted[0])

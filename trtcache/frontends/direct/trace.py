@@ -36,7 +36,7 @@ from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.frontends.direct.export_context import export_context
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.interface import Content
-from trtcache.lowering.model_state import preserve_state, watch_assignments
+from trtcache.lowering.model_state import preserve_state, record_changed_arguments, watch_assignments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -462,7 +462,7 @@ def run(
         for context in contexts:
             stack.enter_context(context)
         stack.enter_context(watch_assignments(model, lambda _, __, path, ___: assigned.append(path)))
-        with export_context(model) as called:
+        with record_changed_arguments(model), export_context(model) as called:
             args, kwargs = pytree.tree_unflatten(inputs, in_spec)  # calls operators for some classes, as in an export
             results = called(*args, **kwargs)
         if assigned:
