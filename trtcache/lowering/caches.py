@@ -62,7 +62,7 @@ class Caches:
         self.restores_all = False
         self._places: list[_Place] = []
         self._lists: list[tuple[list[Any], list[Any]]] = []
-        self._cached: list[Any] = []
+        self._cached: list[tuple[Any, int]] = []  # with the number of their misses
         self._seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
         modules = [one for one in model.modules() if isinstance(one, torch.nn.Module)]
         classes = {one for module in modules for one in type(module).__mro__ if _is_followed(one.__module__)}
@@ -154,7 +154,7 @@ class Caches:
     def _add_function(self, function: Any) -> list[Any]:
         """Add the cells of a function, or a cache, and return what they lead to."""
         if isinstance(function, functools._lru_cache_wrapper):
-            self._cached.append(function)
+            self._cached.append((function, function.cache_info().misses))
         elif _is_followed(function.__module__):
             found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
             for cell in function.__closure__ or ():
@@ -188,8 +188,8 @@ class Caches:
             has_fake = any(map(_has_fake, values)) and not any(map(_has_fake, elements))
             if has_fake or (restores_all and not _are_same(values, elements)):
                 values[:] = elements
-        for function in self._cached:
-            if function.cache_info().currsize and any(map(_has_fake, _results(function))):
+        for function, misses in self._cached:
+            if function.cache_info().misses != misses and any(map(_has_fake, _results(function))):
                 function.cache_clear()
 
 

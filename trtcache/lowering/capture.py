@@ -6,6 +6,7 @@ import importlib
 import logging
 import math
 import operator
+import threading
 import traceback
 import warnings
 from contextlib import contextmanager, nullcontext
@@ -144,6 +145,7 @@ def export(
         raise ExportError(label, "it is TorchScript; give the torch.nn.Module that it was scripted from")
     if lazy := [name for name, one in (*model.named_parameters(), *model.named_buffers()) if is_lazy(one)]:
         raise ExportError(label, f"{lazy[0]} of a lazy module has no shape yet; call the model once first")
+    _reject_equal_modules(model, label)
     _reject_layouts({**dict(model.named_parameters()), **dict(model.named_buffers())}, label)
     _reject_layouts({f"argument {place}": one for place, one in enumerate(pytree.tree_leaves((args, kwargs)))}, label)
     args, kwargs, shapes = replace_inputs(model, args, kwargs, dynamic_shapes)
@@ -180,10 +182,14 @@ def _trace(
             _preserved_hooks(),
             record_decisions() as decisions,
             record_assignments(model) as assigned,
+            _watch_threads() as called_elsewhere,
         ):
             program: ExportedProgram = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise ExportError(label, f"torch.export: {explain_failure(error)}") from error
+    if called_elsewhere:
+        why = "which torch.export does not see; call it in the thread of forward"
+        raise ExportError(label, f"forward calls {called_elsewhere[0]} in another thread, {why}")
     if gapped and not program.range_constraints:
         leaves = pytree.tree_leaves(program.example_inputs)
         matter = written_inputs(program) | layout_dependent_inputs(program)
@@ -209,6 +215,42 @@ def _trace(
     decisions.add_to(program)
     program._has_whole_ranges = is_whole  # type: ignore[attr-defined]  # our attribute, for decompose
     return program
+
+
+def _reject_equal_modules(model: torch.nn.Module, label: str) -> None:
+    """Reject a model with modules that compare equal: torch.export takes one for the other, with its weights.
+
+    Raises:
+        ExportError: there are two.
+    """
+    found: dict[torch.nn.Module, tuple[str, torch.nn.Module]] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        try:
+            first, other = found.setdefault(module, (path, module))
+        except TypeError:  # it has no hash: torch's error says so
+            return
+        if other is not module:
+            why = "torch.export takes one for the other: let their class not define __eq__"
+            raise ExportError(label, f"the modules {first} and {path} are equal, and {why}")
+
+
+@contextmanager
+def _watch_threads() -> Iterator[list[str]]:
+    """Yield a list, to which operators on fake tensors are added that another thread calls: torch.export loses them."""
+    owner, found = threading.get_ident(), list[str]()
+    kind: Any = FakeTensor
+    dispatch = vars(FakeTensor)["__torch_dispatch__"]
+
+    def watch(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if threading.get_ident() != owner:
+            found.append(str(func))
+        return dispatch.__func__(cls, func, types, args, kwargs or {})
+
+    kind.__torch_dispatch__ = classmethod(watch)
+    try:
+        yield found
+    finally:
+        kind.__torch_dispatch__ = dispatch
 
 
 def _reject_layouts(values: Mapping[str, object], label: str) -> None:

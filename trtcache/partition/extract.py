@@ -250,7 +250,8 @@ def _contiguous_arguments(node: fx.Node) -> list[int]:
     return [
         place
         for place in node.meta.get("contiguous", ())
-        if (value := tensor_of(source := node.args[place])) is not None
+        if place < len(node.args)  # torch leaves out trailing arguments that are defaults
+        and (value := tensor_of(source := node.args[place])) is not None
         and (source.op == "call_function" or not is_contiguous(value))
     ]
 
