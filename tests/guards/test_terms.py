@@ -83,13 +83,14 @@ def test_numbers_that_are_read(name: str, interpreter: str, tmp_path: Path) -> N
     assert found["refused"] <= len(calls) - 4
 
 
-def test_the_positions_of_one_element(interpreter: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("dims", "right"), [((), 2), ((1,), 3), ((-1,), 3), ((0,), 2)])
+def test_the_positions_of_one_element(dims: tuple[int, ...], right: int, interpreter: str, tmp_path: Path) -> None:
     """``squeeze`` of positions that are read drops a dimension if there is one: such a call is refused."""
-    model = Calls(lambda mask: (mask > 0).nonzero().squeeze())
+    model = Calls(lambda mask: (mask > 0).nonzero().squeeze(*dims))
     module = trtcache.compile(model, (torch.tensor([1.0, 1, 0, 1]),), backend=interpreter, cache=tmp_path)
     calls = [(torch.tensor(values),) for values in ([1.0, 0, 1, 1], [0.0, 0, 0, 0], [0.0, 1, 0, 0])]
     found = outcomes(module, model, calls, refused=Exception)
-    assert found["right"] == 2
+    assert found["right"] == right
 
 
 @pytest.mark.parametrize("usual", [1, 4])

@@ -48,6 +48,28 @@ def test_sizes_vary_across_cuts(interpreter: str, tmp_path: Path, settings: dict
         torch.testing.assert_close(module(*given), model(*given))
 
 
+@pytest.mark.parametrize("step", [2, 3])
+def test_a_cut_through_a_rounded_size(step: int, interpreter: str, tmp_path: Path) -> None:
+    """An engine after a slice with a step has an input whose size does not determine that of the program's input."""
+    model = Calls(lambda _, x: torch.relu(x[:, ::step] * 2) + 1)
+    sizes = (({0: Dim.AUTO, 1: Dim.AUTO},),)
+    settings = {"torch_executed_ops": ["aten.relu"]}
+    module = compiled(model, (X,), interpreter, tmp_path, settings=settings, dynamic_shapes=sizes)
+    for columns in (5, 8, 9, 31):
+        given = torch.randn(4, columns)
+        torch.testing.assert_close(module(given), model(given))
+
+
+@pytest.mark.parametrize("settings", [{"torch_executed_ops": ["aten.cumsum"]}])
+def test_operators_with_arguments_left_out(settings: dict[str, Any], interpreter: str, tmp_path: Path) -> None:
+    """Those that the exported program leaves out because they are defaults."""
+    model = Calls(lambda _, x, n: (torch.repeat_interleave(torch.arange(x.shape[0]), n), n.cumsum(0)))
+    given = (X, torch.tensor([2, 4, 1]))
+    sizes = (({0: Dim.AUTO}, {0: Dim.AUTO}),)
+    module = compiled(model, given, interpreter, tmp_path, settings=settings, dynamic_shapes=sizes)
+    torch.testing.assert_close(module(*given), model(*given))
+
+
 class Flattened(nn.Module):
     """A cut through a tensor of which a size is a product, and an engine after it that needs the factors."""
 

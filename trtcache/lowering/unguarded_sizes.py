@@ -457,7 +457,7 @@ def _add_assertions(node: fx.Node) -> None:
     elif target in _INDEX_PUTS:
         _assert_count(node)
     elif target in _SQUEEZES:
-        for size in _sizes_read(node):
+        for size in _sizes_read(node, *node.args[1:]):
             message = "squeeze of a size that is 1, and that the program assumes is not"
             _assert_relation(node, operator.ne, size, 1, message)
     elif getattr(getattr(target, "_schema", None), "name", "").startswith(_NOT_EMPTY):
@@ -491,11 +491,15 @@ def _assert_count(node: fx.Node) -> None:
         node.graph.call_function(aten._assert_scalar.default, (number, message))
 
 
-def _sizes_read(node: fx.Node) -> list[fx.Node]:
-    """Return nodes for the data-dependent sizes of a node's tensor."""
+def _sizes_read(node: fx.Node, dims: Any = None) -> list[fx.Node]:
+    """Return nodes for the data-dependent sizes of a node's tensor, in all dimensions or in the given ones."""
     given, sizes = tensor_of(node.args[0]), []
-    for dim, size in enumerate(given.shape if given is not None else ()):
-        if free_unbacked_symbols(size):
+    shape = given.shape if given is not None else ()
+    chosen = (
+        None if dims is None else {dim % len(shape) for dim in ([dims] if isinstance(dims, int) else dims) if shape}
+    )
+    for dim, size in enumerate(shape):
+        if free_unbacked_symbols(size) and (chosen is None or dim in chosen):
             with node.graph.inserting_before(node):
                 sizes.append(node.graph.call_function(aten.sym_size.int, (node.args[0], dim)))
             sizes[-1].meta["val"] = size

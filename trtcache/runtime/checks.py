@@ -208,11 +208,21 @@ def bind(spec: TensorInput, given: Any, sizes: dict[int, int]) -> None:
     shape = given.shape if hasattr(given, "shape") else (given, 0)
     for written, size in zip(spec.shape, shape, strict=True):
         number = only_symbol(written)
-        if number is None or number in sizes:
+        if number is None or number in sizes or not _is_affine(written):
             continue
         base, step = evaluate(written, {number: 0}), evaluate(written, {number: 1})
         if base is not None and step is not None and step != base and (size - base) % (step - base) == 0:
             sizes[number] = (size - base) // (step - base)
+
+
+def _is_affine(written: Json) -> bool:
+    """Return whether an expression is a sum of numbers and of products of a number and one symbol."""
+    if not isinstance(written, list):
+        return True
+    head, *terms = written
+    if head == "Mul" and sum(bool(symbols_in(one)) for one in terms) > 1:
+        return False
+    return head in {"Add", "Mul"} and all(map(_is_affine, terms))
 
 
 def same_value(given: object, value: object) -> bool:
