@@ -3494,3 +3494,6 @@ from tests.direct import field_tensors  # noqa: E402, F401
 
 # isort: split
 from tests.direct import field_programs  # noqa: E402, F401
+
+# isort: split
+from tests.direct import field_surroundings  # noqa: E402, F401

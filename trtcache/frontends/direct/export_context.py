@@ -21,7 +21,11 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import _symbolic_trace as tracer
-from torch.fx.experimental.proxy_tensor import _AttrProxy, _ModuleStackTracer, _pytree_subclasses_that_lose_info
+from torch.fx.experimental.proxy_tensor import (
+    _ModuleNotInstalledAsSubmoduleError,
+    _ModuleStackTracer,
+    _pytree_subclasses_that_lose_info,
+)
 from torch.nn.modules import module as hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -33,10 +37,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _TORCH = f"{torch.__path__[0]}/"
-_NEVER_THE_SAME = frozenset({torch.Tensor.contiguous, torch.nn.functional.dropout})
+_DROPOUT = torch.nn.functional.dropout
+_NEVER_THE_SAME = frozenset({torch.Tensor.contiguous, _DROPOUT, torch.dropout})
+_CALLED_BY_EXPORTS = (
+    *("buffers", "children", "get_buffer", "get_parameter", "get_submodule", "modules", "named_buffers"),
+    *("named_children", "named_modules", "named_parameters", "parameters"),
+)
+_ASK_FOR_TRUTH = frozenset({torch.Tensor.__bool__, torch.is_nonzero, torch.Tensor.is_nonzero})
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
 _ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type, FunctionType, torch.Tensor, nn.Parameter})
 _CONTAINERS = frozenset({list, tuple, dict})
+_COMPARED_BY = ("__len__", "__getitem__", "__iter__")
 _MOST_NESTED = 20
 _OF_MODULES = vars(nn.Module()).keys()
 _GLOBAL_HOOKS = tuple(
@@ -45,7 +57,7 @@ _GLOBAL_HOOKS = tuple(
 
 
 _call_from_export: Any = eval(  # noqa: S307  # code that looks for torch.export among its callers finds it
-    compile("lambda called, *args, **kwargs: called(*args, **kwargs)", f"{_TORCH}export/_trace.py", "eval")
+    compile("lambda called, /, *args, **kwargs: called(*args, **kwargs)", f"{_TORCH}export/_trace.py", "eval")
 )
 
 
@@ -65,14 +77,48 @@ def require_exportable(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[
         if getattr(hooks, name):
             raise NotComparableError("there is a hook of all modules, also of one of torch.export's")
     for name, value in vars(nn.Module).items():
-        code = getattr(value, "__code__", None)
-        if callable(value) and not getattr(code, "co_filename", "").startswith(_TORCH) and name in _names_of_module():
+        if callable(value) and not _is_of_torch(value) and name in _names_of_module():
             raise NotComparableError(f"torch.nn.Module.{name} was replaced")
     for path, module in model.named_modules():
-        if not isinstance(type(module).__module__, str):
-            raise NotComparableError(f"the class of module {path or 'the model'} has no __module__")
-        if any(name.startswith("lifted_tensor_") for name in chain(vars(module), vars(module).get("_buffers", ()))):
-            raise NotComparableError("an attribute has a name that torch.export gives to constants: lifted_tensor_...")
+        _require_plain_module(path, module)
+    if _has_numbers_in_objects((args, dict(kwargs))):
+        raise NotComparableError("an argument is an object with numbers, which torch.export makes again with others")
+
+
+def _require_plain_module(path: str, module: nn.Module) -> None:
+    """Check what an export, or what follows it, does with one module of a model.
+
+    Raises:
+        NotComparableError: it can fail, or run code of the module's.
+    """
+    if repr(path)[1:-1] != path or '"' in path:
+        raise NotComparableError(f"the name of module {path!r} cannot be written into a program's code")
+    kind = type(module)
+    if not isinstance(kind.__module__, str):
+        raise NotComparableError(f"the class of module {path or 'the model'} has no __module__")
+    if isinstance(module, torch.jit.ScriptModule):
+        return
+    for name in _CALLED_BY_EXPORTS:
+        method = getattr(kind, name)
+        if name in vars(module) or (method is not getattr(nn.Module, name) and not _is_of_torch(method)):
+            raise NotComparableError(f"module {path or 'the model'} has a method {name} of its own")
+    if any(name.startswith("lifted_tensor_") or "." in name for name in chain(vars(module), module._buffers)):
+        raise NotComparableError("an attribute has a name that an export gives to another: lifted_tensor_..., or a dot")
+
+
+def _is_of_torch(function: Any) -> bool:
+    code = getattr(function, "__code__", None)
+    return getattr(code, "co_filename", "").startswith(_TORCH)
+
+
+def _has_numbers_in_objects(value: Any) -> bool:
+    """Return whether an object of a registered class, or a named tuple, has an int or a bool."""
+    if pytree.tree_is_leaf(value):
+        return False
+    children, _ = pytree.SUPPORTED_NODES[pytree._get_node_type(value)].flatten_fn(value)
+    if type(value) not in _CONTAINERS and any(isinstance(child, int) for child in children):
+        return True
+    return any(map(_has_numbers_in_objects, children))
 
 
 @functools.cache
@@ -86,30 +132,34 @@ def _names_of_module() -> frozenset[str]:
 
 @contextmanager
 def export_context(model: nn.Module) -> Iterator[Callable[..., Any]]:
-    """Change in the block what torch.export changes around ``forward``. Yields the model as an export calls it.
+    """Change in the block what torch.export changes around ``forward``.
+
+    Yields a function that calls the model as an export does, and returns the leaves and the structure of its results.
 
     Raises:
         NotComparableError: at the end, if the model did what has other effects in an export.
     """
     root = nn.Module()
     root._export_root = model
-    tracer_ = _ModuleStackTracer(root)  # type: ignore[arg-type]  # it takes any module
     noted = list[str]()
     with ExitStack() as stack:
         stack.enter_context(_flags())
         stack.enter_context(_functions_of_python())
         stack.enter_context(_watched_options(noted))
-        if tracer_.enable_attr_proxy:  # a module has two names
-            stack.enter_context(_module_proxies(tracer_))
+        stack.enter_context(_traced_modules(_ModuleStackTracer(root)))  # type: ignore[arg-type]  # it takes any module
         rebuild_attributes(model)
         stack.enter_context(_Functions([]))
         stack.enter_context(_Functions(noted))
         stack.enter_context(as_exported())
         stack.enter_context(torch._C._IncludeDispatchKeyGuard(torch._C.DispatchKey.PreDispatch))  # without its modes
-        yield functools.partial(_call_from_export, root._export_root)
+        yield functools.partial(_call_from_export, _call_and_flatten, root._export_root)
         _note_assignments(model, noted)
     if noted:
         raise NotComparableError(noted[0])
+
+
+def _call_and_flatten(called: nn.Module, /, *args: Any, **kwargs: Any) -> tuple[list[Any], pytree.TreeSpec]:
+    return pytree.tree_flatten(called(*args, **kwargs))
 
 
 class _Functions(TorchFunctionMode):
@@ -122,12 +172,11 @@ class _Functions(TorchFunctionMode):
     def __init__(self, noted: list[str]) -> None:
         super().__init__()
         self._noted = noted
-        self._modes = torch._C._len_torch_dispatch_stack()
+        self._modes, self._fake = torch._C._len_torch_dispatch_stack(), torch._C._get_dispatch_mode(_FAKE)
         self._kernels = _attention_kernels()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if torch._C._len_torch_dispatch_stack() > self._modes:
-            self._noted.append("forward enters a TorchDispatchMode")
+        self._note_modes()
         if func is _ATTENTION and _attention_kernels() != self._kernels:
             self._noted.append("forward chooses the kernel of attention, which a program does not")
         name = func.__name__  # an export fails without one
@@ -136,9 +185,20 @@ class _Functions(TorchFunctionMode):
         except Exception:
             self._noted.append(f"forward catches an error of torch's {name}: an export has recorded the call")
             raise
-        if func in _NEVER_THE_SAME and args and result is args[0]:
+        if func in _ASK_FOR_TRUTH and not isinstance(args[0], FakeTensor):
+            self._noted.append("forward asks whether a constant tensor is true, which an export does not know")
+        in_place = func is _DROPOUT and (args[3:4] == (True,) or (kwargs or {}).get("inplace", False))
+        if func in _NEVER_THE_SAME and args and result is args[0] and not in_place:
             return torch.ops.aten.alias.default(result)
         return result
+
+    def _note_modes(self) -> None:
+        fake = torch._C._get_dispatch_mode(_FAKE)
+        if torch._C._len_torch_dispatch_stack() > self._modes or (fake is not None and fake is not self._fake):
+            self._noted.append("forward enters a TorchDispatchMode")
+        transform = torch._C._functorch.peek_interpreter_stack()
+        if transform is not None and transform.key() != torch._C._functorch.TransformType.Vmap:
+            self._noted.append("forward uses a transform of torch.func")
 
 
 def _attention_kernels() -> list[bool]:
@@ -207,31 +267,37 @@ def _watched_options(noted: list[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _module_proxies(proxies: _ModuleStackTracer) -> Iterator[None]:
-    """Let attributes that are modules be proxies in the block, as in an export of a model with shared modules.
+def _traced_modules(proxies: _ModuleStackTracer) -> Iterator[None]:
+    """Let modules be called in the block as torch.fx calls them when it traces.
 
-    A proxy has the attributes of its module, but it is another object, of a derived class. A copy of one cannot be
-    called.
+    The tracer keeps a stack of modules, which an exception that is caught leaves in disorder, and looks modules up by
+    their hashes. If a module has two names, attributes that are modules are proxies: other objects, of derived classes.
+    Functions of ``torch.fx.wrap`` are replaced.
     """
-    kind: Any = nn.Module
-    read, call = kind.__getattr__, kind.__call__
-
-    @functools.wraps(call)
-    def call_proxy(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(module, _AttrProxy):
-            proxies.path_of_module(module)
-        return call(module, *args, **kwargs)
+    read, call = tracer._orig_module_getattr, tracer._orig_module_call
 
     @functools.wraps(read)
-    def read_proxy(module: nn.Module, name: str) -> Any:
-        value = read(module, name)
-        return proxies.getattr(name, value, {}) if isinstance(value, nn.Module) else value
+    def module_getattr_wrapper(mod: nn.Module, attr: str) -> Any:
+        return proxies.getattr(attr, read(mod, attr), {})
 
-    kind.__getattr__, kind.__call__ = read_proxy, call_proxy
-    try:
+    @functools.wraps(call)
+    def module_call_wrapper(mod: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return call(mod, *args, **kwargs)
+
+        tracer._autowrap_check(patcher, getattr(getattr(mod, "forward", mod), "__globals__", {}), set())
+        if isinstance(mod, torch.fx.GraphModule) or type(mod).__module__ == "torch._dynamo.eval_frame":
+            return forward(*args, **kwargs)
+        try:
+            return tracer.Tracer.call_module(proxies, mod, forward, args, kwargs)
+        except _ModuleNotInstalledAsSubmoduleError:
+            return forward(*args, **kwargs)
+
+    with tracer._new_patcher() as patcher:
+        patcher.patch_method(nn.Module, "__getattr__", module_getattr_wrapper, deduplicate=False)
+        patcher.patch_method(nn.Module, "__call__", module_call_wrapper, deduplicate=False)
+        tracer._patch_wrapped_functions(patcher)
         yield
-    finally:
-        kind.__getattr__, kind.__call__ = read, call
 
 
 def rebuild_attributes(model: nn.Module) -> None:
@@ -260,11 +326,20 @@ def _is_simple(value: Any, depth: int) -> bool:
     kind = type(value)
     if kind in _PLAIN or isinstance(value, nn.Module):
         return True
+    if kind is torch.ScriptObject:
+        raise NotComparableError("an attribute is an object of TorchScript, such as a packed weight")
     if kind not in _CONTAINERS:
+        base: Any = list if isinstance(value, list) else tuple
+        if isinstance(value, base) and any(getattr(kind, one) is not getattr(base, one) for one in _COMPARED_BY):
+            raise NotComparableError(f"an attribute is of class {kind.__qualname__}, whose items an export compares")
         return pytree.tree_is_leaf(value)
     if depth == _MOST_NESTED:
         raise NotComparableError("an attribute is a container that is nested deeply, or contains itself")
     items = value.values() if kind is dict else value
+    if kind is dict:  # an export formats the keys
+        for key in value:
+            if type(key) not in _PLAIN:
+                repr(key)
     return set(map(type, items)) <= _PLAIN or all(_is_simple(one, depth + 1) for one in items)
 
 

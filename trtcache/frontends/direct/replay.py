@@ -97,6 +97,9 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
         self._fakes.clear()
 
 
+_Replay.__name__ = FakeTensorMode.__name__
+
+
 class _DifferenceError(Exception):
     """An operation is in no trace."""
 

@@ -446,6 +446,7 @@ def run(
         writer.name(tensor, f"weight {name}")  # in another place than its attribute, as in a list
     leaves, in_spec = pytree.tree_flatten((args, dict(kwargs)))
     inputs = given.make_inputs(leaves, writer)
+    out_spec: pytree.TreeSpec
     with ExitStack() as stack:
         stack.callback(writer.clear)
         stack.enter_context(warnings.catch_warnings())
@@ -464,7 +465,7 @@ def run(
         stack.enter_context(watch_assignments(model, lambda _, __, path, ___: assigned.append(path)))
         with record_changed_arguments(model), export_context(model) as called:
             args, kwargs = pytree.tree_unflatten(inputs, in_spec)  # calls operators for some classes, as in an export
-            results = called(*args, **kwargs)
+            leaves, out_spec = called(*args, **kwargs)
         if assigned:
             writer.lines.append(["assigned", *assigned])
         members = _members_of(model)
@@ -474,7 +475,6 @@ def run(
             for name, tensor in _weights_among(members).items():  # a buffer that was assigned: torch.export copies it
                 if tensor is not state[name]:
                     torch.ops.aten.copy_.default(state[name], tensor)
-        leaves, out_spec = pytree.tree_flatten(results)
         writer.finish(out_spec, leaves)
         caches.restores_all = not writer.is_hit
     return out_spec
