@@ -463,7 +463,7 @@ _add("a linear layer of a wrong width is tried first, and caught", M("return mix
 _add("an axis that does not exist is tried first by movedim, and caught", M("return mix(x)", top="def mix(x):\n    return x * 2"), "",
      ("    return x * 2", "    try:\n        return x.movedim(5, 0)\n    except IndexError:\n        return x * 2"))
 _add("two layers that were equal are tied, and the model compares their weights by identity", M("self.a(x) * (2.0 if self.a.weight is self.b.weight else 3.0)", "self.a = nn.Linear(4, 4)\nself.b = nn.Linear(4, 4)"), "model.b.weight = model.a.weight")
-_add("a tied model is asked for the number of its different parameters", M("self.a(x) * N", "self.a = nn.Linear(4, 4)\nself.b = nn.Linear(4, 4)\nself.b.weight = self.a.weight", "N = 6.0"), "", ("* N", "* float(len(list(self.parameters())))"))
+_add("a model with tied weights counts its different parameters", M("self.a(x) * N", "self.a = nn.Linear(4, 4)\nself.b = nn.Linear(4, 4)\nself.b.weight = self.a.weight", "N = 6.0"), "", ("* N", "* float(len(list(self.parameters())))"))
 _add("forward asks whether its weight is a parameter", M("self.lin(x) * 2.0"), "", ("* 2.0", "* (2.0 if isinstance(self.lin.weight, nn.Parameter) else 3.0)"), harmless=True)
 _add("forward asks for the exact class of its weight", M("self.lin(x) * 2.0"), "", ("* 2.0", "* (3.0 if type(self.lin.weight) is nn.Parameter else 2.0)"), harmless=True)
 _add("forward asks whether its weights are leaves", M("self.lin(x) * 2.0"), "", ("* 2.0", "* (2.0 if self.lin.weight.is_leaf else 3.0)"), harmless=True)
@@ -729,7 +729,7 @@ _add("a function mode that only logs is active while compiling", M("F.relu(x)"),
 _add("a function mode that exchanges relu is active while compiling", M("F.relu(x - 4)"), "from torch.overrides import TorchFunctionMode\nclass Swap(TorchFunctionMode):\n    def __torch_function__(self, f, types, args=(), kwargs=None):\n        if f in (torch.relu, torch.nn.functional.relu):\n            return torch.tanh(args[0])\n        return f(*args, **(kwargs or {}))\nmode = Swap(); mode.__enter__()")
 _add("warnings are errors, and an edit stores an activation on the model", M("h = self.lin(x)\nreturn h"), "", ("return h", "self.last = h\n        return h"), first="import warnings\nwarnings.filterwarnings('error', category=UserWarning)")
 _add("forward asks whether it runs in the main thread", M("x * (2.0 if threading.current_thread() is threading.main_thread() else FACTOR)", top="import threading\nFACTOR = 2.0"), "app.FACTOR = 3.0", harmless=True)
-_add("the identity of the weight that the constructor saw is asked for", M("x * (2.0 if id(self.lin.weight) == self.wid else 3.0)", "self.wid = id(self.lin.weight)"), "model.wid = 0", harmless=True)
+_add("a model compares the identity of its weight with that in the constructor", M("x * (2.0 if id(self.lin.weight) == self.wid else 3.0)", "self.wid = id(self.lin.weight)"), "model.wid = 0", harmless=True)
 _add("a recorder keeps the inputs of the model in a global list", M("return x * 2", top="SEEN = []"), "", ("return x * 2", "SEEN.append(x)\n        return x * 2"), harmless=True)
 _add("a global that forward fills with a tensor is read at the next call", M("y = x * 2 if not SEEN else x * 3\nreturn y", top="SEEN = []"), "app.SEEN.append(1)")
 _add("a child process computes a factor", M("x * float(subprocess.run([sys.executable, '-c', CODE], capture_output=True, text=True).stdout)", top="import subprocess, sys\nCODE = 'print(2.0)'"), "app.CODE = 'print(3.0)'")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copyreg
 import functools
 import gc
-import operator
 import sys
 import threading
 import types
@@ -22,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.utils import parametrize
 
-from trtcache.lowering.model_state import MISSING, read_slot
+from trtcache.lowering.model_state import MISSING, are_same, read_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -186,7 +185,7 @@ class Caches:
             _restore_place(*place, restores_all=restores_all)
         for values, elements in self._lists:
             has_fake = any(map(_has_fake, values)) and not any(map(_has_fake, elements))
-            if has_fake or (restores_all and not _are_same(values, elements)):
+            if has_fake or (restores_all and not are_same(values, elements)):
                 values[:] = elements
         for function, misses in self._cached:
             if function.cache_info().misses != misses and any(map(_has_fake, _results(function))):
@@ -211,10 +210,6 @@ def _restore_place(
                 put(name, old)
     for name in [one for one in before if restores_all and one not in items]:
         put(name, before[name])
-
-
-def _are_same(values: list[Any], elements: list[Any]) -> bool:
-    return len(values) == len(elements) and all(map(operator.is_, values, elements))
 
 
 def _can_run_users_code(thread: threading.Thread) -> bool:

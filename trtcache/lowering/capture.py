@@ -370,18 +370,18 @@ def decompose(
     guards, program._guards_code = program._guards_code, []
     try:
         whole = getattr(program, "_has_whole_ranges", False)
-        with (
-            quick_overrides(),
-            quiet(),
-            _without_classes(program) as signature,
-            whole_ranges() if whole else nullcontext(),
-            _lstm_states_in_shape(),
-            _use_draws(program.graph),
-            _without_dropout(program.graph_module),
-            _with_copies(program.graph),
-        ):
-            table = _decompositions(program, keep, stays)
-            decomposed: ExportedProgram = program.run_decompositions(table)
+        with quick_overrides():
+            table = _decompositions(program, keep, stays)  # of the program as it is: what follows changes its graph
+            with (
+                quiet(),
+                _without_classes(program) as signature,
+                whole_ranges() if whole else nullcontext(),
+                _lstm_states_in_shape(),
+                _use_draws(program.graph),
+                _without_dropout(program.graph_module),
+                _with_copies(program.graph),
+            ):
+                decomposed: ExportedProgram = program.run_decompositions(table)
         decomposed.module_call_graph[0].signature, decomposed._example_inputs = signature, program.example_inputs
     except ExportError:
         raise

@@ -100,7 +100,7 @@ def record_changed_arguments(model: torch.nn.Module) -> Iterator[list[str]]:
 
     def compare(*_: object) -> None:
         for name, container, elements in before:
-            if name not in changed and not _are_same(elements, _elements(container)):
+            if name not in changed and not are_same(elements, _elements(container)):
                 changed.append(name)
 
     handles = [
@@ -134,7 +134,8 @@ def _elements(container: Any) -> list[Any]:
     return list(container)
 
 
-def _are_same(elements: Sequence[Any], others: Sequence[Any]) -> bool:
+def are_same(elements: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Return whether two sequences have the same objects in the same order."""
     return len(elements) == len(others) and all(map(operator.is_, elements, others))
 
 

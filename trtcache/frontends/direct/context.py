@@ -15,13 +15,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.frontends.direct.export_context import require_exportable
-from trtcache.frontends.direct.trace import (
-    NAMED,
-    TENSORS,
-    describe_structure,
-    has_values,
-    write_constant,
-)
+from trtcache.frontends.direct.trace import NAMED, TENSORS, describe_structure, has_values, write_constant
 from trtcache.keys.key import process_state
 from trtcache.keys.torch_config import overrides
 from trtcache.lowering.operators import refuse_replaced_kernels

@@ -147,7 +147,7 @@ def export_context(model: nn.Module) -> Iterator[Callable[..., Any]]:
         stack.enter_context(_functions_of_python())
         stack.enter_context(_watched_options(noted))
         stack.enter_context(_traced_modules(_ModuleStackTracer(root)))  # type: ignore[arg-type]  # it takes any module
-        rebuild_attributes(model)
+        _rebuild_attributes(model)
         stack.enter_context(_Functions([]))
         stack.enter_context(_Functions(noted))
         stack.enter_context(as_exported())
@@ -300,7 +300,7 @@ def _traced_modules(proxies: _ModuleStackTracer) -> Iterator[None]:
         yield
 
 
-def rebuild_attributes(model: nn.Module) -> None:
+def _rebuild_attributes(model: nn.Module) -> None:
     """Rebuild containers among the attributes of modules as an export does, which calls their constructors.
 
     Raises:
