@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 WRONG = (
-    # Python's dispatcher is active in an export, and gives other views, strides and gradient functions.
-    "strides of a group norm's result decide",
-    "a product of four dimensions is copied if it is a view",
-    "a model reads the base of a product of four dimensions",
-    "the gradient function's name of a batch norm decides",
-    "the gradient function's name of an interpolation decides",
     "a model asks for Python's dispatcher",
-    # Dropout in eval mode is a copy there.
-    "dropout's result is asked whether it is a view",
-    "the memory of dropout's result is compared with its input's",
     # What an export itself has: its modes, flags and filters, and calls that are nested deeper.
     "a model counts the active function modes",
     "a model reads static_shapes of the fake mode",
@@ -82,6 +73,31 @@ MISSED = {
     ),
     **dict.fromkeys(
         (
+            "asks whether a result is a view: nothing has changed",
+            "asks whether a result of a split is a view: nothing has changed",
+            "asks whether a result's base is the input: nothing has changed",
+            "asks whether a view's base is a result: nothing has changed",
+            "asks the size of a slice's storage: nothing has changed",
+            "asks the size of an expanded tensor's storage: nothing has changed",
+            "asks a result's grad_fn: nothing has changed",
+            "asks a view's grad_fn: nothing has changed",
+            "asks the depth of the graph of gradients: nothing has changed",
+            "asks the storage's size after a clone: nothing has changed",
+            "one tensor as several inputs, which an export keeps apart, too:"
+            " a model asks whether the value's base is the key",
+            "a library asks about whether a result has a grad_fn: no has another number",
+            "an argument's memory is larger than it",
+            "an argument is a view of another tensor",
+            "the argument is a slice of a bigger tensor, and the model asks whether it is a view",
+            "the argument has more memory behind it, and the model asks for the size of its storage",
+            "a slice of the input is asked whether it is a view",
+            "a slice of the input is asked whether its base is the input",
+            "a slice of the input is asked for the bytes behind it",
+        ),
+        "direct mode is off: forward asks for the gradient function, the base or the memory of a tensor",
+    ),
+    **dict.fromkeys(
+        (
             "Module.__call__ is patched by a tracer of calls",
             "Module.__call__ is patched to scale what unknown modules give",
             "a factor moves from forward to a patch of Module._call_impl",
@@ -124,6 +140,7 @@ MISSED = {
     "a registered argument counts its constructions": "direct mode is off: an argument with numbers",
     "a method get_submodule tells a layer from its frozen copy": "direct mode is off: a method get_submodule",
     "a traced model gets a hook of the last result that returns nothing else": "the export is refused",
+    "layers are equal if their settings are equal": "as above",
     "the factor depends on the exporter's flags": "direct mode is off: an option of Dynamo",
     "the model is moved to its own device in forward": "its weights cannot be replaced meanwhile",
     "a model tries to use NumPy and falls back when it cannot": "direct mode is off: an error of torch's is caught",

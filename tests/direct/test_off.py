@@ -47,6 +47,27 @@ def _exporting_only(_: Any, x: torch.Tensor) -> torch.Tensor:
     return x * (2 if get_proxy_mode() is None else 3)
 
 
+def _normalized_without_gradients(_: Any, x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        y = nn.functional.group_norm(x.view(1, 3, 2, 2).contiguous(memory_format=torch.channels_last), 1)
+    return y + x.sum()
+
+
+class EqualToAll(nn.Module):
+    """A module that compares equal to others of its class."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EqualToAll)
+
+    __hash__ = nn.Module.__hash__
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+_HISTORY = "forward asks for the gradient function, the base or the memory of a tensor"
+
+
 def _with_attribute(model: Any, x: torch.Tensor) -> torch.Tensor:
     return x * (1 if model.weight.grad is None else 2)
 
@@ -55,6 +76,29 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "code that knows whether it is exported": (
         lambda: Calls(_exporting_only),
         "the exported program performs other operations than the model",
+    ),
+    "strides that an export computes otherwise": (
+        lambda: Calls(
+            lambda _, x: nn.functional.group_norm(x.view(1, 3, 2, 2).to(memory_format=torch.channels_last), 1)
+        ),
+        "a result of aten.group_norm.default has other strides in an export",
+    ),
+    "strides that an export computes otherwise, without gradients": (
+        lambda: Calls(_normalized_without_gradients),
+        "a result of aten.group_norm.default has other strides in an export",
+    ),
+    **{
+        f"code that asks for {name}": (lambda ask=ask: Calls(lambda _, x: x * (1 if ask(x + 1) else 2)), _HISTORY)
+        for name, ask in {
+            "a gradient function": lambda y: y.grad_fn,
+            "a base": lambda y: y._base,
+            "a view": lambda y: y._is_view(),
+            "a tensor's memory": lambda y: y.untyped_storage(),
+        }.items()
+    },
+    "modules with equality of their own": (
+        lambda: Calls(lambda model, x: model.part(x), part=EqualToAll()),
+        "module part has a method __eq__ of its own",
     ),
     "a tensor that gets another size in place": (lambda: Calls(_resized), "changes the shape of a tensor in place"),
 }

@@ -394,11 +394,12 @@ def test_what_changes_results_without_an_argument_has_no_trace(why: str) -> None
 
 
 def test_views_share_memory_in_a_replay() -> None:
-    """So code that compares it takes the same path."""
+    """So code of torch that looks at it takes the same path."""
 
     def does(_: Any, x: torch.Tensor) -> torch.Tensor:
         y = x.view(-1)
-        return y * (2 if y.untyped_storage()._cdata == x.untyped_storage()._cdata else 3)
+        with torch._C.DisableTorchFunction():  # or direct mode would be off
+            return y * (2 if y.untyped_storage()._cdata == x.untyped_storage()._cdata else 3)
 
     model = Does(does)
     trace = json.loads(json.dumps(record(model, (X,), {}).trace))

@@ -14,6 +14,7 @@ import sys
 import warnings
 from contextlib import ExitStack, contextmanager
 from itertools import chain
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _TORCH = f"{torch.__path__[0]}/"
+_OWN = (_TORCH, f"{Path(__file__).parents[2]}/")
 _DROPOUT = torch.nn.functional.dropout
 _NEVER_THE_SAME = frozenset({torch.Tensor.contiguous, _DROPOUT, torch.dropout})
 _CALLED_BY_EXPORTS = (
@@ -44,6 +46,12 @@ _CALLED_BY_EXPORTS = (
     *("named_children", "named_modules", "named_parameters", "parameters"),
 )
 _ASK_FOR_TRUTH = frozenset({torch.Tensor.__bool__, torch.is_nonzero, torch.Tensor.is_nonzero})
+_ASK_FOR_HISTORY = frozenset(
+    {
+        *(torch.Tensor._base.__get__, torch.Tensor.grad_fn.__get__, torch.Tensor._is_view),
+        *(torch.Tensor.data_ptr, torch.Tensor.storage, torch.Tensor._typed_storage, torch.Tensor.untyped_storage),
+    }
+)
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type, FunctionType, torch.Tensor, nn.Parameter})
@@ -98,6 +106,10 @@ def _require_plain_module(path: str, module: nn.Module) -> None:
         raise NotComparableError(f"the class of module {path or 'the model'} has no __module__")
     if isinstance(module, torch.jit.ScriptModule):
         return
+    if kind.__eq__ is not object.__eq__:
+        raise NotComparableError(
+            f"module {path or 'the model'} has a method __eq__ of its own: an export fails for equals"
+        )
     for name in _CALLED_BY_EXPORTS:
         method = getattr(kind, name)
         if name in vars(module) or (method is not getattr(nn.Module, name) and not _is_of_torch(method)):
@@ -179,6 +191,8 @@ class _Functions(TorchFunctionMode):
         self._note_modes()
         if func is _ATTENTION and _attention_kernels() != self._kernels:
             self._noted.append("forward chooses the kernel of attention, which a program does not")
+        if func in _ASK_FOR_HISTORY and not sys._getframe(1).f_code.co_filename.startswith(_OWN):
+            self._noted.append("forward asks for the gradient function, the base or the memory of a tensor")
         name = func.__name__  # an export fails without one
         try:
             result = func(*args, **(kwargs or {}))

@@ -17,6 +17,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import TracingContext, tracing
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
+from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.frontends.direct.export_context import as_exported
 from trtcache.frontends.direct.trace import FakeInputs, KnownResults, Recorder, Trace, TraceWriter
 
@@ -48,7 +49,7 @@ def trace_program(
         results: known results of operators; None if sizes are symbolic.
 
     Raises:
-        NotComparableError: an operation cannot be written.
+        NotComparableError: an operation cannot be written, or gave other strides in the export.
     """
     writer, signature, weights = TraceWriter(), program.graph_signature, {**program.constants, **program.state_dict}
     fake = FakeInputs(mode)
@@ -63,7 +64,8 @@ def trace_program(
         writer.name(values[-1], f"weight {spec.target}" if is_weight else writer.name_constant(tensor))
     dispatcher = nullcontext() if mode.static_shapes else enable_python_dispatcher()  # as for a recording
     with tracing(TracingContext(mode)), as_exported(), mode, dispatcher, Recorder(writer, results):
-        outputs = torch.fx.Interpreter(program.graph_module).run(*values, enable_io_processing=False)
+        noted = list[str]()
+        outputs = _Interpreter(program.graph_module, noted).run(*values, enable_io_processing=False)
         returned = []
         for spec, result in zip(signature.output_specs, outputs, strict=True):
             if spec.kind is OutputKind.USER_OUTPUT:
@@ -72,7 +74,41 @@ def trace_program(
                 writer.lines.append(["changed", spec.kind.name, spec.target, writer.write(result)])
         writer.finish(program.call_spec.out_spec, returned)
     writer.clear()
+    if noted:
+        raise NotComparableError(f"a result of {noted[0]} has other strides in an export")
     return writer.lines
+
+
+class _Interpreter(torch.fx.Interpreter):
+    """Notes the operators whose results had other strides in the export, where Python's dispatcher is active."""
+
+    def __init__(self, graph_module: torch.fx.GraphModule, noted: list[str]) -> None:
+        super().__init__(graph_module)
+        self._noted = noted
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Return an attribute; a graph, such as that of a block without gradients, is run in this way too."""
+        found = super().get_attr(target, args, kwargs)
+        if isinstance(found, torch.fx.GraphModule):
+            return functools.partial(_Interpreter(found, self._noted).run, enable_io_processing=False)
+        return found
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        """Run one node of the graph, and compare its result with that of the export."""
+        result = super().run_node(n)
+        if _has_other_strides(result, n.meta.get("val")):
+            self._noted.append(str(n.target))
+        return result
+
+
+def _has_other_strides(result: Any, exported: Any) -> bool:
+    if not isinstance(result, torch.Tensor) or not isinstance(exported, torch.Tensor):
+        return False
+    if result.layout != torch.strided or any(
+        isinstance(size, torch.SymInt) for size in (*result.shape, *exported.shape)
+    ):
+        return False
+    return result.stride() != exported.stride()
 
 
 def has_sizes_of(program: ExportedProgram, inputs: Sequence[Any]) -> bool:
