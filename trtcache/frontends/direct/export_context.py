@@ -48,8 +48,11 @@ _CALLED_BY_EXPORTS = (
 _ASK_FOR_TRUTH = frozenset({torch.Tensor.__bool__, torch.is_nonzero, torch.Tensor.is_nonzero})
 _ASK_FOR_HISTORY = frozenset(
     {
-        *(torch.Tensor._base.__get__, torch.Tensor.grad_fn.__get__, torch.Tensor._is_view),
-        *(torch.Tensor.data_ptr, torch.Tensor.storage, torch.Tensor._typed_storage, torch.Tensor.untyped_storage),
+        *(getattr(torch.Tensor, name).__get__ for name in ("_base", "grad_fn")),
+        *(
+            getattr(torch.Tensor, name)
+            for name in ("_is_view", "_typed_storage", "data_ptr", "storage", "untyped_storage")
+        ),
     }
 )
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
