@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from torch import nn
 from torch.export import Dim
 from torch.nn import functional
 
@@ -126,3 +127,47 @@ def test_a_copy_that_is_none_for_one_channel(layout: str, interpreter: str, tmp_
         torch.testing.assert_close(module(x), model(x.clone()))
     with pytest.raises(InputError):
         module(example(1))
+
+
+SAVED: dict[str, Callable[[], nn.Module]] = {
+    "a layer": lambda: nn.Linear(4, 4),
+    "a sequence": lambda: nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.GELU(), nn.Softmax(1)),
+    "columns": lambda: nn.Sequential(Calls(lambda x: x.unsqueeze(1).expand(-1, 3, -1).reshape(-1, 4) @ x.t())),
+}
+
+
+@pytest.mark.parametrize("kind", [Dim.DYNAMIC, Dim.AUTO, Dim("rows")], ids=["dynamic", "auto", "named"])
+@pytest.mark.parametrize("name", SAVED)
+def test_a_program_from_a_file_supports_the_sizes_of_its_model(
+    name: str, kind: Any, interpreter: str, tmp_path: Path
+) -> None:
+    """``torch.export.load`` gives sizes another range than they have in an export."""
+    model = SAVED[name]().eval()
+    program = torch.export.export(model, (torch.rand(3, 4),), dynamic_shapes=({0: kind},))
+    torch.export.save(program, tmp_path / "model.pt2")
+    options: dict[str, Any] = {"backend": interpreter, "cache": tmp_path / "cache"}
+    module = trtcache.compile(tmp_path / "model.pt2", **options)
+    assert module.guards == trtcache.compile(program, **options).guards == ()
+    for size in (0, 1, 2, 7):
+        x = torch.rand(size, 4)
+        torch.testing.assert_close(module(x), model(x))
+
+
+MASKED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "elements": lambda x: x[x > 0] * 2,
+    "places": lambda x: x.nonzero(),
+    "rows": lambda x: torch.cat([x, x[x[:, 0] > 0]]),
+    "places of rows": lambda x: x[(x[:, 0] > 0).nonzero().squeeze(1)],
+    "product": lambda x: x[x[:, 0] > 0] @ x.t(),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_a_mask_is_no_reason_to_refuse_a_batch_of_one(name: str, interpreter: str, tmp_path: Path) -> None:
+    """The size of a result depends on values, also for a batch of one and an empty batch."""
+    model = Calls(MASKED[name])
+    shapes = (({0: Dim("rows")},),)
+    module = trtcache.compile(model, (torch.rand(3, 4),), dynamic_shapes=shapes, backend=interpreter, cache=tmp_path)
+    assert module.guards == ()
+    for x in (torch.rand(0, 4), torch.rand(1, 4), -torch.rand(1, 4), torch.randn(5, 4)):
+        torch.testing.assert_close(module(x), model(x))

@@ -28,7 +28,7 @@ import sympy
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, guard_or_false
 from torch.utils import _pytree as pytree
 
 from trtcache.lowering.rewriting import expression, is_mutating, storage_id, written_nodes
@@ -192,7 +192,7 @@ class TrialRun(fx.Interpreter):
         if n.op != "output":
             for one in _with_memory(result):
                 self._sharing[storage_id(one)].append(n)
-            if any(_is_strided(one) and not one.numel() for one in pytree.tree_leaves(result)):
+            if any(_is_strided(one) and _is_empty(one) for one in pytree.tree_leaves(result)):
                 self._empty.add(n.name)
         return result
 
@@ -204,11 +204,11 @@ class TrialRun(fx.Interpreter):
             raise ValueError(f"{n.name} takes no empty tensor")
         if _name(n.target) in _SELECTING and not _is_in_range(*self.fetch_args_kwargs_from_env(n)):
             raise ValueError(f"{n.name} selects beyond a dimension")
-        if any(not tensor.numel() for tensor in arguments) and _name(n.target) in _RUN_FOR_REAL:
+        if any(map(_is_empty, arguments)) and _name(n.target) in _RUN_FOR_REAL:
             _run_for_real(n.target, *self.fetch_args_kwargs_from_env(n))
         result = super().run_node(n)
         # Kernels of attention return a tuple; the first item is the output.
-        if _name(n.target).startswith(_REJECT_EMPTY) and not pytree.tree_leaves(result)[0].numel():
+        if _name(n.target).startswith(_REJECT_EMPTY) and _is_empty(pytree.tree_leaves(result)[0]):
             raise ValueError(f"{n.name} does not support an empty result")
         if not _has_expected_shape(n.meta.get("val"), result, self._sizes):
             raise ValueError(f"{n.name} has another shape")
@@ -223,8 +223,8 @@ def _accepts(target: Any, arguments: Sequence[torch.Tensor]) -> bool:
     name = _name(target)
     first, *others = arguments
     if name.startswith(_REJECT_EMPTY):
-        return all(one.numel() for one in arguments)
-    return not (name in _INDEXED and first.numel() == 0 and others and all(one.numel() for one in others))
+        return not any(map(_is_empty, arguments))
+    return not (name in _INDEXED and _is_empty(first) and others and not any(map(_is_empty, others)))
 
 
 def _is_in_range(given: Sequence[Any], named: Mapping[str, Any]) -> bool:
@@ -248,7 +248,12 @@ def _run_for_real(target: Any, args: Any, kwargs: Any) -> None:
 
 
 def _with_memory(value: object) -> list[torch.Tensor]:
-    return [one for one in pytree.tree_leaves(value) if _is_strided(one) and one.numel()]
+    return [one for one in pytree.tree_leaves(value) if _is_strided(one) and not _is_empty(one)]
+
+
+def _is_empty(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has no elements; sizes that depend on values, as of ``nonzero``, are unknown."""
+    return guard_or_false(tensor.numel() == 0)
 
 
 def _is_strided(value: object) -> bool:
