@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -206,6 +207,11 @@ def canonical(value: object, where: str = "value") -> Json:
         return _canonical_container(value, where)
     except RecursionError:
         raise CanonicalizationError(where, "it is nested too deeply, or contains itself") from None
+
+
+def is_negative_nan(value: float) -> bool:
+    """Return whether a number is a NaN with its sign set: ``hex``, ``repr`` and JSON have one form for all NaNs."""
+    return math.isnan(value) and math.copysign(1.0, value) < 0
 
 
 def _canonical_container(value: object, where: str) -> Json:

@@ -23,9 +23,13 @@ class Nested(nn.Module):
         super().__init__()
         self.lin = nn.Linear(4, 4)
         self.register_buffer("scale", torch.tensor(0.5), persistent=False)
+        for number in range(11):  # the names of that many constants are in another order as texts
+            self.register_buffer(f"shift{number}", torch.full((4,), float(number)), persistent=False)
 
     def forward(self, x: torch.Tensor, d: dict[str, Any], n: int, *, flag: bool = True) -> Any:
         made = self.lin(x) * self.scale + n + d["b"][0]
+        for number in range(11):
+            made = torch.tanh(made + getattr(self, f"shift{number}"))
         out: dict[str, Any] = {"a": [made, (x, None, 3)], "z": OrderedDict(y=x * 2, w=self.lin.weight)}
         return out, (made, made.view(-1), x.view(-1)), d["s"] + 1, d["e"] * 2, 2.5, "text", flag
 

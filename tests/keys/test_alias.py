@@ -337,7 +337,29 @@ def _autocast() -> Any:
     return lambda: context.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize("change", [_default_dtype, _precision, _attention, _autocast])
+def test_a_number_is_no_nan_with_its_sign_set(interpreter: str, tmp_path: Path) -> None:
+    """The digests, like Python's texts, have one form for all NaNs, and engines have one NaN."""
+
+    class Copies(torch.nn.Module):
+        def forward(self, x: torch.Tensor, sign: float) -> torch.Tensor:
+            return torch.copysign(x, torch.full(x.shape, sign))
+
+    nan = float("nan")
+    options: dict[str, Any] = {"backend": interpreter, "cache": tmp_path}
+    module = trtcache.compile(Copies(), (X, nan), **options)
+    assert torch.equal(module(X, nan), X.abs())
+    with pytest.raises(trtcache.errors.InputError):
+        module(X, -nan)
+    with pytest.raises(trtcache.errors.ExportError, match="does not keep the sign of the NaN"):
+        trtcache.compile(Copies(), (X, -nan), **options)
+
+
+def _denormals() -> Any:
+    torch.set_flush_denormal(True)
+    return lambda: torch.set_flush_denormal(False)
+
+
+@pytest.mark.parametrize("change", [_default_dtype, _precision, _attention, _autocast, _denormals])
 def test_the_state_of_torch_is_in_the_key_of_an_alias(change: Callable[[], Callable[[], None]]) -> None:
     """Each flag that decompositions or the engine depend on gives another alias, and resetting it the first one."""
     before = _key()

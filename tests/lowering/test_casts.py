@@ -65,6 +65,13 @@ def _values(dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor([1e-45, 3.4e38, 1 + 2**-23, -0.0], dtype=dtype)
 
 
+def test_a_weight_in_float8_is_cast_where_it_is_used() -> None:
+    """Operators promote no float8."""
+    model = Calls(lambda own, x: x @ (own.weight.to(x.dtype) * own.scale))
+    model.weight, model.scale = torch.randn(4, 4).to(torch.float8_e4m3fn), torch.rand(1, 4)
+    assert "_to_copy" in operators(keeps_its_promise(Casts(), model, X))
+
+
 def test_casting_there_and_back_makes_no_difference() -> None:
     """Only this pass gives a model with a cast that cancels the key of one without."""
     only_with("casts", Calls(lambda _, x: x.double().float() * 2), Calls(lambda _, x: x * 2), X)

@@ -77,7 +77,9 @@ class ExportedSource(Source):
             ValueError: it has no stable digest; the message says why.
         """
         from trtcache.keys.program_digest import exported_digest
+        from trtcache.lowering.arguments import assume_sizes_of_two
 
+        assume_sizes_of_two(self._program)  # as decompositions do: another compile of it must find the same digest
         return exported_digest(self._program)
 
     @cached_property

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from trtcache.digests import Digest, hash_bytes
-from trtcache.errors import CanonicalizationError
+from trtcache.digests import Digest, hash_bytes, is_negative_nan
+from trtcache.errors import CanonicalizationError, ExportError
 from trtcache.lowering.operators import TORCHS_OWN, is_arithmetic, operator_name, why_unknown
 from trtcache.lowering.rewrites.cleanup import mergeable
 from trtcache.lowering.rewriting import argument_names, expression, is_random, memory_owner
@@ -190,6 +190,9 @@ class _Writer:
         match argument:
             case fx.Node():
                 return {"$use": self._uses.setdefault(argument, len(self._uses))}
+            case float() if is_negative_nan(argument):
+                why = f"an engine does not keep the sign of the NaN in {node.name}: use float('nan')"
+                raise ExportError("the program", why)
             case float():
                 return {"$float": argument.hex()}
             case list() | tuple():

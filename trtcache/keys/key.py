@@ -28,6 +28,7 @@ from trtcache.keys.alias_key import KIND as KIND
 from trtcache.keys.alias_key import MEMBER as MEMBER
 from trtcache.keys.alias_key import make_alias_key
 from trtcache.keys.code import code_digest as code_digest
+from trtcache.keys.torch_config import flushes_denormals
 from trtcache.lowering.arguments import module_class
 from trtcache.lowering.interface import Content, SmallSizes
 from trtcache.lowering.operators import replaced_functions
@@ -236,6 +237,7 @@ def process_state() -> dict[str, object]:
     replaced = replaced_functions()
     return {
         **({"replaced": replaced} if replaced else {}),  # other processes keep their aliases
+        **({"denormals": "flushed"} if flushes_denormals() else {}),  # constants are folded in this process
         "dtype": str(torch.get_default_dtype()),
         "device": str(torch.get_default_device()),
         "autocast": [[torch.is_autocast_enabled(kind), str(torch.get_autocast_dtype(kind))] for kind in devices],

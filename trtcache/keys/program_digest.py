@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import ConstantArgument, SymBoolArgument, SymFloatArgument, SymIntArgument
 from torch.export.graph_signature import TensorArgument as TensorArg
 
-from trtcache.digests import Digest, hash_bytes
+from trtcache.digests import Digest, hash_bytes, is_negative_nan
 from trtcache.keys.key import structure
 from trtcache.lowering.interface import Content
 
@@ -114,6 +114,8 @@ class _Writer:
         return records
 
     def _argument(self, argument: Any, places: Mapping[fx.Node, int]) -> Json:
+        if type(argument) is float and is_negative_nan(argument):
+            raise ValueError("an engine does not keep the sign of a NaN: use float('nan')")
         if type(argument) in _PLAIN:
             return argument  # type: ignore[no-any-return]  # one of the JSON types
         if isinstance(argument, torch.fx.Node):

@@ -1,7 +1,8 @@
-"""Options of torch's configuration modules that this process has set."""
+"""Options of torch's configuration modules that this process has set, and a flag of the processor."""
 
 from __future__ import annotations
 
+import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _WRITTEN_BY_BUILDS = ("aot_inductor.metadata",)  # torch/_inductor/compile_fx.py stores the last package's device there
+
+
+def flushes_denormals() -> bool:
+    """Return whether ``torch.set_flush_denormal`` is on in this thread; torch does not tell."""
+    return sys.float_info.min * 0.5 == 0.0
 
 
 def overrides(config: ModuleType | None) -> Iterator[tuple[str, object]]:

@@ -23,7 +23,9 @@ from trtcache.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from torch.export import ExportedProgram
 
+_LEAST = 2  # torch assumes that dynamic sizes are at least this
 _CONTAINERS = frozenset({tuple, list, dict, OrderedDict, defaultdict, deque, namedtuple})
 
 
@@ -96,6 +98,25 @@ def whole_ranges() -> Iterator[None]:
     """
     with torch.fx.experimental._config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]  # torch's own
         yield
+
+
+def assume_sizes_of_two(program: ExportedProgram) -> None:
+    """Let the dynamic sizes of a program be at least 2, as in its export.
+
+    ``torch.export.load`` gives them the range of the program, from 0 on. Decompositions would then compare sizes with
+    1, and torch would take the example's answers for conditions of the program.
+    """
+    values = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
+    sizes: list[Any] = [size for one in values if isinstance(one, torch.Tensor) for size in one.shape]
+    for size in sizes:
+        if not isinstance(size, torch.SymInt) or not size.node.expr.is_Symbol:  # a number, or a term of another size
+            continue
+        symbol, environment = size.node.expr, size.node.shape_env
+        if environment.backed_var_to_val.get(symbol, 0) >= _LEAST and environment.var_to_range[symbol].lower < _LEAST:
+            from torch.utils._sympy.numbers import int_oo
+            from torch.utils._sympy.value_ranges import ValueRanges
+
+            environment._update_var_to_range(symbol, ValueRanges(_LEAST, int_oo))
 
 
 def replace_inputs(

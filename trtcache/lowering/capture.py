@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-import sympy
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
@@ -31,12 +30,10 @@ from torch.export.graph_signature import (
 )
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
-from torch.utils._sympy.numbers import int_oo
-from torch.utils._sympy.value_ranges import ValueRanges
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError
-from trtcache.lowering.arguments import configurations, has_classes, replace_inputs, whole_ranges
+from trtcache.lowering.arguments import assume_sizes_of_two, configurations, has_classes, replace_inputs, whole_ranges
 from trtcache.lowering.assignments import record_assignments, reject_lost_assignments
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.composite_operators import quick_overrides
@@ -371,7 +368,7 @@ def decompose(
     # torch runs a program's guards as Python code when it traces the program again: ``max(a, b) == 4`` then asks which
     # is larger, ``or`` which side is true, and the program would be specialised on the example's answer.
     guards, program._guards_code = program._guards_code, []
-    _assume_sizes_of_two(program)
+    assume_sizes_of_two(program)
     try:
         whole = getattr(program, "_has_whole_ranges", False)
         with quick_overrides():
@@ -396,21 +393,6 @@ def decompose(
     if not any(map(_has_misshapen_states, all_nodes(program.graph_module))):
         _compare_results(program, decomposed)
     return decomposed
-
-
-def _assume_sizes_of_two(program: ExportedProgram) -> None:
-    """Let the dynamic sizes of a program be at least 2, as in its export.
-
-    ``torch.export.load`` gives them the range of the program, from 0 on. Decompositions would then compare sizes with
-    1, and torch would take the example's answers for conditions of the program.
-    """
-    values = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
-    sizes = [size for one in values if isinstance(one, torch.Tensor) for size in one.shape]
-    for size in sizes:
-        if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):  # not a term of one
-            symbol, environment = size.node.expr, size.node.shape_env
-            if environment.backed_var_to_val[symbol] >= 2 and environment.var_to_range[symbol].lower < 2:
-                environment._update_var_to_range(symbol, ValueRanges(2, int_oo))
 
 
 def _decompositions(program: ExportedProgram, keep: Collection[str], stays: Callable[[object], bool]) -> Any:

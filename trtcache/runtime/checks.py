@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import GuardError, InputError
@@ -225,11 +226,15 @@ def _is_affine(written: Json) -> bool:
     return head in {"Add", "Mul"} and all(map(_is_affine, terms))
 
 
-def same_value(given: object, value: object) -> bool:
+def same_value(given: Any, value: Any) -> bool:
     """Return whether a program treats two values as equal: not ``1``, ``1.0`` and ``True``, nor 0.0 and -0.0."""
     if type(given) is not type(value):
         return False
-    return repr(given) == repr(value) if isinstance(value, (float, complex)) else given == value  # -0.0, nan
+    if isinstance(value, complex):
+        return same_value(given.real, value.real) and same_value(given.imag, value.imag)
+    if isinstance(value, float):
+        return struct.pack("d", given) == struct.pack("d", value)  # -0.0, nan
+    return bool(given == value)
 
 
 def only_symbol(written: Json) -> int | None:

@@ -20,7 +20,7 @@ from trtcache.backends.aot_inductor.variables import environment as environment
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.config.inductor_settings import InductorSettings
 from trtcache.errors import IncompatibleEngineError
-from trtcache.keys.torch_config import overrides, passes
+from trtcache.keys.torch_config import flushes_denormals, overrides, passes
 from trtcache.lowering.operators import replaced_functions
 from trtcache.settings import FROZEN, PACKED, REFITTABLE
 from trtcache.target import Target, resolve_target
@@ -182,6 +182,7 @@ def ambient() -> dict[str, object]:
         "attention": {name: bool(enabled()) for name, enabled in kernels.items()},
         "environment": environment(os.environ),
         "inductor": dict(sorted(overrides(config))),
+        **({"denormals": "flushed"} if flushes_denormals() else {}),
         **({"passes": found} if (found := dict(sorted(passes(config)))) else {}),
         **({"replaced": replaced} if (replaced := replaced_functions()) else {}),
     }

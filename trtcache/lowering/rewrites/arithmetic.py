@@ -352,7 +352,11 @@ def _promotes(user: fx.Node, cast: fx.Node) -> bool:
         return False  # torch does not subtract booleans
     # A zero-dimensional tensor has lower priority in type promotion.
     have_dimensions = source.dim() > 0 and other.dim() > 0
-    return have_dimensions and torch.result_type(source, other) is cast.meta["val"].dtype
+    try:
+        promoted = torch.result_type(source, other)
+    except RuntimeError:  # float8 is not promoted
+        return False
+    return have_dimensions and promoted is cast.meta["val"].dtype
 
 
 def _changes_dtype_only(node: fx.Node) -> bool:

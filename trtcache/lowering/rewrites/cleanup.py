@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import struct
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -185,8 +186,10 @@ def freeze(argument: Any) -> object:
         return tuple(sorted((name, freeze(one)) for name, one in argument.items()))
     if isinstance(argument, slice):
         return ("slice", freeze(argument.start), freeze(argument.stop), freeze(argument.step))
-    if isinstance(argument, (float, complex)):
-        return (type(argument), repr(argument))
+    if isinstance(argument, float):
+        return (float, struct.pack("d", argument))
+    if isinstance(argument, complex):
+        return (complex, freeze(argument.real), freeze(argument.imag))
     return (type(argument), argument)
 
 
