@@ -266,7 +266,7 @@ def _load_without_torch(
 
     from trtcache.backends.host import preload
 
-    log = logging.getLogger(__name__)
+    log = logging.getLogger("trtcache.api")
     start = time.perf_counter()
     libraries = preload()  # a thread loads torch's libraries during the look-up
     try:

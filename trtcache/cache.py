@@ -471,11 +471,16 @@ class Cache:
         if remote and isinstance(found, Miss) and found.reason != COLLISION and self._remotes is not None:
             found = self._fetch_remote(self._remotes, key, found)
         _logger.debug("%s %s: %s", key.kind, key.digest[:16], "hit" if isinstance(found, Entry) else found.reason)
-        if isinstance(found, Entry) and counted and self.store is not None:
-            saved_s = max(0.0, found.build_s - found.load_s)
-            reason = BELOW if self.layers.is_below(found) else ""
-            self.store.events.append("hit", reason=reason, kind=found.kind, key=key.digest, saved_s=saved_s)
+        if isinstance(found, Entry) and counted:
+            self.count_hit(found)
         return found
+
+    def count_hit(self, entry: Entry) -> None:
+        """Count a hit of an entry: for what ``peek`` has found without counting it."""
+        if self.store is not None:
+            saved_s = max(0.0, entry.build_s - entry.load_s)
+            reason = BELOW if self.layers.is_below(entry) else ""
+            self.store.events.append("hit", reason=reason, kind=entry.kind, key=entry.key.digest, saved_s=saved_s)
 
     def _fetch_remote(self, remotes: RemoteTiers, key: CacheKey, missed: Miss) -> Entry | Miss:
         fetched, store = remotes.fetch(key, self.store), self.store

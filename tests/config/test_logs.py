@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from trtcache.config.environment import start_logging
+import trtcache
+from trtcache.config.environment import AREAS, start_logging
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -51,6 +53,15 @@ trtcache.key(torch.nn.Linear(4, 4), (torch.ones(4, 4),))
 """
     said = run_python(code, TRTCACHE_LOG="keys").stderr
     assert re.search(r"^trtcache\.keys: Linear is aot_inductor [0-9a-f]{64}: graph [0-9a-f]{12}, ", said, re.MULTILINE)
+
+
+def test_each_logger_is_in_an_area() -> None:
+    """``-vv`` logs all areas."""
+    package = Path(trtcache.__file__).parent
+    modules = [path for path in package.rglob("*.py") if "getLogger(__name__)" in path.read_text(encoding="utf-8")]
+    names = [".".join(path.relative_to(package.parent).with_suffix("").parts) for path in modules]
+    areas = tuple(name for area in AREAS.values() for name in area)
+    assert [name for name in names if not f"{name}.".startswith(tuple(f"{one}." for one in areas))] == []
 
 
 def test_an_unknown_area_is_an_error_that_names_it() -> None:

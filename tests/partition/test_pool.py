@@ -108,7 +108,7 @@ def test_a_backend_of_this_process_alone_builds_here(
     settings = {**SOFTMAX, "build_processes": 2}
     with caplog.at_level(logging.INFO):
         module = trtcache.compile(Attention(), inputs(3), backend=interpreter, cache=tmp_path, settings=settings)
-    assert "building 2 parts in 2 processes" in caplog.text
+    assert "building 2 partitions in 2 processes" in caplog.text
     assert caplog.text.count("in this process: another process cannot rebuild it") == 1
     given = inputs(3)
     torch.testing.assert_close(module(*given), Attention()(*given))
@@ -133,7 +133,7 @@ def test_parts_are_built_in_processes_where_they_are_built_at_all(
     assert compile_in(Cache(tmp_path / "upper", lower=[below])) == {"hit"}
     assert "parts in" not in caplog.text
     assert compile_in(Cache(config=Config(root=below, recache=True))) == {"built"}
-    assert "building 2 parts in 2 processes" in caplog.text
+    assert "building 2 partitions in 2 processes" in caplog.text
 
 
 def test_packages_can_be_built_elsewhere() -> None:

@@ -177,7 +177,7 @@ def file_alias_key(digest: Digest, settings: Settings, target: Target) -> CacheK
 def why_no_alias(options: CompileOptions) -> str:
     """Return why a compilation with these options has no alias of this kind; empty if it can have one.
 
-    The text tells what needs torch.
+    The text completes "torch is needed: ...", in which it is called "it".
     """
     settings = options.settings
     if options.backend not in _BACKENDS:
@@ -258,7 +258,7 @@ def find_program(
         parts = key.parts
         if key.kind != host.NAME or parts["target"] != canonical(target.document()):
             raise ValueError("the alias leads to an engine for another target")
-        entry = cache.peek(key, counted=counted)
+        entry = cache.peek(key, counted=False)
         if entry is None:
             raise TorchNeeded("its engine is not in the cache")
         alias_s = time.perf_counter() - start - opened_s
@@ -269,6 +269,8 @@ def find_program(
         raise TorchNeeded(str(error)) from error
     except BROKEN as error:
         raise TorchNeeded(f"its alias or the file cannot be read without it ({error!r:.200})") from error
+    if counted:
+        cache.count_hit(entry)  # not before: with torch it would be found again
     program.report = Report(
         name or path.stem,
         host.NAME,

@@ -24,7 +24,7 @@ What to read next, after ``compile_source`` and the functions that it calls:
   remotes, and last builds with ``Request.build`` and stores the entry; then ``build_and_load`` loads the engine.
   Without an alias the engine may still be stored. Before ``fetch``, an entry for a similar GPU or one with these very
   weights in it may be taken, under another key. A program that is compiled in partitions has no key of its own, so no
-  alias either: it is exported and lowered each time, and its engines are hits.
+  alias either: it is exported (a file: loaded) and lowered each time, and its engines are hits.
 - An ONNX file: ``OnnxSource`` in ``frontends/onnx/source.py``, whose docstring says what is different.
 - A new kind of source: derive a class from ``Source`` in ``frontends/source.py``, and add a case to
   ``frontends/resolve.py``, which lists what else knows the suffixes of files. If torch cannot run it, backends need a

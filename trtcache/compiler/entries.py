@@ -432,7 +432,7 @@ def build_missing(
 
     from trtcache.compiler.build_pool import Pool
 
-    log.info("building %d parts in %d processes", len(missing), processes)
+    log.info("building %d partitions in %d processes", len(missing), processes)
     waiting = deque(numbers[0] for numbers in missing.values())
     found: dict[int, tuple[Entry, BuildDetails] | BuildError | BusyError] = {}
 

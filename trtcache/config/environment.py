@@ -87,11 +87,12 @@ LOG_VARIABLE = "TRTCACHE_LOG"
 AREAS: Mapping[str, tuple[str, ...]] = {
     "lowering": ("trtcache.lowering",),
     "keys": ("trtcache.keys", "trtcache.api", "trtcache.compiler", "trtcache.frontends"),
-    "store": ("trtcache.store", "trtcache.cache"),
+    "store": ("trtcache.store", "trtcache.cache", "trtcache.config"),
     "remote": ("trtcache.remote",),
-    "tensorrt": ("trtcache.tensorrt", "trtcache.backends"),
+    "backends": ("trtcache.backends",),
+    "runtime": ("trtcache.runtime", "trtcache.bundle"),
     "cli": ("trtcache_cli",),
-    "torch_compile": ("trtcache.integrations.torch_compile", "trtcache.integrations.dynamo"),
+    "torch_compile": ("trtcache.integrations",),
 }
 """Area -> its loggers."""
 

@@ -204,8 +204,10 @@ _NAMESPACES = frozenset({"aten", "prims", "_operator", "math"})
 
 def reads_strides(node: fx.Node) -> bool:
     """Return whether a node's result may depend on the layout of its arguments; custom and hidden operators' may."""
-    if node.op != "call_function" or node.target in _STRIDE_READERS:
-        return node.op == "call_function"
+    if node.op != "call_function":
+        return False
+    if node.target in _STRIDE_READERS:
+        return True
     namespace = getattr(node.target, "namespace", None) or getattr(node.target, "__module__", None)
     return namespace not in _NAMESPACES
 
@@ -219,7 +221,7 @@ def accepts_any_layout(target: object) -> bool:
 
 
 def feed_stride_readers(graph: fx.Graph, readers: Collection[object] = ()) -> set[fx.Node]:
-    """Return the nodes on which results depend that may depend on layouts: one that is changed can be passed on.
+    """Return the nodes that stride readers get, directly or through other nodes: their layouts must not change.
 
     Args:
         graph: the graph.

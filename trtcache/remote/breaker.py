@@ -59,7 +59,7 @@ class Breaker:
         state, now_s = self.read(), self._clock_s()
         if not state.until_s:
             return True
-        if now_s < min(state.until_s, now_s + LONGEST_S):
+        if now_s < state.until_s <= now_s + LONGEST_S:  # or the clock was set back
             return False
         # Half-open: other processes wait until this request is answered.
         self._store(BreakerState(now_s + _PROBE_S, state.wait_s, state.failures, state.why))

@@ -229,11 +229,11 @@ class Bucket:
 
     @property
     def _creates(self) -> bool:
-        """Whether the engine can create an object only if there is none."""
+        """Whether the server can create an object only if there is none."""
         return self.url.scheme not in ("http", "https")
 
     def _path(self, name: str) -> str:
-        # A web folder's prefix is part of the URL that the engine was opened with.
+        # A web folder's prefix is part of the URL that obstore's store was opened with.
         return f"{self.url.prefix}/{name}" if self.url.prefix and self._creates else name
 
     def _object(self, meta: Any) -> RemoteObject:
@@ -247,7 +247,8 @@ def _open_store(url: RemoteUrl, **options: Any) -> Any:
 
     endpoint: dict[str, Any] = {"endpoint": url.endpoint} if url.endpoint else {}
     if url.scheme == "s3":
-        if url.region or (url.endpoint and not os.environ.get("AWS_REGION")):
+        has_region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        if url.region or (url.endpoint and not has_region):
             options["region"] = url.region or "us-east-1"  # what servers other than Amazon's expect
         return store.S3Store(url.place, credential_provider=_profile(url), **endpoint, **options)
     if url.scheme == "gs":

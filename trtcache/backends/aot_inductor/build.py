@@ -143,11 +143,12 @@ def _compile(
         _kept_dependencies(),
         paused_collector(),
     ):
+        compilation: PackageCompilation | None = None
         try:
             with quick_compilation(options) as compilation:
                 return _compile_once(program, weights, options, folder, compilation)
         except Exception:
-            if not (compilation.has_failed and compilation.assumed):
+            if compilation is None or not (compilation.has_failed and compilation.assumed):
                 raise
             with quick_compilation(options, assumes=False) as probing:
                 chosen = choose_instructions(options)
@@ -158,7 +159,7 @@ def _compile(
             compilation.add(probing.steps)
             return result
         finally:
-            steps.update(compilation.steps)
+            steps.update({} if compilation is None else compilation.steps)
 
 
 def _compile_once(
@@ -288,7 +289,7 @@ def inductor_options(settings: Settings, target: Target) -> dict[str, Any]:
 
 @contextmanager
 def without_attention_patterns() -> Iterator[None]:
-    """Exclude these patterns from Inductor's joint graph passes in the block, in every thread."""
+    """Exclude Inductor's attention patterns from its joint graph passes in the block, in every thread."""
     from torch._inductor.fx_passes import joint_graph
 
     patterns: Any = joint_graph.patterns
@@ -313,9 +314,9 @@ def without_attention_patterns() -> Iterator[None]:
 
 @contextmanager
 def own_memory_of_copies() -> Iterator[None]:
-    """Let Inductor keep a copy that a result is, in every thread; the caller holds ``TORCH_LOCK``.
+    """Keep Inductor from removing copies that are results, in every thread; the caller holds ``TORCH_LOCK``.
 
-    Its ``remove_noop_ops`` takes the tensor that was copied for the copy, unless that tensor is an input or a result.
+    Its ``remove_noop_ops`` replaces a copy by the tensor that was copied, unless that tensor is an input or a result.
     For two copies of parts of a tensor it does so twice, and the results share memory (torch 2.13). So in the block
     what was copied counts as a result, unless it is a weight: results that are weights are copied by each call.
     """

@@ -79,7 +79,7 @@ def make_parser_model(file: OnnxFile, slots: Sequence[Slot]) -> ParserModel:
 
 
 def _rename(file: OnnxFile, graph: Any, names: Mapping[str, str]) -> None:
-    """Rename tensors, and other tensors that have one of the new names."""
+    """Rename tensors; a tensor that already has one of the new names gets a free one."""
     lists, values = [], []  # of all names of tensors, in the graph and those inside it
     pending = [graph]
     while pending:
