@@ -92,7 +92,7 @@ def infer(
     start = time.perf_counter()
     output = call()
     first_s = time.perf_counter() - start
-    arrays = _arrays(output)
+    arrays = _arrays(_leaves(program, output))
     if len(outputs) > len(arrays):
         raise click.BadParameter(f"the program has {len(arrays)} outputs", param_hint="--output")
     for path, array in zip(outputs, arrays, strict=False):
@@ -157,11 +157,15 @@ def _as_bfloat16(name: str, array: Any) -> Any:
     return array.view(bfloat16)
 
 
+def _needs_torch(program: Any) -> bool:
+    # Compared by name: the class's module imports torch, which a program without it does not load.
+    return type(program).__name__ == "CompiledModule"
+
+
 def _bind_arguments(program: Any, arguments: Mapping[str, Any]) -> Callable[[], Any]:
     """Return a call of a program with arguments, which become tensors if it is a module of torch."""
     values = dict(arguments)
-    # Compared by name: the class's module imports torch, which a program without it does not load.
-    if type(program).__name__ == "CompiledModule":
+    if _needs_torch(program):
         values = {name: _tensor(name, value) if hasattr(value, "dtype") else value for name, value in values.items()}
     positions = sorted((name for name in values if name.isdecimal()), key=int)
     expected = [str(position) for position in range(len(positions))]
@@ -198,20 +202,37 @@ def _tensor(name: str, array: Any) -> Any:
         raise click.BadParameter(why, param_hint="--input") from error
 
 
-def _arrays(output: Any) -> list[Any]:
-    """Return the arrays of an output, in order; numbers are arrays without dimensions."""
+def _leaves(program: Any, output: Any) -> list[Any]:
+    """Return the leaves of a program's output, in order."""
+    if _needs_torch(program):
+        # It knows torch's own classes of results, and classes that a library registers.
+        from torch.utils import _pytree as pytree
+
+        return list(pytree.tree_leaves(output))
+    from trtcache.runtime.structure import flatten
+
+    return flatten(output)[0]
+
+
+def _arrays(leaves: Sequence[Any]) -> list[Any]:
+    """Return the outputs that are arrays; numbers are arrays without dimensions, None and text are left out.
+
+    Raises:
+        ClickException: one is something else.
+    """
     import numpy as np
 
-    from trtcache.runtime.structure import flatten
     from trtcache.weights.arrays import array_of
 
     arrays = []
-    for leaf in flatten(output)[0]:
+    for leaf in leaves:
         array = array_of(leaf)
         if array is not None:
             arrays.append(array.numpy())
         elif isinstance(leaf, (bool, int, float, complex)):
             arrays.append(np.asarray(leaf))
+        elif leaf is not None and not isinstance(leaf, str):
+            raise click.ClickException(f"an output has the type {type(leaf).__name__}, which is not an array")
     return arrays
 
 

@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from click import ClickException
 
 import trtcache
 from tests.bundle.plain_models import FAST
@@ -140,3 +141,30 @@ def test_bfloat16_is_read_as_it_is_written(run: Callable[..., Result], interpret
     assert done.json["outputs"][0]["dtype"] == "bfloat16"
     found = torch.from_numpy(np.load(second).view("int16").copy()).view(torch.bfloat16)
     assert torch.equal(found, x + 1)
+
+
+class Extremes(torch.nn.Module):
+    """Results in a class of torch, sizes, None and text."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return torch.max(x, 1), x.shape, None, "text", x * 2
+
+
+def test_a_class_of_torch_has_all_its_outputs(run: Callable[..., Result], interpreter: str, tmp_path: Path) -> None:
+    """The results of ``torch.max`` are two files, and the outputs after them keep their places."""
+    x = torch.arange(12.0).reshape(3, 4)
+    module = trtcache.compile(Extremes(), (x,), backend=interpreter, cache=tmp_path / "cache")
+    trtcache.export(module, tmp_path / "program.pt2")
+    np.save(tmp_path / "x.npy", x.numpy())
+    files = [tmp_path / f"{place}.npy" for place in range(5)]
+    outputs = [part for file in files for part in ("-o", file)]
+    done = run("infer", tmp_path / "program.pt2", "--trust", "local-file", "-i", f"x={tmp_path / 'x.npy'}", *outputs)
+    assert done.code == 0, done.err
+    found = [np.load(file).tolist() for file in files]
+    assert found == [[3, 7, 11], [3, 3, 3], 3, 4, (x * 2).tolist()]
+
+
+def test_an_unknown_output_is_an_error() -> None:
+    """It is not left out, which would move the outputs after it."""
+    with pytest.raises(ClickException, match="an output has the type object, which is not an array"):
+        command._arrays([np.ones(2), object(), np.ones(3)])
