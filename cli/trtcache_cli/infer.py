@@ -164,6 +164,8 @@ def _needs_torch(program: Any) -> bool:
 
 def _bind_arguments(program: Any, arguments: Mapping[str, Any]) -> Callable[[], Any]:
     """Return a call of a program with arguments, which become tensors if it is a module of torch."""
+    from trtcache.runtime.checks import describe_value
+
     values = dict(arguments)
     if _needs_torch(program):
         values = {name: _tensor(name, value) if hasattr(value, "dtype") else value for name, value in values.items()}
@@ -181,6 +183,9 @@ def _bind_arguments(program: Any, arguments: Mapping[str, Any]) -> Callable[[], 
         except InputError as error:
             if error.where == "arguments":  # their number or their names
                 error.hint = "give each with --input: by name, positional ones by position from 0: --input 0=x.npy"
+            elif error.found in [describe_value(value) for value in arguments.values() if isinstance(value, str)]:
+                was_text = "it was read as text: an array is a .npy file, other values are JSON, such as true"
+                error.hint = f"{error.hint}; {was_text}" if error.hint else was_text
             raise
 
     return call

@@ -79,6 +79,7 @@ def test_what_is_wrong_is_one_line(run: Callable[..., Result], exported: Path, t
         (("-i", f"x={x}", *trusted, *("-o", tmp_path / "y.npy") * 2), 2, "y.npy is given twice"),
         (trusted, 1, "give each with --input: by name, positional ones by position from 0"),
         (("-i", f"x={tmp_path / 'wide.npy'}", *trusted), 1, "expected shape (3, 4)"),
+        (("-i", "x=x.npz", *trusted), 1, "got 'x.npz' (str); it was read as text: an array is a .npy file"),
         (("-i", f"x={tmp_path / 'text.npy'}", *trusted), 2, "'x' is an array of str32, which torch does not have"),
     ):
         done = run("infer", exported, *arguments)
