@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import os
 import pickle
@@ -702,13 +703,7 @@ def test_bfloat16_goes_through_dlpack_and_ml_dtypes() -> None:
 def test_arrays_are_read_through_every_protocol(dtype: str) -> None:
     """NumPy, its array interface, DLPack and buffers describe the same memory."""
     array = (np.arange(24).reshape(2, 3, 4) % 2).astype(dtype)[:, ::2]
-
-    class Interface:
-        """An object with an array interface only."""
-
-        __array_interface__ = array.__array_interface__
-
-    found: list[HostArray | None] = [array_of(array), array_of(Interface())]
+    found: list[HostArray | None] = [array_of(array), array_of(Interface(array))]
     found.append(array_of(torch.from_numpy(array)))
     if dtype not in {"complex64"}:  # memoryview has no such format
         found.append(array_of(memoryview(array)))
@@ -716,6 +711,77 @@ def test_arrays_are_read_through_every_protocol(dtype: str) -> None:
     assert places == {(dtype, (2, 2, 4), (12, 8, 1), array.ctypes.data)}
     assert array_of("text") is None
     assert array_of(3) is None
+
+
+class Exporter:
+    """An array of a library that knows DLPack only, of version 1.0 or of an earlier one."""
+
+    def __init__(self, array: Any, *, versions: bool = True) -> None:
+        self._array, self._versions = array, versions
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if options and not self._versions:
+            raise TypeError("no argument is known")
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+class Interface:
+    """An object with an array interface only."""
+
+    def __init__(self, array: Any) -> None:
+        self.__array_interface__, self._array = array.__array_interface__, array
+
+
+class Both(Exporter, Interface):
+    """An object with DLPack and an array interface."""
+
+    def __init__(self, array: Any, *, versions: bool = True) -> None:
+        Exporter.__init__(self, array, versions=versions)
+        Interface.__init__(self, array)
+
+
+def test_what_a_protocol_does_not_export_is_read_through_another(folder: Path) -> None:
+    """Memory that is read-only, reversed or of another byte order gives the answer of a contiguous array."""
+    program = plain(folder, "folded")
+    x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
+    expected = program(x).tobytes()
+    frozen, reverse, foreign = x.copy(), np.ascontiguousarray(x[::-1])[::-1], x.astype(">f4")
+    frozen.flags.writeable = False
+    misaligned = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape)
+    ctypes_array = (ctypes.c_float.__ctype_be__ * x.size)(*x.ravel().tolist())  # type: ignore[attr-defined]
+    for given in (
+        Exporter(x),
+        Exporter(x, versions=False),
+        Exporter(frozen),
+        Exporter(reverse),
+        Exporter(misaligned),
+        Both(frozen, versions=False),
+        Both(foreign),
+        memoryview(foreign),
+    ):
+        assert program.takes(given)
+        assert program(given).tobytes() == expected
+    array = array_of(ctypes_array)
+    assert array is not None
+    assert array.numpy().tobytes() == x.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (Exporter(np.ones(2, ">f4")), "one that its library does not export: DLPack only supports native byte order"),
+        (Interface(np.zeros(2, "M8[s]")), "an array of <M8\\[s\\]"),
+        (Interface(np.zeros(2, object)), "an array of \\|O"),
+        (memoryview(np.zeros(2, "f4,f4")), "a buffer of format"),
+    ],
+)
+def test_an_array_that_cannot_be_read_is_named(given: Any, found: str) -> None:
+    """The error is one that calls and ``takes`` turn into theirs."""
+    with pytest.raises(UnreadableArrayError, match=found):
+        array_of(given)
 
 
 def test_a_scalar_of_numpy_is_not_written_to() -> None:

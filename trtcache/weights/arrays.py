@@ -229,9 +229,14 @@ def array_of(value: Any) -> HostArray | None:
         return _of_numpy(numpy, value)
     if isinstance(value, HostArray):
         return value
+    has_interface = isinstance(getattr(value, "__array_interface__", None), dict)
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
-        return _of_dlpack(value)
-    if isinstance(getattr(value, "__array_interface__", None), dict):
+        try:
+            return _of_dlpack(value)
+        except BufferError as error:  # its library does not export such an array: read-only, or of another byte order
+            if not has_interface:
+                raise UnreadableArrayError(f"one that its library does not export: {error}") from error
+    if has_interface:
         return _of_interface(value, value.__array_interface__)
     try:
         view = memoryview(value)
@@ -280,20 +285,36 @@ def _of_numpy(numpy: Any, value: Any) -> HostArray:
     return HostArray(dtype, array.shape, strides, pointer, array, "numpy", bool(array.flags.writeable))
 
 
-def _through_numpy(value: Any) -> HostArray:
-    """Return the array of an object whose memory only NumPy can describe."""
+def _import_numpy() -> Any:
     try:
         import numpy
     except ImportError as error:
-        raise UnreadableArrayError("one in a layout that needs NumPy") from error
+        raise UnreadableArrayError("one in a layout that needs NumPy", hint="install NumPy, or copy it") from error
+    return numpy
+
+
+def _through_numpy(value: Any) -> HostArray:
+    """Return the array of an object whose memory only NumPy can describe."""
+    numpy = _import_numpy()
     found = _of_numpy(numpy, numpy.asarray(value))
     found.writable = False
     return found
 
 
+def _contiguous_copy(array: HostArray) -> HostArray:
+    """Return a contiguous copy of an array with negative strides, or at a misaligned address."""
+    numpy = _import_numpy()
+    size = array.item_bytes
+    # As bytes without a meaning, NumPy copies items of any dtype.
+    exported = _Exported(array, f"|V{size}", tuple(step * size for step in array.strides))
+    copied = numpy.array(exported, order="C", copy=True)
+    pointer = copied.__array_interface__["data"][0]
+    return replace(array, strides=contiguous(array.shape), pointer=pointer, owner=copied, writable=False)
+
+
 def _of_interface(value: Any, interface: Mapping[str, Any]) -> HostArray:
     kind, shape = str(interface["typestr"]), tuple(interface["shape"])
-    order, name, size = kind[:1], _TYPESTRS.get(kind[1:2]), int(kind[2:])
+    order, name, size = kind[:1], _TYPESTRS.get(kind[1:2]), int(kind[2:]) if kind[2:].isdecimal() else 0
     dtype = name if name == "bool" else f"{name}{8 * size}"
     data, strides = interface.get("data"), interface.get("strides")
     if dtype not in ITEM_BYTES or interface.get("mask") is not None:
@@ -305,13 +326,13 @@ def _of_interface(value: Any, interface: Mapping[str, Any]) -> HostArray:
 
 
 def _of_buffer(view: memoryview) -> HostArray:
-    code = view.format.lstrip("@=<" if _NATIVE == "<" else "@=>!")
-    dtype = _FORMATS.get(code)
+    dtype = _FORMATS.get(view.format.lstrip("@=<>!"))
+    is_native = not view.format.startswith((">", "!") if _NATIVE == "<" else "<")
     if dtype is None or ITEM_BYTES[dtype] != view.itemsize:
         raise UnreadableArrayError(f"a buffer of format {view.format!r}")
     shape = tuple(view.shape or ())
     strided = _steps(shape, view.strides, view.itemsize)
-    if strided is None or view.suboffsets:
+    if not is_native or strided is None or view.suboffsets:
         return _through_numpy(view)
     held = _BufferAddress(view)
     if held.pointer % view.itemsize:
@@ -434,12 +455,20 @@ class _DLTensor(ctypes.Structure):
     )
 
 
+_VERSIONED_BYTES = 32  # of DLManagedTensorVersioned before its DLTensor: version, context, deleter, flags
+
+
 def _of_dlpack(value: Any) -> HostArray:
     device = value.__dlpack_device__()
     if int(device[0]) != _CPU:
         return HostArray("uint8", (0,), (1,), 0, value, "dlpack", False, f"device {int(device[0])}:{int(device[1])}")
-    capsule = value.__dlpack__()
-    found = _DLTensor.from_address(capsule_pointer(capsule, b"dltensor"))
+    try:
+        capsule = value.__dlpack__(max_version=(1, 0))  # before, nothing is read-only, and NumPy refuses such an array
+        place = capsule_pointer(capsule, b"dltensor_versioned") + _VERSIONED_BYTES
+    except (TypeError, ValueError):  # the library knows no version, or returns a capsule of an earlier one
+        capsule = value.__dlpack__()
+        place = capsule_pointer(capsule, b"dltensor")
+    found = _DLTensor.from_address(place)
     name = _DLPACK.get(found.code)
     dtype = name if name == "bool" else f"{name}{found.bits}"
     if dtype not in ITEM_BYTES or found.lanes != 1 or (name == "bool" and found.bits != 8):
@@ -447,11 +476,12 @@ def _of_dlpack(value: Any) -> HostArray:
     shape = tuple(found.shape[: found.ndim]) if found.ndim else ()
     strides = tuple(found.strides[: found.ndim]) if found.ndim and found.strides else contiguous(shape)
     pointer = (found.data or 0) + found.byte_offset
-    if any(step < 0 for step in strides) or pointer % ITEM_BYTES[dtype]:
-        raise UnreadableArrayError("an array with a negative stride, or at a misaligned address")
     # The capsule is not consumed: it frees the memory when it is collected, and so outlives this array. A library may
     # export read-only memory in this way, so a call does not write to it.
-    return HostArray(dtype, shape, strides, pointer, (value, capsule), "dlpack", writable=False)
+    array = HostArray(dtype, shape, strides, pointer, (value, capsule), "dlpack", writable=False)
+    if any(step < 0 for step in strides) or pointer % ITEM_BYTES[dtype]:
+        return _contiguous_copy(array)
+    return array
 
 
 def tensor_of(array: HostArray) -> tuple[Any, int] | None:
