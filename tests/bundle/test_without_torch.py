@@ -26,7 +26,7 @@ import trtcache
 from tests.bundle.plain_models import FAST, Copies, Subject, subjects
 from tests.effort import TORTURE
 from tests.models import nested_tensor, retrained
-from trtcache.errors import InputError, RefitError, RunError, SettingsError
+from trtcache.errors import InputError, RefitError, RunError, SettingsError, WeightsFileError
 from trtcache.runtime import program as programs
 from trtcache.runtime.program import Program
 from trtcache.runtime.structure import Output
@@ -466,6 +466,15 @@ def test_refit_to_other_weights_and_back(folder: Path, tmp_path: Path) -> None:
             program.refit(broken)
         assert str(found.value) == str(wanted.value)
     assert_same(program(x), module(x))
+    damaged = bytearray((tmp_path / "other.pt2").read_bytes())
+    damaged[damaged.index(other["conv.weight"].numpy().tobytes())] ^= 1
+    (tmp_path / "damaged.pt2").write_bytes(damaged)
+    for path, why in ((folder / "folded.pt2", "contains engines"), (tmp_path / "damaged.pt2", "member data/weights/")):
+        with pytest.raises(WeightsFileError, match=why) as unread:
+            module.refit(path)
+        with pytest.raises(WeightsFileError) as refused:
+            program.refit(path)
+        assert str(refused.value) == str(unread.value)
 
 
 def test_memory_of_a_given_tensor_that_moves_is_followed(folder: Path) -> None:

@@ -34,7 +34,7 @@ from trtcache.runtime.report import Report
 from trtcache.runtime.structure import UnknownContainerError
 from trtcache.settings import Settings
 from trtcache.target import Target, resolve_target
-from trtcache.weights.archive import KNOWN_VERSION
+from trtcache.weights.archive import KNOWN_VERSION, SAVE_AGAIN
 from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
@@ -120,7 +120,12 @@ class MappedPt2File:
         """Whether it is a program without engines, in the form of archive that ``Pt2Source`` reads."""
         marks = {"archive_format": "pt2", "archive_version": KNOWN_VERSION}
         is_known = all(bytes(self.content(name)).decode().strip() == text for name, text in marks.items())
-        return is_known and MODEL in self._places and HEADER not in self._places
+        return is_known and MODEL in self._places and not self.has_engines
+
+    @property
+    def has_engines(self) -> bool:
+        """Whether ``trtcache.export`` wrote it."""
+        return HEADER in self._places
 
     def content(self, name: str) -> memoryview:
         """Return the bytes of a member."""
@@ -144,7 +149,7 @@ class MappedPt2File:
                 raise ValueError(f"weight {name} is not on the CPU")
             if member not in intact and zlib.crc32(self.content(member)) != self._places[member].crc:
                 why = f"it is damaged (its member {member} does not have its checksum)"
-                raise ModelFileError(str(self.path), f"{why}; save it again with torch.export.save")
+                raise ModelFileError(str(self.path), f"{why}; {SAVE_AGAIN}")
             intact.add(member)
             found[name] = read_array(name, record, folder, self.content)
         return found

@@ -44,6 +44,7 @@ from trtcache.runtime.executable import in_order, parse_interface, parse_sources
 from trtcache.runtime.program import PlainSignature, Program, ProgramWeights, Renewed
 from trtcache.runtime.report import Report
 from trtcache.runtime.structure import UnknownContainerError, read_nodes
+from trtcache.weights.archive import HAS_ENGINES
 from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, bytes_of, contiguous
 from trtcache.weights.safetensors import LENGTH_BYTES, array_at, array_in, is_without_torch, read_arrays
 
@@ -359,6 +360,8 @@ class _Renewal:
         with suppress(TorchNeeded, *BROKEN):
             try:
                 file = MappedPt2File(path)
+                if file.has_engines:
+                    raise WeightsFileError(str(path), HAS_ENGINES)
                 return file.arrays(file.names)
             except ExportError as error:
                 raise WeightsFileError(str(path), error.why) from error

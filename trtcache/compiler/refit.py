@@ -20,7 +20,7 @@ from trtcache.frontends.pt2 import Pt2Source
 from trtcache.lowering.interface import Content
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.weight_source import WeightSource
-from trtcache.weights.archive import aligned_member, damage
+from trtcache.weights.archive import SAVE_AGAIN, aligned_member, damage
 from trtcache.weights.recipes import WeightRef
 from trtcache.weights.slots import EngineWeight, Slot, alike, check, dtype_name, fit
 
@@ -66,7 +66,7 @@ def refit_program(path: Path, weights: Path, output: Path | None = None) -> File
     """
     with Pt2Source(path) as file:
         if why := damage(path):
-            raise ModelFileError(str(path), f"{why}; save it again with torch.export.save")
+            raise ModelFileError(str(path), f"{why}; {SAVE_AGAIN}")
         try:
             tensors = file.weights(file.names)
         except ValueError as error:

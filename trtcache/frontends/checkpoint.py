@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import ExportError, WeightsFileError
-from trtcache.weights.archive import damage
+from trtcache.weights.archive import SAVE_AGAIN, damage
 from trtcache.weights.safetensors import DTYPE_NAMES, INDEX_LIMIT_BYTES, SUPPORTED, read_header
 from trtcache.weights.safetensors import LENGTH_BYTES as LENGTH_BYTES
 
@@ -102,7 +102,7 @@ def _read_index(path: Path) -> dict[str, torch.Tensor]:
 
 def _archive(path: Path) -> dict[str, torch.Tensor]:
     if why := damage(path):
-        raise WeightsFileError(str(path), f"{why}; save it again, or copy it again from an intact copy")
+        raise WeightsFileError(str(path), f"{why}; {SAVE_AGAIN}")
     with zipfile.ZipFile(path) as archive:
         if any(name.endswith("data.pkl") for name in archive.namelist()):
             return _state_dict(path)

@@ -356,7 +356,7 @@ class Pt2Source(Source):
                     raise self._error(what)
             raise self._error(f"it is a zip archive, but not an exported program; {_SAVE_AGAIN}")
         if _ENGINES in self._members:
-            raise self._error("it contains engines: trtcache.load runs it; give the program that it was exported from")
+            raise self._error(archives.HAS_ENGINES)
         version = self._text("archive_version", KNOWN_VERSION)
         if version != KNOWN_VERSION:
             what = f"it is of archive version {version}, and version {KNOWN_VERSION} is known"
@@ -389,7 +389,7 @@ class Pt2Source(Source):
 
     def _check_sum(self, name: str) -> None:
         if why := archives.member_damage(self._bytes, self._members[name], name=name):
-            raise self._error(f"it is damaged ({why}); {_SAVE_AGAIN}")
+            raise self._error(f"it is damaged ({why}); {archives.SAVE_AGAIN}")
 
     def _error(self, why: str) -> ModelFileError:
         return ModelFileError(str(self.path), why)

@@ -23,6 +23,12 @@ _HEADER_BYTES, _ZIP64_BYTES, _EXTRA_BYTES = 30, 20, 4
 KNOWN_VERSION: Final = "0"
 """The version of archives of ``torch.export.save`` that is read here."""
 
+SAVE_AGAIN: Final = "save it again, or copy it again from an intact copy"
+"""What to do with a damaged archive."""
+
+HAS_ENGINES: Final = "it contains engines: trtcache.load runs it; give the program that it was exported from"
+"""Why a file that ``trtcache.export`` wrote is not read as one of weights."""
+
 
 def aligned_member(name: str, size_bytes: int, target: zipfile.ZipFile) -> zipfile.ZipInfo:
     """Describe a new member with padding that aligns its content as torch does."""
@@ -37,7 +43,10 @@ def aligned_member(name: str, size_bytes: int, target: zipfile.ZipFile) -> zipfi
 
 
 def damage(path: Path) -> str:
-    """Return what is damaged in an archive, empty if nothing is; the file is read once."""
+    """Return what is damaged in an archive, empty if nothing is; the file is read once.
+
+    Members are named without the folder that all of them are in.
+    """
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb", buffering=0) as file:
             members = archive.infolist()
@@ -47,7 +56,7 @@ def damage(path: Path) -> str:
     # torch.serialization.set_crc32_options(False) omits all checksums.
     if any(info.CRC for info in members):
         for info in members:
-            if why := member_damage(mapped, info, name=info.filename):
+            if why := member_damage(mapped, info, name=info.filename.partition("/")[2] or info.filename):
                 return f"it is damaged ({why})"
     return ""
 
