@@ -248,6 +248,11 @@ def test_bad_inputs_get_the_same_errors(folder: Path) -> None:
         ((x, {**more, "b": (torch.ones(4),)}, 2), {}),
         ((x, {"b": 1}, 2), {}),
         ((x, {**more, "s": torch.ones(1)}, 2), {}),
+        ((x, more, np.int64(2)), {}),
+        ((x, more, np.ones(())), {}),
+        ((x, more, torch.tensor(2)), {}),
+        ((x, more, nested_tensor()), {}),
+        ((x, more, 2), {"flag": b"yes"}),
     ):
         with pytest.raises(InputError) as expected:
             wanted(*args, **kwargs)

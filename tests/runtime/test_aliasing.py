@@ -57,6 +57,11 @@ def test_only_what_is_changed_must_lie_apart(changed: set[int], expected: tuple[
     assert find_overlap(changed, tensors) == expected
 
 
+def test_of_two_changed_tensors_the_later_one_is_named() -> None:
+    """The order of arguments decides, not that of addresses."""
+    assert find_overlap({0, 1}, {0: WHOLE[4:], 1: WHOLE[:5]}) == find_overlap({0, 1}, {0: WHOLE[:5], 1: WHOLE[4:]})
+
+
 def test_tensors_are_found_by_their_memory() -> None:
     """Also after it has moved; interleaved tensors and empty ones share none."""
     columns, moving = torch.zeros(4, 3), torch.zeros(5)

@@ -56,6 +56,11 @@ class CallCheck:
         """Return an argument in readable form, for messages."""
         return describe_value(given)
 
+    def no_tensor(self, spec: TensorInput, given: Any, hint: str = "") -> InputError:
+        """Return the error for a leaf that is no tensor."""
+        article = "an" if spec.dtype.startswith("i") else "a"
+        return self.wrong(spec.leaf, f"{article} {spec.dtype} tensor", self.describe(given), hint)
+
     def check_values(self, leaves: Sequence[Any]) -> None:
         """Compare the leaves that are not tensors.
 

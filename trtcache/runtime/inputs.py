@@ -112,7 +112,7 @@ class InputCheck(CallCheck):
 
     def _no_tensor(self, spec: TensorInput, given: Any) -> InputError:
         hint = "use torch.from_numpy" if type(given).__name__ == "ndarray" else ""
-        return self.wrong(spec.leaf, f"a {spec.dtype} tensor", self.describe(given), hint)
+        return self.no_tensor(spec, given, hint)
 
     def _with_carriers(self, leaves: Sequence[Any]) -> list[Any]:
         """Return the leaves with an empty tensor of shape (int, 0), its carrier, in place of each dynamic int."""

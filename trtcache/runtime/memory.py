@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 def find_overlap(changed: Collection[int], tensors: Mapping[int, torch.Tensor]) -> tuple[int, int] | None:
     """Return the keys of two tensors that overlap in memory, the first one of ``changed``; None if there are none.
 
+    If both are of ``changed``, the smaller key is the first.
     Tensors are compared in address order, so that only neighbours are compared element by element.
     """
     spans = sorted((one.data_ptr(), one.data_ptr() + _extent(one), key) for key, one in tensors.items() if one.numel())
@@ -22,7 +23,7 @@ def find_overlap(changed: Collection[int], tensors: Mapping[int, torch.Tensor]) 
     for begin, end, key in spans:
         open_spans = [(until, other) for until, other in open_spans if until > begin]
         for _, other in open_spans:
-            first, second = (key, other) if key in changed else (other, key)
+            first, second = sorted((key, other), key=lambda one: (one not in changed, one))
             if first in changed and overlap(tensors[first], tensors[second]):
                 return first, second
         open_spans.append((end, key))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import struct
+import sys
 import time
 from contextlib import nullcontext
 from dataclasses import replace
@@ -116,12 +117,13 @@ class ArrayCheck(CallCheck):
         self._kernels = kernels
 
     def describe(self, given: Any) -> str:
-        """Return an argument in readable form, for messages."""
-        try:
-            array = array_of(given)
-        except UnreadableArrayError:
-            array = None
-        return f"a tensor of {shape_text(array.shape)}, {array.dtype}" if array is not None else describe_value(given)
+        """Return an argument in readable form, for messages: only a tensor of torch is described by its shape."""
+        tensor: Any = getattr(sys.modules.get("torch"), "Tensor", ())
+        if not isinstance(given, tensor):
+            return describe_value(given)
+        from trtcache.weights.slots import NESTED  # most calls are without torch
+
+        return NESTED if given.is_nested else f"a tensor of {shape_text(given.shape)}, {str(given.dtype)[6:]}"
 
     def __call__(self, leaves: Sequence[Any]) -> tuple[list[HostArray], dict[int, HostArray]]:
         """Return the engine's inputs, and the caller's arrays by leaf.
@@ -155,12 +157,14 @@ class ArrayCheck(CallCheck):
         except UnreadableArrayError as error:
             raise self.wrong(spec.leaf, error.expected, error.found, error.hint) from error
         if array is None:
-            raise self.wrong(spec.leaf, f"a {spec.dtype} tensor", self.describe(value))
+            raise self.no_tensor(spec, value)
         if array.device != "cpu":
             raise self.wrong(spec.leaf, "a tensor on cpu", f"one on {array.device}", "use .to('cpu')")
         if array.dtype != spec.dtype:
-            cast = f"use .astype({spec.dtype!r})" if array.library == "numpy" else f"use .to(torch.{spec.dtype})"
-            raise self.wrong(spec.leaf, spec.dtype, array.dtype, cast)
+            casts = {"numpy": f"use .astype({spec.dtype!r})", "torch": f"use .to(torch.{spec.dtype})"}
+            raise self.wrong(
+                spec.leaf, spec.dtype, array.dtype, casts.get(array.library, f"convert it to {spec.dtype}")
+            )
         if len(array.shape) != len(spec.shape):
             raise self.wrong_rank(spec, array.shape)
         return array
