@@ -248,8 +248,12 @@ class NoDeviceError(BackendError):
         return f"{self.backend}{f' for {self.target}' if self.target else ''}: {self.why}"
 
 
-class RunError(BackendError):
-    """An engine rejected or failed a valid call."""
+class RunError(BackendError, RuntimeError):
+    """An engine rejected or failed a valid call: an operator's own check failed, for example.
+
+    It is a ``RuntimeError``, which eager torch raises for most of these. ``torch.OutOfMemoryError`` and the errors of
+    operators that stay in torch remain what they are.
+    """
 
     backend: str
     why: str

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 from torch.export import Dim
+from torch.nn.functional import one_hot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,11 +36,11 @@ class Nested(nn.Module):
 
 
 class Dtypes(nn.Module):
-    """One operation for each dtype."""
+    """One operation for each dtype, one of them with a check of its own."""
 
     def forward(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
         b, i8, i32, i64, h, bf, d, c = args
-        return ~b, i8 + 1, i32 * 2, i64 - 1, h * 2, bf * 2, d + 1, c * c, c.imag
+        return ~b, i8 + 1, i32 * 2, one_hot(i64, 5), h * 2, bf * 2, d + 1, c * c, c.imag
 
 
 class Sizes(nn.Module):

@@ -261,6 +261,29 @@ def test_bad_inputs_get_the_same_errors(folder: Path) -> None:
         assert str(found.value) == str(expected.value)
 
 
+def test_a_failed_check_of_the_engine_is_the_same_error(folder: Path, known: dict[str, Subject]) -> None:
+    """With torch, without, and from runners; it is a ``RuntimeError``, as in eager torch."""
+    (args, _), *_ = known["dtypes"].calls
+    bad = [-one if one.dtype is torch.int64 else one for one in args]
+    with pytest.raises(RuntimeError, match="Class values must be non-negative"):
+        known["dtypes"].model()(*bad)
+    module, program = trtcache.load(folder / "dtypes.pt2", trust="local-file"), plain(folder, "dtypes")
+    assert isinstance(module, trtcache.CompiledModule)
+    with module.runners(1) as runners:
+        for call in (module, program, lambda *given: runners.submit(*given).result()):
+            with pytest.raises(RunError) as raised:
+                call(*bad)
+            assert isinstance(raised.value, RuntimeError)
+            assert str(raised.value) == "running aot_inductor: one_hot: Class values must be non-negative."
+            assert pickle.loads(pickle.dumps(raised.value)).why == raised.value.why  # noqa: S301
+
+
+def test_a_buffer_of_another_dtype_gets_a_hint_without_torch(folder: Path) -> None:
+    """Its library need not be torch."""
+    with pytest.raises(InputError, match=r"expected float32, got uint8; convert it to float32$"):
+        plain(folder, "folded")(bytes(8))
+
+
 def test_layouts_are_copied(folder: Path) -> None:
     """Strided, negative, misaligned, foreign-endian and read-only arrays give the answer of a contiguous one."""
     program = plain(folder, "folded")

@@ -25,7 +25,7 @@ from trtcache.bundle.archive import BROKEN, HEADER, MODEL, content_of, directory
 from trtcache.bundle.engines import report_engine
 from trtcache.bundle.load_program import TorchNeeded, assemble, read_array
 from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, json_bytes
-from trtcache.errors import IncompatibleEngineError, ModelFileError, ProgramFileError, WeightMapError
+from trtcache.errors import IncompatibleEngineError, ModelFileError, ProgramFileError, RunError, WeightMapError
 from trtcache.keys.alias_key import INITIAL_STATE
 from trtcache.keys.code import code_digest
 from trtcache.lowering.passes import installed_passes
@@ -272,6 +272,8 @@ def find_program(
         program = assemble(document, interface, entry, state, str(path), None)
     except (IncompatibleEngineError, UnknownContainerError, WeightMapError) as error:
         raise TorchNeeded(str(error)) from error
+    except RunError:  # a RuntimeError, but the alias and the file are not its reason
+        raise
     except BROKEN as error:
         raise TorchNeeded(f"its alias or the file cannot be read without it ({error!r:.200})") from error
     if counted:

@@ -18,7 +18,7 @@ from trtcache.bundle.partitions import MissingOperator, read_partitions
 from trtcache.bundle.signature import read_signature
 from trtcache.bundle.structure import read_structure
 from trtcache.bundle.target_choice import choose
-from trtcache.errors import NoFittingEngineError, ProgramContentError, RefitError, WeightMapError
+from trtcache.errors import NoFittingEngineError, ProgramContentError, RefitError, RunError, WeightMapError
 from trtcache.frontends.torch_archive import read_tensors
 from trtcache.partition.division import PartitionedProgram
 from trtcache.runtime import CompiledModule, PartitionReport, Report
@@ -56,6 +56,8 @@ def load_module(archive: ProgramArchive, cache: Cache | None) -> CompiledModule:
         raise NoFittingEngineError(
             str(archive.path), "what stays in torch cannot run here", (str(error),), remedy
         ) from error
+    except RunError:  # a RuntimeError, but the content of the file is not its reason
+        raise
     except BROKEN as error:
         why = f"its content is inconsistent ({type(error).__name__}: {error})"
         raise ProgramContentError(str(archive.path), why) from error

@@ -36,6 +36,7 @@ from trtcache.errors import (
     IncompatibleEngineError,
     ProgramContentError,
     RefitError,
+    RunError,
     WeightMapError,
     WeightsFileError,
 )
@@ -107,6 +108,8 @@ def load_program(archive: ProgramArchive, cache: Cache | None, outputs: str | No
         return _PlainReader(archive, cache).program(outputs)
     except (IncompatibleEngineError, UnknownContainerError) as error:
         raise TorchNeeded(str(error)) from error
+    except RunError:  # a RuntimeError, but the content of the file is not its reason
+        raise
     except BROKEN as error:
         why = f"its content is inconsistent ({type(error).__name__}: {error})"
         raise ProgramContentError(str(archive.path), why) from error

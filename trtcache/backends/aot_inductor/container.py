@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _NUMBERS = itertools.count()
 
 _CREATE = "AOTInductorModelContainerCreateWithDevice"
+_RUN = "AOTInductorModelContainerRun"
 _SHARE = "AOTInductorModelContainerUpdateUserManagedConstantBufferPairs"
 _NEEDED = (
     _CREATE,
@@ -42,7 +43,7 @@ _NEEDED = (
     "AOTInductorModelContainerGetNumConstants",
     "AOTInductorModelContainerGetNumInputs",
     "AOTInductorModelContainerGetNumOutputs",
-    "AOTInductorModelContainerRun",
+    _RUN,
     _SHARE,
     "aoti_torch_delete_tensor_object",
 )
@@ -94,7 +95,8 @@ class PackageLibrary:
                 last(ctypes.byref(found))
             why = (found.value or b"").decode(errors="replace")
             why = why or "it failed; torch has written the reason to standard error"
-            raise RunError("aot_inductor", f"{function.removeprefix('AOTInductorModelContainer')}: {why}")
+            step = "" if function == _RUN else f"{function.removeprefix('AOTInductorModelContainer')}: "
+            raise RunError("aot_inductor", f"{step}{why}")
 
     def number(self, function: str, container: ctypes.c_void_p) -> int:
         """Call a C function that returns a count."""
@@ -249,7 +251,7 @@ class Container:
         outputs = (ctypes.c_void_p * self._outputs)()
         given = self._convert.handles(inputs)  # the package takes ownership
         self._library.call(
-            "AOTInductorModelContainerRun",
+            _RUN,
             self._handle,
             (ctypes.c_void_p * len(given))(*given),
             ctypes.c_size_t(len(given)),

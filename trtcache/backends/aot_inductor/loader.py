@@ -479,8 +479,17 @@ class _Loaded:
         return _are_current(self._addresses, self.packed)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run the package."""
-        outputs: list[torch.Tensor] = self._loader.run(inputs)
+        """Run the package.
+
+        Raises:
+            RunError: it failed.
+        """
+        try:
+            outputs: list[torch.Tensor] = self._loader.run(inputs)
+        except RuntimeError as error:
+            if type(error) is not RuntimeError:  # torch.OutOfMemoryError
+                raise
+            raise RunError("aot_inductor", str(error)) from error
         return outputs if self.frozen else self._aliases.replace_in(outputs)
 
 
@@ -550,7 +559,7 @@ class PackageEngine:
         """Run the package.
 
         Raises:
-            RunError: the memory of a weight was freed.
+            RunError: it failed, or the memory of a weight was freed.
         """
         self._package.check_sizes(inputs)
         if self._enters:
