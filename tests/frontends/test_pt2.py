@@ -242,6 +242,16 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(file: Path, tmp_path: Path)
     assert refused > 20
 
 
+def test_a_derived_dimension_names_what_works(tmp_path: Path) -> None:
+    """Torch cannot decompose such a program from a file; the model itself can be lowered."""
+    q, x = torch.export.Dim("q", min=2, max=20), torch.randn(8, 4)
+    shapes = ({0: 4 * q},)
+    torch.export.save(torch.export.export(nn.Linear(4, 4), (x,), dynamic_shapes=shapes), tmp_path / "derived.pt2")
+    with pytest.raises(ExportError, match=r"compile the model itself, with dynamic_shapes$"):
+        trtcache.lower(tmp_path / "derived.pt2")
+    trtcache.lower(nn.Linear(4, 4), (x,), dynamic_shapes=shapes)
+
+
 @pytest.mark.parametrize("route", ["lowered", "alias"])
 def test_a_damaged_weight_is_named_and_never_run(interpreter: str, file: Path, tmp_path: Path, route: str) -> None:
     """Torch would load it, and a key alias of the undamaged file does not bypass the checksum."""

@@ -89,6 +89,8 @@ _REMEDIES = {
     "Node copy__default": "forward assigns an input or a buffer to a buffer: write to it in place (copy_)",
     "fake tensor in the exported program constant's list": "forward assigns .data: write to it in place (copy_)",
     "This pytree flattening function": "pass use_cache=False: torch.export cannot return this cache",
+    "expected sympy.Symbol": "torch cannot decompose a program from a file with a derived dimension (4 * q): compile "
+    "the model itself, with dynamic_shapes",
     "list assignment index": "dynamic_shapes has a dimension that its input does not have",
     "nference tensor": "compile under torch.inference_mode, or clone tensors that were created under it",
     " not in range [": "the size of an example input is outside of the range of its Dim",
