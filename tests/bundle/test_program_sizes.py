@@ -9,7 +9,7 @@ import torch
 from torch.export import Dim
 
 import trtcache
-from trtcache.errors import InputError
+from trtcache.errors import InputError, ProgramFileError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,3 +52,19 @@ def test_sizes_that_follow_from_others_are_written(interpreter: str, tmp_path: P
     torch.testing.assert_close(loaded(*given), model(*given))
     with pytest.raises(InputError):
         loaded(*(torch.randn(size - 60 if size > 60 else 200, 4) for size in others))
+
+
+class Positive(torch.nn.Module):
+    """An output whose size depends on values."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0] * 2
+
+
+def test_sizes_that_depend_on_values_are_not_exported(interpreter: str, tmp_path: Path) -> None:
+    """The error names what works instead."""
+    module = trtcache.compile(Positive(), (torch.randn(5),), backend=interpreter, cache=tmp_path / "cache")
+    with pytest.raises(
+        ProgramFileError, match=r"got shape .* depends on values; write the model with torch.export.save"
+    ):
+        trtcache.export(module, tmp_path / "program.pt2")

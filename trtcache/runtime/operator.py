@@ -25,6 +25,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import GuardError, IncompatibleEngineError, InputError
 from trtcache.lowering.interface import affine, describe, evaluate
 from trtcache.lowering.operators import LIVE_ENGINE, LIVE_PREFIX
+from trtcache.runtime.checks import shape_text
 from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:
@@ -263,7 +264,9 @@ def _require(condition: Any, where: str, expected: str, found: object, kind: typ
 def _empty(spec: Mapping[str, Any], sizes: Mapping[int, Any], inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     shape = [evaluate(written, sizes) for written in spec["shape"]]
     if any(size is None for size in shape):
-        raise InputError("outputs of the engine", "sizes that its inputs' sizes determine", str(spec["shape"]))
+        hint = "write the model with torch.export.save, and pass that file to trtcache.compile, which finds the engine"
+        found = f"{shape_text(spec['shape'])} with a size that depends on values"
+        raise InputError("outputs of the engine", "sizes that its inputs' sizes determine", found, hint)
     device = next(
         (given.device for given in inputs if given.device.type == spec["device"]), torch.device(spec["device"])
     )
