@@ -90,7 +90,8 @@ def _check_places(header: Mapping[str, Any], size_bytes: int) -> None:
             raise ValueError(f"{name} has {stop - start} bytes, which its shape {meta['shape']} and dtype contradict")
         end = stop
     if end != size_bytes:
-        raise ValueError(f"its tensors need {end} bytes and the file has {size_bytes} for them: it is cut off")
+        fault = "cut off" if end > size_bytes else "too long"
+        raise ValueError(f"its tensors need {end} bytes and the file has {size_bytes} for them: it is {fault}")
 
 
 def is_without_torch(path: Path) -> bool:
