@@ -264,7 +264,7 @@ def _require(condition: Any, where: str, expected: str, found: object, kind: typ
 def _empty(spec: Mapping[str, Any], sizes: Mapping[int, Any], inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     shape = [evaluate(written, sizes) for written in spec["shape"]]
     if any(size is None for size in shape):
-        hint = "write the model with torch.export.save, and pass that file to trtcache.compile, which finds the engine"
+        hint = "write the model with torch.export.save, and pass that file to trtcache.compile"
         found = f"{shape_text(spec['shape'])} with a size that depends on values"
         raise InputError("outputs of the engine", "sizes that its inputs' sizes determine", found, hint)
     device = next(
