@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from trtcache.errors import ExportError
 from trtcache.lowering.capture import export
@@ -23,6 +24,32 @@ class Equal(nn.Linear):
 
     def __hash__(self) -> int:
         return 7
+
+
+class Tripled(nn.Parameter):
+    """A parameter with a product of its own."""
+
+    def __mul__(self, other: Any) -> torch.Tensor:
+        return torch.mul(self.as_subclass(torch.Tensor), other) * 3
+
+
+class Tagged(torch.Tensor):
+    """A tensor of a derived class that adds nothing."""
+
+
+class Weighted(nn.Module):
+    """A product with a parameter or buffer of a submodule."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        super().__init__()
+        self.inner = nn.Module()
+        if isinstance(weight, nn.Parameter):
+            self.inner.weight = weight
+        else:
+            self.inner.register_buffer("weight", weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner.weight * x  # type: ignore[operator]  # a tensor
 
 
 class InThread(nn.Module):
@@ -46,6 +73,20 @@ def test_modules_that_are_equal() -> None:
         export(nn.Sequential(Equal(4, 4), Equal(4, 4)), (X,), {}, None)
     shared = Equal(4, 4)
     model = nn.Sequential(shared, nn.ReLU(), shared)
+    torch.testing.assert_close(export(model, (X,), {}, None).module()(X), model(X))
+
+
+@pytest.mark.parametrize("weight", [Tripled(torch.ones(4)), torch.ones(4).as_subclass(Tagged)], ids=["own", "tag"])
+def test_weights_of_derived_classes(weight: torch.Tensor) -> None:
+    """torch.export would use a plain tensor, which has neither their methods nor their class."""
+    with pytest.raises(ExportError, match=r"inner\.weight is of class T\w+: .*; use torch\.nn\.Parameter"):
+        export(Weighted(weight), (X,), {}, None)
+
+
+def test_weights_of_several_tensors() -> None:
+    """torch.export calls the methods of such a class, and its program has the tensors."""
+    weight = TwoTensor(torch.ones(4), torch.full((4,), 2.0))  # type: ignore[no-untyped-call]  # torch's
+    model = Weighted(weight)
     torch.testing.assert_close(export(model, (X,), {}, None).module()(X), model(X))
 
 

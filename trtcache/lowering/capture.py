@@ -30,6 +30,7 @@ from torch.export.graph_signature import (
 )
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError
@@ -75,6 +76,7 @@ keep_device_guard()
 log = logging.getLogger("trtcache.lowering")
 
 _NUMBERS = (SymIntArgument, SymFloatArgument, SymBoolArgument)
+_CLASSES = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 _USE = torch.ops.aten._assert_tensor_metadata.default
 _DROPOUTS = {
     getattr(torch.ops.aten, name).default
@@ -148,7 +150,9 @@ def export(
     if lazy := [name for name, one in (*model.named_parameters(), *model.named_buffers()) if is_lazy(one)]:
         raise ExportError(label, f"{lazy[0]} of a lazy module has no shape yet; call the model once first")
     _reject_equal_modules(model, label)
-    _reject_layouts({**dict(model.named_parameters()), **dict(model.named_buffers())}, label)
+    weights = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    _reject_layouts(weights, label)
+    _reject_classes(weights, label)
     _reject_layouts({f"argument {place}": one for place, one in enumerate(pytree.tree_leaves((args, kwargs)))}, label)
     args, kwargs, shapes = replace_inputs(model, args, kwargs, dynamic_shapes)
     (args, kwargs), gapped = example_arguments(model, (args, kwargs))
@@ -266,6 +270,21 @@ def _reject_layouts(values: Mapping[str, object], label: str) -> None:
             raise ExportError(
                 label, f"{name} has the layout {value.layout}; pass a dense tensor, as to_dense() returns"
             )
+
+
+def _reject_classes(weights: Mapping[str, Any], label: str) -> None:
+    """Reject parameters and buffers of a derived class, unless torch.export takes them apart into plain tensors.
+
+    Without ``strict``, a plain fake tensor takes their place: it has no methods, attributes or class of theirs.
+
+    Raises:
+        ExportError: there is one.
+    """
+    for name, weight in weights.items():
+        if type(weight) not in _CLASSES and not is_fake(weight) and not is_traceable_wrapper_subclass(weight):
+            why = "torch.export takes it for a plain tensor, and leaves out what its class does"
+            remedy = "use torch.nn.Parameter or torch.Tensor, and call functions in forward"
+            raise ExportError(label, f"{name} is of class {type(weight).__qualname__}: {why}; {remedy}")
 
 
 def _is_of_functorch(value: object) -> bool:
