@@ -54,6 +54,12 @@ def count(holder: Any, x: Any) -> Any:
     return x + holder.n + holder.other
 
 
+def count_in_table(holder: Any, x: Any) -> Any:
+    """Count the calls in a buffer, which is not assigned as an attribute."""
+    holder._buffers["n"] = holder._buffers["n"] + 1
+    return x + holder.n
+
+
 def overwrite(holder: Any, x: Any) -> Any:
     """Assign what does not depend on the value before."""
     holder.n = x[0] * 2
@@ -105,6 +111,8 @@ ANSWERED = [
     (create, "submodule"),
 ]
 REFUSED = [
+    (count_in_table, "model", "buffer n"),
+    (count_in_table, "submodule", "buffer inner.n"),
     (count, "submodule", "buffer inner.n"),
     (count, "behind none", "buffer n"),
     (move, "behind none", "buffer n"),
