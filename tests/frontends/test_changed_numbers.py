@@ -69,6 +69,142 @@ def test_a_warning_says_what_an_engine_lacks(interpreter: str, name: str, caplog
     assert str(state) == before
 
 
+class Slotted:
+    """A tensor in a slot."""
+
+    __slots__ = ("total",)
+
+
+class Summing(Calls):
+    """A model with a tensor in its class."""
+
+    total = torch.zeros(4)
+
+
+TOTAL: Any = torch.zeros(4)
+
+
+def adds_in(owner: Any, name: str = "total") -> Callable[..., torch.Tensor]:
+    """Return a function that adds up its inputs in an attribute."""
+
+    def function(_: object, x: torch.Tensor) -> torch.Tensor:
+        setattr(owner, name, getattr(owner, name) + x[0])
+        return x * getattr(owner, name)
+
+    return function
+
+
+def adds_in_item(owner: Any, key: Any) -> Callable[..., torch.Tensor]:
+    """Return a function that adds up its inputs in an item of a container."""
+
+    def function(_: object, x: torch.Tensor) -> torch.Tensor:
+        owner.kept[key] = owner.kept[key] + x[0]
+        return x * owner.kept[key]
+
+    return function
+
+
+def adds_in_global() -> Callable[..., torch.Tensor]:
+    """Return a function that adds up its inputs in a global name."""
+
+    def function(_: object, x: torch.Tensor) -> torch.Tensor:
+        global TOTAL
+        TOTAL = TOTAL + x[0]
+        return x * TOTAL
+
+    return function
+
+
+def adds_in_closure() -> Callable[..., torch.Tensor]:
+    """Return a function that adds up its inputs in a name of the function around it."""
+    total = torch.zeros(4)
+
+    def function(_: object, x: torch.Tensor) -> torch.Tensor:
+        nonlocal total
+        total = total + x[0]
+        return x * total
+
+    return function
+
+
+def keeps_pair(owner: Any) -> Callable[..., torch.Tensor]:
+    """Return a function that keeps two tensors in a tuple."""
+
+    def function(_: object, x: torch.Tensor) -> torch.Tensor:
+        one, other = owner.pair
+        owner.pair = (one + x[0], other)
+        return x * one
+
+    return function
+
+
+REPLACED: dict[str, tuple[Callable[[Any], Callable[..., torch.Tensor]], str]] = {
+    "attribute": (adds_in, "total of a SimpleNamespace"),
+    "slot": (lambda state: adds_in(state.slotted), "total of a Slotted"),
+    "item": (lambda state: adds_in_item(state, "n"), "n of a dict"),
+    "tuple": (keeps_pair, "pair of a SimpleNamespace"),
+    "global": (lambda _: adds_in_global(), f"TOTAL of the module {__name__}"),
+    "class": (lambda _: adds_in(Summing), "total of the class Summing"),
+    "closure": (lambda _: adds_in_closure(), "content of a closure"),
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_warning_names_tensors_that_are_kept_for_the_next_call(
+    interpreter: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An engine has the old ones as constants; the model itself is as before."""
+    make, place = REPLACED[name]
+    state = SimpleNamespace(total=torch.zeros(4), kept={"n": torch.zeros(4)}, slotted=Slotted())
+    state.pair = (torch.zeros(4), torch.ones(4))
+    state.slotted.total = torch.zeros(4)
+    model = Summing(make(state))
+    model.state = state
+    with caplog.at_level("WARNING", "trtcache.lowering"):
+        trtcache.key(model, (X,), backend=interpreter)
+    assert caplog.text.count(f"forward replaces the tensor {place}: an engine answers") == 1
+    tensors = [state.total, state.kept["n"], state.slotted.total, state.pair[0], TOTAL, Summing.total]
+    assert {type(one) for one in tensors} == {torch.Tensor}
+    assert not any(map(torch.count_nonzero, tensors))
+
+
+def grows_table(state: Any) -> Callable[..., torch.Tensor]:
+    """Return a function that replaces a table, and reads the new one only."""
+
+    def function(_: object, x: torch.Tensor) -> torch.Tensor:
+        if len(state.table) < x.shape[1]:
+            state.table = torch.arange(x.shape[1]) + x.new_zeros(())
+            state.mask = x.new_ones(4)
+        return x * state.table * state.mask
+
+    return function
+
+
+def test_tables_that_are_replaced_before_they_are_read_are_no_change(caplog: pytest.LogCaptureFixture) -> None:
+    """Later calls have the same tables as the first one."""
+    state = SimpleNamespace(table=torch.zeros(2), mask=None)
+    model = Calls(grows_table(state))
+    model.state = state
+    with caplog.at_level("WARNING", "trtcache.lowering"):
+        trtcache.lower(model, (X,))
+    assert "forward" not in caplog.text
+
+
+def test_tensors_of_which_torch_warns_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    """torch.export looks at attributes of modules, and at the lists and dicts in them."""
+
+    def function(model: Any, x: torch.Tensor) -> torch.Tensor:
+        model.kept["n"][0] = model.kept["n"][0] + x[0]
+        model.total = model.total + x[0]
+        return x * model.kept["n"][0] * model.total
+
+    model = Calls(function)
+    model.lin.kept, model.lin.total = {"n": [torch.zeros(4)]}, torch.zeros(4)
+    with caplog.at_level("WARNING", "trtcache.lowering"), pytest.warns(UserWarning, match="assigned during export"):
+        trtcache.lower(model, (X,))
+    assert "forward" not in caplog.text
+
+
 def test_results_that_are_kept_for_later_calls_are_no_change(caplog: pytest.LogCaptureFixture) -> None:
     """A size that was not there before, and random operators of torch."""
     kept: dict[Any, Any] = {}

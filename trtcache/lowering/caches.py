@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.utils import parametrize
 
-from trtcache.lowering.model_state import MISSING, are_same, read_slot
+from trtcache.lowering.model_state import MISSING, are_same, lost_tensors, read_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,8 +30,8 @@ _OTHERS = (sys.stdlib_module_names - {"__main__"}) | {"torch", "trtcache"}
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, type, types.ModuleType, types.BuiltinFunctionType})
 _NOT_FOLLOWED = (type, types.ModuleType, torch.nn.Module, torch.Tensor)
 _MOST_NESTED = 3
-_Place = tuple[dict[Any, Any], "Callable[[], Any]", "Callable[[Any, Any], None]", "Callable[[Any], None]"]
-"""Items before the export, and what returns them now, sets one, and deletes one."""
+_Place = tuple[str, dict[Any, Any], "Callable[[], Any]", "Callable[[Any, Any], None]", "Callable[[Any], None]"]
+"""An owner in words, its items before the export, and what returns them now, sets one, and deletes one."""
 
 
 @contextmanager
@@ -55,10 +55,12 @@ class Caches:
     Attributes:
         restores_all: whether everything is restored, and not only what has fake tensors. It is not if there are other
             threads that can run the user's code, whose changes would be lost.
+        replaced: tensors in whose place the block left fake ones, with the name of each.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.restores_all = False
+        self.replaced: list[tuple[str, torch.Tensor]] = []
         self._places: list[_Place] = []
         self._lists: list[tuple[list[Any], list[Any]]] = []
         self._cached: list[tuple[Any, int]] = []  # with the number of their misses
@@ -77,7 +79,7 @@ class Caches:
     def _add_file(self, name: str, files: set[str]) -> None:
         """Add the names of a file, of the user's files that it imports, and of those whose functions it imports."""
         names = vars(sys.modules[name]) if name in sys.modules else {}
-        self._add_dict(names)
+        self._add_dict(names, f"the module {name}")
         values = list(names.values())
         self._follow(list(values))
         for value in values:
@@ -87,7 +89,7 @@ class Caches:
             if not isinstance(function, types.FunctionType) or function.__module__ in files:
                 continue
             if _is_followed(function.__module__) and id(function.__globals__) not in self._seen:
-                self._add_dict(function.__globals__)
+                self._add_dict(function.__globals__, f"the module {function.__module__}")
                 self._follow(list(function.__globals__.values()))
 
     def _add_class(self, kind: type) -> None:
@@ -97,13 +99,13 @@ class Caches:
         def remove(name: str) -> None:
             delattr(kind, name)
 
-        self._places.append((dict(vars(kind)), lambda: dict(vars(kind)), put, remove))
+        self._places.append((f"the class {kind.__name__}", dict(vars(kind)), lambda: dict(vars(kind)), put, remove))
         self._follow(list(vars(kind).values()))
 
-    def _add_dict(self, items: dict[Any, Any]) -> None:
+    def _add_dict(self, items: dict[Any, Any], owner: str = "a dict") -> None:
         if id(items) not in self._seen:
             self._seen[id(items)] = items
-            self._places.append((dict(items), lambda: items, items.__setitem__, items.__delitem__))
+            self._places.append((owner, dict(items), lambda: items, items.__setitem__, items.__delitem__))
 
     def _follow(self, waiting: list[Any]) -> None:
         """Add containers, plain objects, closures and caches that values lead to."""
@@ -133,12 +135,13 @@ class Caches:
                 self._add_object(value)
 
     def _add_object(self, value: Any) -> None:
+        owner = f"a {type(value).__name__}"
         try:
             attributes = value.__dict__
         except Exception:  # noqa: BLE001  # code of the class
             attributes = None
         if type(attributes) is dict:
-            self._add_dict(attributes)
+            self._add_dict(attributes, owner)
         names = copyreg._slotnames(type(value))  # type: ignore[attr-defined]  # what pickle uses
         if not names:
             return
@@ -148,7 +151,7 @@ class Caches:
             return {name: one for name, one in found.items() if one is not MISSING}
 
         set_slot, delete_slot = partial(object.__setattr__, value), partial(object.__delattr__, value)
-        self._places.append((slots(), slots, set_slot, delete_slot))
+        self._places.append((owner, slots(), slots, set_slot, delete_slot))
 
     def _add_function(self, function: Any) -> list[Any]:
         """Add the cells of a function, or a cache, and return what they lead to."""
@@ -174,7 +177,7 @@ class Caches:
         def remove(_: str) -> None:
             del cell.cell_contents
 
-        self._places.append((items(), items, put, remove))
+        self._places.append(("a closure", items(), items, put, remove))
         return [*items().values()]
 
     def restore(self) -> None:
@@ -182,10 +185,11 @@ class Caches:
         others = [one for one in threading.enumerate() if one is not threading.current_thread()]
         restores_all = self.restores_all and not any(map(_can_run_users_code, others))
         for place in self._places:
-            _restore_place(*place, restores_all=restores_all)
+            self.replaced += _restore_place(*place, restores_all=restores_all)
         for values, elements in self._lists:
             has_fake = any(map(_has_fake, values)) and not any(map(_has_fake, elements))
             if has_fake or (restores_all and not are_same(values, elements)):
+                self.replaced += lost_tensors("an element of a list", elements, list(values))
                 values[:] = elements
         for function, misses in self._cached:
             if function.cache_info().misses != misses and any(map(_has_fake, _results(function))):
@@ -193,14 +197,16 @@ class Caches:
 
 
 def _restore_place(
+    owner: str,
     before: dict[Any, Any],
     now: Callable[[], Any],
     put: Callable[[Any, Any], None],
     remove: Callable[[Any], None],
     *,
     restores_all: bool,
-) -> None:
-    items = now()
+) -> list[tuple[str, torch.Tensor]]:
+    """Restore what has fake tensors now, or everything, and return the tensors that were replaced by them."""
+    items, replaced = now(), list[tuple[str, torch.Tensor]]()
     for name, value in list(items.items()):
         old = before.get(name, MISSING)
         if old is not value and (restores_all or _has_fake(value)):
@@ -208,8 +214,10 @@ def _restore_place(
                 remove(name)
             else:
                 put(name, old)
+                replaced += lost_tensors(f"{name} of {owner}", old, value)
     for name in [one for one in before if restores_all and one not in items]:
         put(name, before[name])
+    return replaced
 
 
 def _can_run_users_code(thread: threading.Thread) -> bool:

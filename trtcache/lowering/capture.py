@@ -85,6 +85,8 @@ _DROPOUTS = {
 _SHUFFLES = {torch.ops.aten.channel_shuffle.default, torch.ops.aten.native_channel_shuffle.default}
 _NEED_WEIGHTS = 10  # index of this argument of ``_native_multi_head_attention``
 _ADVICE = ("For ", "If you suspect", "Caused by:", "consider using", "The error above", "The following call", "  File ")
+_FIRST_CALL = "an engine answers each call as the first one; use a buffer, and write to it in place"
+_CALLERS_OWN = "an engine leaves the caller's as they are; return what is new instead"
 _REMEDIES = {
     "Cache'> in output": "pass use_cache=False: torch.export cannot return this cache",
     "Constraints violated": "or pass torch.export.Dim.AUTO for this size: it stays dynamic if it can",
@@ -180,8 +182,8 @@ def _trace(
     try:
         with (
             record_changed_arguments(model) as changed_arguments,
-            preserve_state(model) as changed,
-            preserve_caches(model),
+            preserve_state(model) as changes,
+            preserve_caches(model) as caches,
             quiet(),
             whole_ranges() if is_whole else nullcontext(),
             _lstm_states_in_shape(),
@@ -208,12 +210,15 @@ def _trace(
     if any(map(_is_of_functorch, program.constants.values())):
         raise ExportError(label, "torch.export loses an input of torch.func.grad, jacrev or vmap; compute it otherwise")
     reject_lost_assignments(program, assigned, label)
-    if changed:
-        why = "an engine answers each call as the first one; use a buffer, and write to it in place"
-        log.warning("%s: forward changes the number %s: %s", label, ", ".join(changed[:3]), why)
-    if changed_arguments:
-        why = "an engine leaves the caller's as they are; return what is new instead"
-        log.warning("%s: forward changes the list or dict in %s: %s", label, ", ".join(changed_arguments[:3]), why)
+    constants = {id(one) for one in program.constants.values()}
+    replaced = {id(one): name for name, one in (*changes.tensors, *caches.replaced) if id(one) in constants}
+    for what, names, why in (
+        ("changes the number", changes.numbers, _FIRST_CALL),
+        ("replaces the tensor", [*replaced.values()], _FIRST_CALL),
+        ("changes the list or dict in", changed_arguments, _CALLERS_OWN),
+    ):
+        if names:
+            log.warning("%s: forward %s %s: %s", label, what, ", ".join(names[:3]), why)
     if random_states() != random_before:
         why = "an engine has the numbers of the export; use operators of torch, and set seeds outside of forward"
         log.warning("%s: forward seeds a generator, or draws from Python's or NumPy's: %s", label, why)

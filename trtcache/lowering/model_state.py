@@ -17,6 +17,7 @@ import sys
 import types
 from collections import OrderedDict, deque
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,25 +36,35 @@ MISSING = object()
 """In place of a value that is not there."""
 
 
+@dataclass
+class Changes:
+    """What ``forward`` has changed: numbers, in words, and tensors that it replaced, with the name of each."""
+
+    numbers: list[str] = field(default_factory=list)
+    tensors: list[tuple[str, torch.Tensor]] = field(default_factory=list)
+
+
 @contextmanager
-def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> Iterator[list[str]]:
+def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> Iterator[Changes]:
     """Restore a model's attributes, the contents of their containers, and tensors that are written to, after the block.
 
     Everything that attributes lead to is restored, ``__slots__`` included. These are not followed: closures, class
     attributes, TorchScript modules, elements of sets, keys of dicts, and the attributes of objects of Python's standard
     library. Parameters are not restored, since a program that writes to one is rejected.
 
-    Unless ``copies_tensors``, tensors are not restored: the block must not write to one. The list stays empty then.
+    Unless ``copies_tensors``, tensors are not restored: the block must not write to one. No changes are found then.
 
-    Yields a list, which after the block has the numbers that it changed, in words: a program has the old ones as
-    constants. Other changes can be results that the model keeps for later calls.
+    Yields what the block has changed, which is known after it. A program has the old numbers as constants, and may have
+    the old tensors. Tensors of which torch.export warns are left out: those in attributes of the model's modules. Other
+    changes can be results that the model keeps for later calls.
     """
-    state, changed = _State(model, copies_tensors=copies_tensors), list[str]()
+    state, changes = _State(model, copies_tensors=copies_tensors), Changes()
     try:
-        yield changed
+        yield changes
     finally:
         if copies_tensors:
-            changed += state.changed_numbers()
+            changes.numbers += state.changed_numbers()
+            changes.tensors += state.replaced_tensors(model)
         state.restore()
 
 
@@ -233,14 +244,35 @@ class _State:
 
     def changed_numbers(self) -> Iterator[str]:
         """Yield the numbers among attributes and items that have other values than recorded."""
-        for value, before in self._attributes:
-            yield from _changed_numbers(type(value).__name__, before, value.__dict__)
-        for value, before in self._slots:
-            yield from _changed_numbers(type(value).__name__, before, {name: read_slot(value, name) for name in before})
-        for mapping, items in self._mappings:
-            yield from _changed_numbers(type(mapping).__name__, items, dict(_kind(mapping).items(mapping)))
-        for values, elements in self._lists:
-            yield from _changed_numbers(type(values).__name__, dict(enumerate(elements)), dict(enumerate(values)))
+        for value, before, now in self._records():
+            yield from _changed_numbers(type(value).__name__, before, now)
+
+    def replaced_tensors(self, model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+        """Return the tensors that attributes and items no longer have, but for those that torch.export looks at."""
+        lost = [
+            (value, found)
+            for value, before, now in self._records()
+            for name, old in before.items()
+            if (new := now.get(name, MISSING)) is not old
+            for found in lost_tensors(f"{name} of a {type(value).__name__}", old, new)
+        ]
+        looked_at = self._looked_at(model) if lost else set()
+        return [found for value, found in lost if id(value) not in looked_at]
+
+    def _looked_at(self, model: torch.nn.Module) -> set[int]:
+        """Return the ids of a model's modules, and of the lists and dicts in their attributes."""
+        modules = {id(one) for one in model.modules()}
+        attributes = [before.items() for module, before in self._attributes if id(module) in modules]
+        containers = [one for items in attributes for _, one, _ in _containers_of(items)]
+        return modules | {id(one) for one in containers if isinstance(one, (list, dict))}
+
+    def _records(self) -> list[tuple[Any, Mapping[Any, Any], Mapping[Any, Any]]]:
+        """Return each object and container with its attributes or items as recorded, and those that it has now."""
+        found: list[tuple[Any, Mapping[Any, Any], Mapping[Any, Any]]]
+        found = [(value, before, value.__dict__) for value, before in self._attributes]
+        found += [(one, before, {name: read_slot(one, name) for name in before}) for one, before in self._slots]
+        found += [(mapping, items, dict(_kind(mapping).items(mapping))) for mapping, items in self._mappings]
+        return found + [(one, dict(enumerate(items)), dict(enumerate(one))) for one, items in self._lists]
 
     def restore(self) -> None:
         """Restore what differs from the record."""
@@ -269,6 +301,20 @@ def _changed_numbers(owner: str, before: Mapping[Any, Any], now: Mapping[Any, An
             new = now.get(name, MISSING)
             if type(new) in (int, float, complex) and new != old and repr(new) != repr(old):  # NaN differs from NaN
                 yield f"{name} of a {owner} from {old} to {new}"
+
+
+def lost_tensors(name: str, old: object, new: object) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors of an old value, also in its containers, that the new one does not have, with its name."""
+    kept = {id(one) for one in _tensors_in(new)}
+    yield from ((name, one) for one in _tensors_in(old) if id(one) not in kept)
+
+
+def _tensors_in(value: object, most_nested: int = 3) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif most_nested and isinstance(value, (list, tuple, dict, deque)):
+        for one in _elements(value):
+            yield from _tensors_in(one, most_nested - 1)
 
 
 def _kind(mapping: dict[Any, Any]) -> Any:
