@@ -65,6 +65,16 @@ def test_a_copy_that_is_returned_stays(function: object) -> None:
     assert "clone" in operators(keeps_its_promise(NoOps(), Calls(function), X))
 
 
+def test_a_copy_that_resolves_a_conjugation_stays() -> None:
+    """``view_as_real`` and ``view`` to another dtype raise for a tensor that is conjugated or negated lazily."""
+    model = Calls(
+        lambda model, x: torch.view_as_real(model.w.mH.resolve_conj()) * x, w=torch.randn(3, 2, dtype=torch.cfloat)
+    )
+    assert "clone" in operators(keeps_its_promise(NoOps(), model, torch.randn(2, 3, 1)))
+    model = Calls(lambda _, x: torch.view_as_complex(x).conj().imag.resolve_neg().view(torch.int32) + 1)
+    assert "clone" in operators(keeps_its_promise(NoOps(), model, torch.randn(3, 2)))
+
+
 def test_a_copy_of_what_was_just_computed_is_gone() -> None:
     """Nobody else has the memory of a fresh tensor; where another result shows it, the copy stays."""
     fresh = Calls(lambda _, x: functional.dropout(x * 2, 0.5, training=False))

@@ -20,6 +20,7 @@ from trtcache.lowering.rewriting import (
     is_random,
     is_returned,
     is_view,
+    kind_of,
     memory_owner,
     nodes_in,
     operator_of,
@@ -238,8 +239,8 @@ class NoOps(Pass):
     """Remove clone, contiguous, alias, detach, dropout in eval mode, and casts, slices, factors without effect.
 
     A copy stays if it is visible: if it is returned, itself or through views, and its source is not a fresh tensor of
-    the same layout; and if an operator uses it that reads strides, or is not torch's. Other arithmetic stays: ``x + 0``
-    is not ``x`` for -0.0.
+    the same layout; and if an operator uses it that reads strides, or is not torch's. So does one of a tensor that is
+    conjugated or negated lazily. Other arithmetic stays: ``x + 0`` is not ``x`` for -0.0.
     """
 
     name: ClassVar[str] = "no_ops"
@@ -259,6 +260,8 @@ class NoOps(Pass):
                 or (_is_of_input(source) and any(map(_reads_memory, node.users)))
             ):
                 continue  # a caller can distinguish the copy from its source
+            if kind_of(source.meta["val"]) != kind_of(node.meta["val"]):
+                continue  # ``resolve_conj``: view_as_real raises for a lazily conjugated tensor
             if not same_sizes(source.meta["val"].stride(), node.meta["val"].stride()):
                 if node in feeding:
                     continue
