@@ -44,6 +44,13 @@ def test_an_input_is_not_copied_for_a_stride_that_says_nothing(interpreter: str,
     assert torch.equal(given, x)
 
 
+def test_an_operator_that_needs_a_contiguous_input_gets_one(interpreter: str, engines: Path) -> None:
+    """The kernel of GroupNorm raises for another on a CPU."""
+    model, x = torch.nn.Sequential(torch.nn.GroupNorm(2, 4), torch.nn.ReLU()), torch.randn(3, 4, 6, 5).transpose(2, 3)
+    module = trtcache.compile(model, (x,), backend=interpreter, cache=engines)
+    torch.testing.assert_close(module(x), model(x))
+
+
 @pytest.fixture(scope="module")
 def of_images(engines: Path) -> tuple[torch.nn.Module, trtcache.CompiledModule]:
     """Two convolutions of images with one channel, compiled for any number of them."""

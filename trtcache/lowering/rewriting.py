@@ -220,6 +220,23 @@ def accepts_any_layout(target: object) -> bool:
     return makes_view(target) or torch.Tag.pointwise in target.tags
 
 
+def contiguous_arguments(node: fx.Node) -> list[int]:
+    """Return the places of arguments that are contiguous in the exported program, and may no longer be.
+
+    Passes remove copies that only change a layout, and kernels of torch can require one: GroupNorm's raises for another
+    on a CPU. Operators that read strides still have their layouts, and a copy would hide a write to an argument.
+    """
+    if accepts_any_layout(node.target) or reads_strides(node) or is_mutating(node):
+        return []
+    return [
+        place
+        for place in node.meta.get("contiguous", ())
+        if place < len(node.args)  # torch leaves out trailing arguments that are defaults
+        and (value := tensor_of(source := node.args[place])) is not None
+        and (source.op == "call_function" or not is_contiguous(value))
+    ]
+
+
 def feed_stride_readers(graph: fx.Graph, readers: Collection[object] = ()) -> set[fx.Node]:
     """Return the nodes that stride readers get, directly or through other nodes: their layouts must not change.
 

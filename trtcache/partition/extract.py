@@ -18,11 +18,10 @@ from trtcache.lowering.capture import MarkedGraph, Role
 from trtcache.lowering.interface import SmallSizes, evaluate
 from trtcache.lowering.program import assemble_program
 from trtcache.lowering.rewriting import (
-    accepts_any_layout,
     canonical_order,
+    contiguous_arguments,
     expression,
     is_contiguous,
-    is_mutating,
     is_static,
     reads_strides,
     tensor_of,
@@ -232,28 +231,11 @@ def extract_torch_partition(cluster: Cluster, outputs: Sequence[fx.Node], source
         copy = graph.node_copy(node, copies.__getitem__)
         copy.args, copy.kwargs = fx.node.map_aggregate((copy.args, copy.kwargs), number)
         with graph.inserting_before(copy):
-            for place in _contiguous_arguments(node):
+            for place in contiguous_arguments(node):
                 copy.update_arg(place, graph.call_function(aten.contiguous.default, (copy.args[place],)))
         copies[node] = copy
     graph.output(tuple(copies[node] for node in outputs))
     return TorchPartition(fx.GraphModule(torch.nn.Module(), graph), tuple(arguments), len(outputs), cluster)
-
-
-def _contiguous_arguments(node: fx.Node) -> list[int]:
-    """Return the places of arguments that are contiguous in the exported program, and may no longer be.
-
-    Passes remove copies that only change a layout, and kernels of torch can require one: GroupNorm's raises for another
-    on a CPU. Operators that read strides still have their layouts, and a copy would hide a write to an argument.
-    """
-    if accepts_any_layout(node.target) or reads_strides(node) or is_mutating(node):
-        return []
-    return [
-        place
-        for place in node.meta.get("contiguous", ())
-        if place < len(node.args)  # torch leaves out trailing arguments that are defaults
-        and (value := tensor_of(source := node.args[place])) is not None
-        and (source.op == "call_function" or not is_contiguous(value))
-    ]
 
 
 class WireTable:

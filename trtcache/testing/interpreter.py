@@ -15,6 +15,7 @@ from torch import fx
 from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.backends.protocol import Artifact, Backend, Capabilities, Engine
 from trtcache.errors import IncompatibleEngineError
+from trtcache.lowering.rewriting import contiguous_arguments
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
@@ -58,7 +59,14 @@ class Interpreter(Backend):
 
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
         """Keep the graph and return its number."""
-        _GRAPHS.append(to_module_with_weights(program))
+        module, examples = to_module_with_weights(program)
+        for node in list(module.graph.nodes):
+            for place in contiguous_arguments(node):
+                with module.graph.inserting_before(node):
+                    source = module.graph.call_function(torch.ops.aten.contiguous.default, (node.args[place],))
+                node.update_arg(place, source)
+        module.recompile()
+        _GRAPHS.append((module, examples))
         artifact = folder / "engine.txt"
         artifact.write_text(f"graph {len(_GRAPHS) - 1}")
         return Artifact(artifact)
