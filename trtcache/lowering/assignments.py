@@ -32,32 +32,12 @@ _SAME_VALUES = frozenset(("to", "_to_copy", "detach", "alias", "contiguous", "cl
 def record_assignments(model: torch.nn.Module) -> Iterator[dict[str, bool]]:
     """Record which of the model's buffers and parameters are assigned in the block, and whether the value changes."""
     assigned: dict[str, bool] = {}
-    before: list[tuple[torch.nn.Module, str, dict[str, Any]]] = []
 
-    def record(module: torch.nn.Module, name: str, path: str, value: object) -> None:
-        before = module._parameters.get(name, module._buffers.get(name))
+    def record(path: str, before: object, value: object) -> None:
         assigned[path] = assigned.get(path, False) or not _keeps_value(before, value)
 
-    def remember(*_: object) -> None:
-        modules = [one for one in model.named_modules() if "_buffers" in vars(one[1])]  # TorchScript has other tables
-        before[:] = [(one, path, {**one._parameters, **one._buffers}) for path, one in modules]
-
-    def compare(*_: object) -> None:
-        for module, path, recorded in before:
-            now = {**module._parameters, **module._buffers}
-            for name in {**recorded, **now}:
-                full, old, new = f"{path}.{name}" if path else name, recorded.get(name), now.get(name)
-                if full not in assigned and not _keeps_value(old, new):
-                    assigned[full] = True
-
-    # ``self._buffers["count"] = ...`` calls no hook of a registration.
-    handles = [model.register_forward_pre_hook(remember, prepend=True), model.register_forward_hook(compare)]
-    try:
-        with watch_assignments(model, record):
-            yield assigned
-    finally:
-        for handle in handles:
-            handle.remove()
+    with watch_assignments(model, record):
+        yield assigned
 
 
 def reject_lost_assignments(program: ExportedProgram, assigned: dict[str, bool], label: str) -> None:

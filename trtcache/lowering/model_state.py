@@ -69,23 +69,38 @@ def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> It
 
 
 @contextmanager
-def watch_assignments(
-    model: torch.nn.Module, watch: Callable[[torch.nn.Module, str, str, object], None]
-) -> Iterator[None]:
-    """Call a function for each buffer and parameter of a model that is assigned in the block, before it is.
+def watch_assignments(model: torch.nn.Module, watch: Callable[[str, object, object], None]) -> Iterator[None]:
+    """Call a function for each buffer and parameter of a model that is assigned in the block.
 
-    Its arguments are the module, the name in it, the name in the model, and the value.
+    Its arguments are the name in the model, the value before, and the new one. It is called before an attribute is
+    assigned (``self.count = ...``), and after ``forward`` for others (``self._buffers["count"] = ...``).
     """
     # By their dicts of buffers: torch.export runs copies of modules, which share those.
-    paths = {id(one._buffers): path for path, one in model.named_modules()}
+    paths = {id(one._buffers): f"{path}." if path else "" for path, one in model.named_modules()}
+    noticed, before = set[str](), list[tuple[torch.nn.Module, str, dict[str, Any]]]()
 
     def notify(module: torch.nn.Module, name: str, value: object) -> None:
-        if (path := paths.get(id(module._buffers))) is not None:
-            watch(module, name, f"{path}.{name}" if path else name, value)
+        if (prefix := paths.get(id(module._buffers))) is not None:
+            noticed.add(prefix + name)
+            watch(prefix + name, module._parameters.get(name, module._buffers.get(name)), value)
+
+    def remember(*_: object) -> None:
+        modules = [one for one in model.modules() if "_buffers" in vars(one)]  # TorchScript has other tables
+        before[:] = [(one, paths.get(id(one._buffers), ""), {**one._parameters, **one._buffers}) for one in modules]
+
+    def compare(*_: object) -> None:
+        for module, prefix, recorded in before:
+            now = {**module._parameters, **module._buffers}
+            for name in {**recorded, **now}:
+                old, new = recorded.get(name), now.get(name)
+                if old is not new and prefix + name not in noticed:
+                    watch(prefix + name, old, new)
 
     handles = [
         hooks.register_module_buffer_registration_hook(notify),
         hooks.register_module_parameter_registration_hook(notify),
+        model.register_forward_pre_hook(remember, prepend=True),
+        model.register_forward_hook(compare),
     ]
     try:
         yield

@@ -462,7 +462,7 @@ def run(
         stack.enter_context(mode)
         for context in contexts:
             stack.enter_context(context)
-        stack.enter_context(watch_assignments(model, lambda _, __, path, ___: assigned.append(path)))
+        stack.enter_context(watch_assignments(model, lambda path, _, __: assigned.append(path)))
         with record_changed_arguments(model), export_context(model) as called:
             args, kwargs = pytree.tree_unflatten(inputs, in_spec)  # calls operators for some classes, as in an export
             leaves, out_spec = called(*args, **kwargs)
