@@ -33,7 +33,7 @@ def record_assignments(model: torch.nn.Module) -> Iterator[dict[str, bool]]:
     """Record which of the model's buffers and parameters are assigned in the block, and whether the value changes."""
     assigned: dict[str, bool] = {}
 
-    def record(path: str, before: object, value: object) -> None:
+    def record(path: str, before: object, value: object, _: bool) -> None:
         assigned[path] = assigned.get(path, False) or not _keeps_value(before, value)
 
     with watch_assignments(model, record):

@@ -69,11 +69,12 @@ def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> It
 
 
 @contextmanager
-def watch_assignments(model: torch.nn.Module, watch: Callable[[str, object, object], None]) -> Iterator[None]:
+def watch_assignments(model: torch.nn.Module, watch: Callable[[str, object, object, bool], None]) -> Iterator[None]:
     """Call a function for each buffer and parameter of a model that is assigned in the block.
 
-    Its arguments are the name in the model, the value before, and the new one. It is called before an attribute is
-    assigned (``self.count = ...``), and after ``forward`` for others (``self._buffers["count"] = ...``).
+    Its arguments are the name in the model, the value before, the new one, and whether an attribute is assigned
+    (``self.count = ...``), before which it is called. For others (``self._buffers["count"] = ...``) it is called after
+    ``forward``.
     """
     # By their dicts of buffers: torch.export runs copies of modules, which share those.
     paths = {id(one._buffers): f"{path}." if path else "" for path, one in model.named_modules()}
@@ -82,7 +83,7 @@ def watch_assignments(model: torch.nn.Module, watch: Callable[[str, object, obje
     def notify(module: torch.nn.Module, name: str, value: object) -> None:
         if (prefix := paths.get(id(module._buffers))) is not None:
             noticed.add(prefix + name)
-            watch(prefix + name, module._parameters.get(name, module._buffers.get(name)), value)
+            watch(prefix + name, module._parameters.get(name, module._buffers.get(name)), value, True)
 
     def remember(*_: object) -> None:
         modules = [one for one in model.modules() if "_buffers" in vars(one)]  # TorchScript has other tables
@@ -94,7 +95,7 @@ def watch_assignments(model: torch.nn.Module, watch: Callable[[str, object, obje
             for name in {**recorded, **now}:
                 old, new = recorded.get(name), now.get(name)
                 if old is not new and prefix + name not in noticed:
-                    watch(prefix + name, old, new)
+                    watch(prefix + name, old, new, False)
 
     handles = [
         hooks.register_module_buffer_registration_hook(notify),

@@ -446,6 +446,10 @@ def run(
         writer.name(tensor, f"weight {name}")  # in another place than its attribute, as in a list
     leaves, in_spec = pytree.tree_flatten((args, dict(kwargs)))
     inputs = given.make_inputs(leaves, writer)
+
+    def note(path: str, _: object, __: object, is_attribute: bool) -> None:
+        assigned.append(path if is_attribute else f"{path} in _buffers")  # which an export refuses
+
     out_spec: pytree.TreeSpec
     with ExitStack() as stack:
         stack.callback(writer.clear)
@@ -462,7 +466,7 @@ def run(
         stack.enter_context(mode)
         for context in contexts:
             stack.enter_context(context)
-        stack.enter_context(watch_assignments(model, lambda path, _, __: assigned.append(path)))
+        stack.enter_context(watch_assignments(model, note))
         with record_changed_arguments(model), export_context(model) as called:
             args, kwargs = pytree.tree_unflatten(inputs, in_spec)  # calls operators for some classes, as in an export
             leaves, out_spec = called(*args, **kwargs)
