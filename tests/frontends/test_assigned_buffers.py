@@ -149,6 +149,29 @@ def test_an_assignment_that_torch_loses_is_refused(
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
+class Scaled(nn.Module):
+    """A model with attributes on its weights: a number and a tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.register_buffer("shift", torch.ones(4))
+        self.weight.scale, self.shift.table = 3.0, torch.arange(4.0)  # type: ignore[union-attr]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = x * self.weight * getattr(self.weight, "scale", 1.0) + getattr(self.shift, "table", 0.0)
+        return found
+
+
+@pytest.mark.parametrize("direct", ["off", "on"])
+def test_attributes_of_weights_are_there(compiled: Callable[..., trtcache.CompiledModule], direct: str) -> None:
+    """torch.export has other tensors in the place of weights."""
+    model: Any = Scaled()
+    for scale in (3.0, 3.0, 5.0):
+        model.weight.scale = scale
+        torch.testing.assert_close(compiled(model, (X,), direct=direct)(X), model(X))
+
+
 def swap(holder: Any, x: Any) -> Any:
     """Exchange two buffers."""
     holder.n, holder.other = holder.other, holder.n

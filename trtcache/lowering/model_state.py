@@ -68,17 +68,24 @@ def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> It
         state.restore()
 
 
+def copy_attributes(tensor: torch.Tensor, fake: torch.Tensor) -> None:
+    """Set the attributes of a weight (``weight.scale = 2``) on the fake one in its place, as torch.export does not."""
+    for name, value in vars(tensor).items():
+        if name not in vars(fake) and not name.startswith("_dynamo"):  # a mark for Dynamo
+            setattr(fake, name, value)
+
+
 @contextmanager
 def watch_assignments(model: torch.nn.Module, watch: Callable[[str, object, object, bool], None]) -> Iterator[None]:
     """Call a function for each buffer and parameter of a model that is assigned in the block.
 
     Its arguments are the name in the model, the value before, the new one, and whether an attribute is assigned
     (``self.count = ...``), before which it is called. For others (``self._buffers["count"] = ...``) it is called after
-    ``forward``.
+    ``forward``. The fake tensors that ``forward`` finds get the attributes of those in whose place they are.
     """
     # By their dicts of buffers: torch.export runs copies of modules, which share those.
     paths = {id(one._buffers): f"{path}." if path else "" for path, one in model.named_modules()}
-    noticed, before = set[str](), list[tuple[torch.nn.Module, str, dict[str, Any]]]()
+    originals, before, noticed = _weights_by_name(model), dict[str, torch.Tensor](), set[str]()
 
     def notify(module: torch.nn.Module, name: str, value: object) -> None:
         if (prefix := paths.get(id(module._buffers))) is not None:
@@ -86,16 +93,16 @@ def watch_assignments(model: torch.nn.Module, watch: Callable[[str, object, obje
             watch(prefix + name, module._parameters.get(name, module._buffers.get(name)), value, True)
 
     def remember(*_: object) -> None:
-        modules = [one for one in model.modules() if "_buffers" in vars(one)]  # TorchScript has other tables
-        before[:] = [(one, paths.get(id(one._buffers), ""), {**one._parameters, **one._buffers}) for one in modules]
+        before.clear()
+        before.update(_weights_by_name(model))
+        for name in originals.keys() & before.keys():
+            copy_attributes(originals[name], before[name])
 
     def compare(*_: object) -> None:
-        for module, prefix, recorded in before:
-            now = {**module._parameters, **module._buffers}
-            for name in {**recorded, **now}:
-                old, new = recorded.get(name), now.get(name)
-                if old is not new and prefix + name not in noticed:
-                    watch(prefix + name, old, new, False)
+        now = _weights_by_name(model)
+        for name in (before | now).keys() - noticed:
+            if (old := before.get(name)) is not (new := now.get(name)):
+                watch(name, old, new, False)
 
     handles = [
         hooks.register_module_buffer_registration_hook(notify),
@@ -108,6 +115,18 @@ def watch_assignments(model: torch.nn.Module, watch: Callable[[str, object, obje
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _weights_by_name(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return parameters and buffers by the first names of their modules; those of TorchScript are left out."""
+    return {
+        f"{path}.{name}" if path else name: tensor
+        for path, module in model.named_modules()
+        if "_buffers" in vars(module)
+        for table in (module._parameters, module._buffers)
+        for name, tensor in table.items()
+        if tensor is not None
+    }
 
 
 @contextmanager

@@ -36,7 +36,12 @@ from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.frontends.direct.export_context import export_context
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.interface import Content
-from trtcache.lowering.model_state import preserve_state, record_changed_arguments, watch_assignments
+from trtcache.lowering.model_state import (
+    copy_attributes,
+    preserve_state,
+    record_changed_arguments,
+    watch_assignments,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -442,6 +447,7 @@ def run(
     given = FakeInputs(mode)
     state = {name: given.make_weight(tensor) for name, tensor in weights.items()}
     for name, tensor in weights.items():
+        copy_attributes(tensor, state[name])
         writer.name(state[name], f"weight {name}")
         writer.name(tensor, f"weight {name}")  # in another place than its attribute, as in a list
     leaves, in_spec = pytree.tree_flatten((args, dict(kwargs)))
