@@ -69,7 +69,8 @@ VARIABLES = {
     "TRTCACHE_CONFIG": "path of the settings file (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config)",
     "TRTCACHE_QUIET": "1: no line on a terminal while compile builds (also silent in CI and in a pipe)",
     "TRTCACHE_LOG": (
-        "areas to log to standard error, by commas: lowering, keys, store, remote, tensorrt, cli, torch_compile"
+        "areas to log to standard error, by commas: "
+        "lowering, keys, store, remote, backends, runtime, cli, torch_compile"
     ),
 }
 
