@@ -92,7 +92,7 @@ MISSED = {
             "the argument has more memory behind it, and the model asks for the size of its storage",
             "a slice of the input is asked whether it is a view",
             "a slice of the input is asked whether its base is the input",
-            "a slice of the input is asked for the bytes behind it",
+            "a model reads the size of the storage of a slice",
         ),
         "direct mode is off: forward asks for the gradient function, the base or the memory of a tensor",
     ),

@@ -165,7 +165,7 @@ class Scaled(nn.Module):
 
 @pytest.mark.parametrize("direct", ["off", "on"])
 def test_attributes_of_weights_are_there(compiled: Callable[..., trtcache.CompiledModule], direct: str) -> None:
-    """torch.export has other tensors in the place of weights."""
+    """torch.export replaces weights by fake tensors, and leaves such attributes out."""
     model: Any = Scaled()
     for scale in (3.0, 3.0, 5.0):
         model.weight.scale = scale

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
-_LEAST = 2  # torch assumes that dynamic sizes are at least this
+TRACED_FROM = 2  # torch assumes that dynamic sizes are at least this
 _CONTAINERS = frozenset({tuple, list, dict, OrderedDict, defaultdict, deque, namedtuple})
 
 
@@ -112,11 +112,14 @@ def assume_sizes_of_two(program: ExportedProgram) -> None:
         if not isinstance(size, torch.SymInt) or not size.node.expr.is_Symbol:  # a number, or a term of another size
             continue
         symbol, environment = size.node.expr, size.node.shape_env
-        if environment.backed_var_to_val.get(symbol, 0) >= _LEAST and environment.var_to_range[symbol].lower < _LEAST:
+        if (
+            environment.backed_var_to_val.get(symbol, 0) >= TRACED_FROM
+            and environment.var_to_range[symbol].lower < TRACED_FROM
+        ):
             from torch.utils._sympy.numbers import int_oo
             from torch.utils._sympy.value_ranges import ValueRanges
 
-            environment._update_var_to_range(symbol, ValueRanges(_LEAST, int_oo))
+            environment._update_var_to_range(symbol, ValueRanges(TRACED_FROM, int_oo))
 
 
 def replace_inputs(

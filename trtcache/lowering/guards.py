@@ -26,7 +26,7 @@ from torch.utils import _pytree as pytree
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import json_bytes
 from trtcache.errors import ExportError
-from trtcache.lowering.arguments import leaf_paths
+from trtcache.lowering.arguments import TRACED_FROM, leaf_paths
 from trtcache.lowering.interface import SmallSizes, bounds, evaluate
 from trtcache.lowering.layouts import layout_dependent_inputs
 from trtcache.lowering.small_sizes import small_size_guards
@@ -71,7 +71,6 @@ _RELATIONS: dict[type[ast.cmpop], tuple[str, int]] = {  # and whether the sides 
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Eq", "Ne", "And", "Or"})
 _INFINITIES: tuple[Json, Json] = (["Number", "inf"], ["Number", "-inf"])
 _NEGATED = {"Eq": "Ne", "Ne": "Eq"}
-_TRACED_FROM = 2  # torch assumes that dynamic sizes are at least this
 _SPREAD = re.compile(r"(.+)_(\d+)")  # arguments of ``*xs`` are named xs_0, xs_1, and in guards L['xs'][0]
 
 
@@ -148,10 +147,10 @@ class ExportGuards:
         for number, (low, high) in enumerate(ranges):
             # An upper end comes from a guard, ``s <= 6`` or ``s < 7``, or else from the caller.
             ends = (["Le", {"sym": number}, high], ["Lt", {"sym": number}, high + 1]) if high is not None else ()
-            is_traced = low == _TRACED_FROM and (high is None or any(json_bytes(end) in parts for end in ends))
+            is_traced = low == TRACED_FROM and (high is None or any(json_bytes(end) in parts for end in ends))
             least.append(0 if is_traced else low)
         checked_ranges = [(low, high) for low, (_, high) in zip(least, ranges, strict=True)]
-        traced = [(max(low or 0, _TRACED_FROM), high) for low, high in ranges]
+        traced = [(max(low or 0, TRACED_FROM), high) for low, high in ranges]
         kept = {key: part for key, part in parts.items() if part is not True and not _is_implied(part, checked_ranges)}
         # Guards that are true for all sizes from 2 on only exclude small sizes. They are not in the key: programs with
         # one graph have one engine, whatever their models do with a batch of one.

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _TORCH = f"{torch.__path__[0]}/"
-_OWN = (_TORCH, f"{Path(__file__).parents[2]}/")
+OWN_FOLDERS = (_TORCH, f"{Path(__file__).parents[2]}/")
+"""Where the code of torch and of trtcache is."""
+
 _DROPOUT = torch.nn.functional.dropout
 _NEVER_THE_SAME = frozenset({torch.Tensor.contiguous, _DROPOUT, torch.dropout})
 _CALLED_BY_EXPORTS = (
@@ -194,7 +196,7 @@ class _Functions(TorchFunctionMode):
         self._note_modes()
         if func is _ATTENTION and _attention_kernels() != self._kernels:
             self._noted.append("forward chooses the kernel of attention, which a program does not")
-        if func in _ASK_FOR_HISTORY and not sys._getframe(1).f_code.co_filename.startswith(_OWN):
+        if func in _ASK_FOR_HISTORY and not sys._getframe(1).f_code.co_filename.startswith(OWN_FOLDERS):
             self._noted.append("forward asks for the gradient function, the base or the memory of a tensor")
         name = func.__name__  # an export fails without one
         try:

@@ -20,6 +20,7 @@ from torch.utils.weak import TensorWeakRef
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.frontends.direct.errors import NotComparableError
+from trtcache.frontends.direct.export_context import OWN_FOLDERS
 from trtcache.frontends.direct.trace import (
     RESHAPED_IN_PLACE,
     Fakes,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
 
 _SHOWN = 60  # characters of an argument
-_OWN = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[2]}/")
 
 
 class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
@@ -306,7 +306,7 @@ def _find_user_line() -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
-        if not path.startswith(_OWN) and not path.startswith("<"):
+        if not path.startswith(OWN_FOLDERS) and not path.startswith("<"):
             return f" (line {frame.f_lineno} of {Path(path).name})"
         frame = frame.f_back
     return ""
