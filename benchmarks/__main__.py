@@ -72,7 +72,8 @@ def measure(name: str, document: Document, arguments: argparse.Namespace, ends_s
     began, load, began_s = time.strftime("%Y-%m-%d %H:%M", time.gmtime()), machine.load(), time.monotonic()
     found = run(name, subject)
     took_s = round(time.monotonic() - began_s, 1)
-    document["runs"][name] = {"began": began, "load": load, "took_s": took_s}
+    processor = machine.describe()["processor"]
+    document["runs"][name] = {"began": began, "load": load, "took_s": took_s, "processor": processor}
     document["subjects"].pop(name, None)
     if found:
         document["subjects"][name] = found

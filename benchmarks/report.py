@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from benchmarks.subjects import SUBJECTS
 
@@ -21,6 +21,7 @@ class Run(TypedDict):
     began: str
     load: str
     took_s: float
+    processor: NotRequired[str]
 
 
 class Document(TypedDict):
@@ -87,6 +88,7 @@ def insert(text: str, name: str, content: str) -> str:
 def _section(name: str, run: Run, figures: Figures | None) -> str:
     """Return a subject's section, with the command that makes it and how many samples its figures have."""
     began = f"`make bench ONLY={name}`: {run['took_s']:.0f} s, begun at {run['began']} with a load of {run['load']}"
+    began += f", on {run['processor']}" if "processor" in run else ""
     if figures is None:
         return f"## {name}\n\n**It failed in this run.** {began}.\n"
     counts = [len(figure["values"]) for figure in figures.values()]
