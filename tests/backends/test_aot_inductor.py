@@ -321,6 +321,25 @@ def _disassembled(package: bytes, folder: Path) -> str:
     return done.stdout
 
 
+def _solves(lin: nn.Linear, x: torch.Tensor) -> Any:
+    matrix = x.t() @ x
+    torch.linalg.solve(matrix, lin.weight)  # only its check has an effect
+    return torch.linalg.inv(matrix), torch.linalg.cholesky(matrix), torch.linalg.solve(matrix, lin.weight)
+
+
+def test_a_singular_matrix_is_an_error_as_in_torch(engines: Path) -> None:
+    """Checks of linear algebra are in the engine; the message is torch's, without the C++ frames that follow it."""
+    model, x = models.Calls(_solves), torch.randn(6, 4)
+    module = trtcache.compile(model, (x,), cache=engines, name="solves")
+    assert difference(model(x), module(x)) is None
+    with pytest.raises(torch.linalg.LinAlgError, match="input matrix is singular"):
+        model(torch.zeros(6, 4))
+    with pytest.raises(RunError, match="input matrix is singular") as caught:
+        module(torch.zeros(6, 4))
+    assert "frame #" not in str(caught.value)
+    assert difference(model(x + 1), module(x + 1)) is None
+
+
 @pytest.fixture
 def affine(engines: Path) -> tuple[bytes, dict[str, torch.Tensor]]:
     """The package of ``Affine`` and weights for it."""

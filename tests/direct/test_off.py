@@ -47,12 +47,6 @@ def _exporting_only(_: Any, x: torch.Tensor) -> torch.Tensor:
     return x * (2 if get_proxy_mode() is None else 3)
 
 
-def _normalized_without_gradients(_: Any, x: torch.Tensor) -> torch.Tensor:
-    with torch.no_grad():
-        y = nn.functional.group_norm(x.view(1, 3, 2, 2).contiguous(memory_format=torch.channels_last), 1)
-    return y + x.sum()
-
-
 class EqualToAll(nn.Module):
     """A module that compares equal to others of its class."""
 
@@ -77,16 +71,6 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
         lambda: Calls(_exporting_only),
         "the exported program performs other operations than the model",
     ),
-    "strides that an export computes otherwise": (
-        lambda: Calls(
-            lambda _, x: nn.functional.group_norm(x.view(1, 3, 2, 2).to(memory_format=torch.channels_last), 1)
-        ),
-        "a result of aten.group_norm.default has other strides in an export",
-    ),
-    "strides that an export computes otherwise, without gradients": (
-        lambda: Calls(_normalized_without_gradients),
-        "a result of aten.group_norm.default has other strides in an export",
-    ),
     **{
         f"code that asks for {name}": (lambda ask=ask: Calls(lambda _, x: x * (1 if ask(x + 1) else 2)), _HISTORY)
         for name, ask in {
@@ -94,6 +78,17 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
             "a base": lambda y: y._base,
             "a view": lambda y: y._is_view(),
             "a tensor's memory": lambda y: y.untyped_storage(),
+        }.items()
+    },
+    **{
+        f"code that asks for the {name} of single elements": (
+            lambda ask=ask: Calls(lambda _, x: x * (1 if ask(x[:, None]) else 2)),
+            "forward asks for the strides of single elements",
+        )
+        for name, ask in {
+            "strides": lambda y: y.stride() == (2, 2, 1),
+            "stride": lambda y: y.stride(1) == 2,
+            "order": lambda y: y.dim_order() == (0, 1, 2),
         }.items()
     },
     "modules with equality of their own": (

@@ -71,6 +71,12 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "autocast": lambda model, x: _autocast(model, x),
     "a view that is written to": lambda model, x: _view(x),
     "attention": lambda model, x: nn.functional.scaled_dot_product_attention(x[None], x[None], x[None]),
+    "dropout of a slice, which an export copies": lambda model, x: nn.functional.dropout(x[:, 0], 0.5, False) + 1,
+    "dropout of an expanded tensor, without gradients": lambda model, x: _dropout_without_grad(x),
+    "dropout of a tensor with a dimension of one": lambda model, x: nn.functional.dropout(x[:, None], 0.5, False) + 1,
+    "strides of single elements that an export computes otherwise": lambda model, x: nn.functional.group_norm(
+        x.view(1, X.numel(), 1, 1).to(memory_format=torch.channels_last), 1
+    ),
     "a transpose in place": lambda model, x: x.clone().t_() @ x,
 }
 
@@ -79,6 +85,12 @@ def _without_grad(model: Any, x: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         y = model.lin(x)
     return y * x
+
+
+def _dropout_without_grad(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        y = nn.functional.dropout(x[:, None].expand(-1, 2, -1), 0.5, False)
+    return y + x.sum()
 
 
 def _assigns(model: Any, x: torch.Tensor) -> torch.Tensor:
@@ -347,6 +359,21 @@ def test_operators_that_make_an_argument_are_in_a_trace() -> None:
     assert [line[0] for line in found.trace] == ["aten.cat.default", "aten.mul.Tensor", "results"]
     program = export(model, (pair,), {}, None)
     assert perform_same_operations(found.trace, trace_program(program, found.mode, found.inputs, found.results))
+
+
+def test_other_strides_in_an_export_have_no_trace() -> None:
+    """Code could ask for them. Those of single elements may differ: code that asks for these turns direct mode off."""
+    model = Does(lambda _, x: x[:, None] * 2)
+    found, program = record(model, (X,), {}), export(model, (X,), {}, None)
+    (product,) = program.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)
+    value = product.meta["val"]
+    for strides, has_trace in ((value.stride(), True), ((4, 1, 1), True), ((1, 12, 3), False)):
+        product.meta["val"] = value.new_empty_strided(value.shape, strides)
+        if has_trace:
+            assert trace_program(program, found.mode, found.inputs, found.results)
+            continue
+        with pytest.raises(NotComparableError, match=r"a result of aten\.mul\.Tensor has other strides in an export"):
+            trace_program(program, found.mode, found.inputs, found.results)
 
 
 def test_numbers_of_constants_are_those_of_an_export() -> None:

@@ -64,3 +64,14 @@ def test_guards_that_say_the_same_make_no_difference() -> None:
         return torch.zeros(count) + 1
 
     only_with("guards", Calls(_counted), Calls(once), torch.ones(4))
+
+
+def test_checks_of_linear_algebra_stay() -> None:
+    """Those of unused results, too; torch's tokens that keep them in order are removed."""
+
+    def inverts(_: object, x: torch.Tensor) -> torch.Tensor:
+        torch.linalg.inv(x)
+        return x + torch.inverse(x + 1)
+
+    graph = keeps_its_promise(Assertions(), Calls(inverts), X)
+    assert operators(graph).count("_linalg_check_errors") == 2

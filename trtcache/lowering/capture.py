@@ -408,7 +408,7 @@ def decompose(
                 _without_dropout(program.graph_module),
                 _with_copies(program.graph),
             ):
-                decomposed: ExportedProgram = program.run_decompositions(table)
+                decomposed = _without_tokens(program.run_decompositions(table))
         decomposed.module_call_graph[0].signature, decomposed._example_inputs = signature, program.example_inputs
     except ExportError:
         raise
@@ -568,6 +568,21 @@ def _nodes_used(graph: fx.Graph) -> Iterator[fx.Node]:
             seen.add(node)
             stack += node.all_input_nodes
             yield node
+
+
+def _without_tokens(program: ExportedProgram) -> ExportedProgram:
+    """Return a program without the tokens that keep checks of linear algebra in order, such as that of ``inverse``.
+
+    The checks stay: they have no result, and an engine raises their errors. Other operators with such tokens do what
+    engines do not, as ``aten._print``.
+    """
+    if all(spec.kind is not InputKind.TOKEN for spec in program.graph_signature.input_specs):
+        return program
+    from torch._higher_order_ops.effects import with_effects
+    from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
+
+    effects = {node.args[1] for node in all_nodes(program.graph_module) if node.target is with_effects}
+    return _remove_effect_tokens(program) if effects == {torch.ops.aten._linalg_check_errors.default} else program
 
 
 def _compare_results(program: ExportedProgram, decomposed: ExportedProgram) -> None:

@@ -55,6 +55,11 @@ class _Constant(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("handle", ctypes.c_void_p))
 
 
+def without_frames(message: str) -> str:
+    """Return an error message of torch without the C++ frames that follow it."""
+    return message.partition("\nException raised from ")[0]
+
+
 class PackageLibrary:
     """A package's shared library. It is never unloaded: its threads may run in it until the process ends.
 
@@ -96,7 +101,7 @@ class PackageLibrary:
             why = (found.value or b"").decode(errors="replace")
             why = why or "it failed; torch has written the reason to standard error"
             step = "" if function == _RUN else f"{function.removeprefix('AOTInductorModelContainer')}: "
-            raise RunError("aot_inductor", f"{step}{why}")
+            raise RunError("aot_inductor", f"{step}{without_frames(why)}")
 
     def number(self, function: str, container: ctypes.c_void_p) -> int:
         """Call a C function that returns a count."""

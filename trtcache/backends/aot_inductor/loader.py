@@ -489,7 +489,9 @@ class _Loaded:
         except RuntimeError as error:
             if type(error) is not RuntimeError:  # torch.OutOfMemoryError
                 raise
-            raise RunError("aot_inductor", str(error)) from error
+            from trtcache.backends.aot_inductor.container import without_frames  # few modules run parallel calls
+
+            raise RunError("aot_inductor", without_frames(str(error))) from error
         return outputs if self.frozen else self._aliases.replace_in(outputs)
 
 

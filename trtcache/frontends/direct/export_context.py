@@ -57,6 +57,7 @@ _ASK_FOR_HISTORY = frozenset(
         ),
     }
 )
+_ASK_FOR_STRIDES = frozenset({torch.Tensor.stride, torch.Tensor.dim_order})
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type, FunctionType, torch.Tensor, nn.Parameter})
@@ -179,6 +180,24 @@ def _call_and_flatten(called: nn.Module, /, *args: Any, **kwargs: Any) -> tuple[
     return pytree.tree_flatten(called(*args, **kwargs))
 
 
+def copy_of_dropout(x: torch.Tensor) -> torch.Tensor:
+    """Return what dropout in eval mode returns in an export, which decomposes it into a copy.
+
+    A copy has other strides if elements are not adjacent or overlap, such as those of a slice. If not, a view stands
+    for it: it needs no operation in a trace.
+    """
+    adjacent = 1
+    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)) if _has_fixed_sizes(x) else ():
+        if size != 1 and stride != adjacent:
+            return torch.ops.aten.clone.default(x)
+        adjacent *= size
+    return torch.ops.aten.alias.default(x)
+
+
+def _has_fixed_sizes(x: torch.Tensor) -> bool:
+    return not any(isinstance(size, torch.SymInt) for size in (*x.shape, *x.stride()))
+
+
 class _Functions(TorchFunctionMode):
     """A mode of functions, as two are active in an export: torch's attention does not take its fast path then.
 
@@ -198,6 +217,8 @@ class _Functions(TorchFunctionMode):
             self._noted.append("forward chooses the kernel of attention, which a program does not")
         if func in _ASK_FOR_HISTORY and not sys._getframe(1).f_code.co_filename.startswith(OWN_FOLDERS):
             self._noted.append("forward asks for the gradient function, the base or the memory of a tensor")
+        if func in _ASK_FOR_STRIDES and any(size == 1 for size in args[0].shape if isinstance(size, int)):
+            self._noted.append("forward asks for the strides of single elements")
         name = func.__name__  # an export fails without one
         try:
             result = func(*args, **(kwargs or {}))
@@ -208,7 +229,7 @@ class _Functions(TorchFunctionMode):
             self._noted.append("forward asks whether a constant tensor is true, which an export does not know")
         in_place = func is _DROPOUT and (args[3:4] == (True,) or (kwargs or {}).get("inplace", False))
         if func in _NEVER_THE_SAME and args and result is args[0] and not in_place:
-            return torch.ops.aten.alias.default(result)
+            return torch.ops.aten.alias.default(result) if func is torch.Tensor.contiguous else copy_of_dropout(result)
         return result
 
     def _note_modes(self) -> None:
