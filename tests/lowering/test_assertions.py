@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
 from tests.lowering.graphs import marked
+from trtcache.errors import ExportError
 from trtcache.lowering.rewrites.sizes import Assertions, Guards
 
 X = torch.randn(4, 4)
@@ -75,3 +77,14 @@ def test_checks_of_linear_algebra_stay() -> None:
 
     graph = keeps_its_promise(Assertions(), Calls(inverts), X)
     assert operators(graph).count("_linalg_check_errors") == 2
+
+
+def test_other_effects_are_refused_by_name() -> None:
+    """An engine has no effect besides its results."""
+
+    def prints(_: object, x: torch.Tensor) -> torch.Tensor:
+        torch.ops.aten._print("a text")
+        return torch.linalg.inv(x)
+
+    with pytest.raises(ExportError, match=r"aten\._print\.default has an effect besides its results"):
+        marked(Calls(prints), X)

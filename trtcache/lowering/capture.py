@@ -573,16 +573,20 @@ def _nodes_used(graph: fx.Graph) -> Iterator[fx.Node]:
 def _without_tokens(program: ExportedProgram) -> ExportedProgram:
     """Return a program without the tokens that keep checks of linear algebra in order, such as that of ``inverse``.
 
-    The checks stay: they have no result, and an engine raises their errors. Other operators with such tokens do what
-    engines do not, as ``aten._print``.
+    The checks stay: they have no result, and an engine raises their errors.
+
+    Raises:
+        ExportError: another operator has such a token, as ``aten._print``.
     """
     if all(spec.kind is not InputKind.TOKEN for spec in program.graph_signature.input_specs):
         return program
     from torch._higher_order_ops.effects import with_effects
     from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
 
-    effects = {node.args[1] for node in all_nodes(program.graph_module) if node.target is with_effects}
-    return _remove_effect_tokens(program) if effects == {torch.ops.aten._linalg_check_errors.default} else program
+    effects = {str(node.args[1]) for node in all_nodes(program.graph_module) if node.target is with_effects}
+    if others := sorted(effects - {str(torch.ops.aten._linalg_check_errors.default)}):
+        raise ExportError("the program", f"{others[0]} has an effect besides its results, which engines do not support")
+    return _remove_effect_tokens(program)
 
 
 def _compare_results(program: ExportedProgram, decomposed: ExportedProgram) -> None:

@@ -180,7 +180,7 @@ def _call_and_flatten(called: nn.Module, /, *args: Any, **kwargs: Any) -> tuple[
     return pytree.tree_flatten(called(*args, **kwargs))
 
 
-def copy_of_dropout(x: torch.Tensor) -> torch.Tensor:
+def copy_of_dropout(x: torch.Tensor) -> Any:
     """Return what dropout in eval mode returns in an export, which decomposes it into a copy.
 
     A copy has other strides if elements are not adjacent or overlap, such as those of a slice. If not, a view stands
