@@ -102,6 +102,18 @@ def remove(holder: Any, x: Any) -> Any:
     return x + holder.n
 
 
+def widen(holder: Any, x: Any) -> Any:
+    """Assign a value of another dtype, which later calls read."""
+    holder.n = holder.n + x.double().sum(0)
+    return x + holder.n
+
+
+def shrink(holder: Any, x: Any) -> Any:
+    """Assign a value of another shape."""
+    holder.n = holder.n.sum() + x.mean()
+    return x + holder.n
+
+
 ANSWERED = [
     (count, "model"),
     (overwrite, "model"),
@@ -120,6 +132,8 @@ REFUSED = [
     (create, "model", "buffer created"),
     (assign_parameter, "model", "parameter weight"),
     (remove, "model", "buffer n"),
+    (widen, "model", "buffer n a value of another dtype or shape"),
+    (shrink, "model", "buffer n a value of another dtype or shape"),
 ]
 
 
@@ -147,6 +161,49 @@ def test_an_assignment_that_torch_loses_is_refused(
         compiled(model, (X.clone(),))
     assert list(model.state_dict()) == list(before)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+class Converting(nn.Module):
+    """A model that copies values of another dtype, shape and layout into its buffers, and reads these."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(8))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("rounded", torch.zeros(2, 4, dtype=torch.bfloat16))
+        self.register_buffer("rows", torch.zeros(2, 4), persistent=False)
+        self.register_buffer("turned", torch.zeros(4, 2))
+        self.register_buffer("image", torch.zeros(1, 3, 4, 2).to(memory_format=torch.channels_last))
+        self.register_buffer("filled", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Write to each buffer and return it, and what is computed from it."""
+        self.mean.copy_(x.mean())
+        self.count.copy_(x.sum() + 0.7)
+        self.rounded.copy_(x * 1.003)
+        self.rows[:] = x[0]
+        self.turned.copy_(x.t())
+        self.image.copy_(x.t())
+        self.filled.fill_(x.mean())
+        places = (torch.as_strided(self.turned, (8,), (1,)), torch.as_strided(self.image, (24,), (1,)))
+        sums = (self.mean.sum(), self.count * 10, self.rounded.float(), self.rows * 1, self.filled.sum())
+        return *sums, *places, self.turned.view(-1) + 1, *(one + 0 for one in self.buffers()), self.count, self.mean
+
+
+@pytest.mark.parametrize("is_exported", [False, True])
+def test_a_buffer_has_the_dtype_and_shape_that_it_had(
+    compiled: Callable[..., trtcache.CompiledModule], is_exported: bool
+) -> None:
+    """torch's decompositions replace a copy into a buffer by what is copied."""
+    eager = Converting()
+    source = torch.export.export(Converting(), (X,)) if is_exported else Converting()
+    module = compiled(source, () if is_exported else (X,))
+    for step in range(2):
+        x = X * 0.3 + step
+        for ours, expected in zip(module(x), eager(x), strict=True):
+            torch.testing.assert_close(ours, expected, rtol=0, atol=0, check_stride=True)
+    for name, buffer in eager.state_dict().items():
+        torch.testing.assert_close(module.state_dict()[name], buffer, rtol=0, atol=0)
 
 
 class Scaled(nn.Module):

@@ -15,7 +15,9 @@ from torch.utils import _pytree as pytree
 
 import trtcache
 from tests.keys.pairs.pair import same
-from trtcache.errors import TrtcacheError
+from trtcache.errors import CanonicalizationError, TrtcacheError
+from trtcache.frontends.resolve import resolve
+from trtcache.keys.program_digest import exported_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -86,10 +88,20 @@ class Call:
             return pytree.tree_map_only(torch.Tensor, _plain, function(*args, **kwargs))
 
     def key(self, function: Any) -> str:
-        """Return the key of a program that makes the call."""
+        """Return the key of a program that makes the call; if torch draws its random numbers, the program's digest.
+
+        Such a program is no single engine, and its digest leads to the key alias with the keys of its engines.
+        """
         leaves, spec = pytree.tree_flatten((self.args, self.kwargs))
         tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
-        return trtcache.key(Applied(function, leaves, spec), tensors).digest
+        model = Applied(function, leaves, spec)
+        try:
+            return trtcache.key(model, tensors).digest
+        except CanonicalizationError as error:
+            if "it draws random numbers" not in str(error):
+                raise
+        with resolve(model, tensors) as source:
+            return exported_digest(source.program()).hex
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -272,5 +284,5 @@ def _judge(function: Any, base: tuple[str, Any], change: tuple[str, Call], outco
 
 
 def _reason(error: Exception) -> str:
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).split()).partition(" (at ")[0]  # the place in this file
     return text.replace("|", "/")[:160]

@@ -175,7 +175,7 @@ def to_module_with_weights(
     root = torch.nn.Module()
     for node in program.graph_module.graph.find_nodes(op="placeholder"):
         if "input" in node.meta:
-            copies[node] = _copy_value(graph.placeholder(f"in{node.meta['input']}"), node)
+            copies[node] = _copy_value(graph.placeholder(input_name(node.meta["input"])), node)
     for weight in program.interface.weights:
         place = program.device if weight.device == program.device.type else torch.device(weight.device)
         empty = torch.empty_strided(weight.shape, weight.stride, dtype=getattr(torch, weight.dtype), device=place)

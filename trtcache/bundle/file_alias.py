@@ -16,7 +16,7 @@ import os
 import sys
 import time
 import zlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from trtcache.backends import host
 from trtcache.backends.host import INITIAL_AMBIENT, environment, torch_environment, torch_versions
@@ -26,7 +26,7 @@ from trtcache.bundle.engines import report_engine
 from trtcache.bundle.load_program import TorchNeeded, assemble, read_array
 from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, json_bytes
 from trtcache.errors import IncompatibleEngineError, ModelFileError, ProgramFileError, RunError, WeightMapError
-from trtcache.keys.alias_key import INITIAL_STATE
+from trtcache.keys.alias_key import INITIAL_STATE, KIND
 from trtcache.keys.code import code_digest
 from trtcache.lowering.passes import installed_passes
 from trtcache.runtime.executable import parse_interface
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KIND: Final = "alias"
 _MEMBER = "file.json"
 _FORMAT = 1
 _BACKENDS = ("auto", host.NAME)

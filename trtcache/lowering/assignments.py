@@ -8,6 +8,7 @@ removed, or is created in ``forward``. It loses what is assigned to a buffer of 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +21,7 @@ from trtcache.errors import ExportError
 from trtcache.lowering.model_state import watch_assignments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from torch.export import ExportedProgram
 
@@ -28,19 +29,28 @@ _REGISTERED = {InputKind.PARAMETER: "parameter", InputKind.BUFFER: "buffer"}
 _SAME_VALUES = frozenset(("to", "_to_copy", "detach", "alias", "contiguous", "clone", "lift_fresh_copy"))
 
 
+class Assigned(IntEnum):
+    """What assignments do to a buffer or parameter."""
+
+    KEPT = 0
+    CHANGED = 1
+    CONVERTED = 2
+    """It has another value, of another dtype or shape: at the next call, torch.export's has those of the first."""
+
+
 @contextmanager
-def record_assignments(model: torch.nn.Module) -> Iterator[dict[str, bool]]:
-    """Record which of the model's buffers and parameters are assigned in the block, and whether the value changes."""
-    assigned: dict[str, bool] = {}
+def record_assignments(model: torch.nn.Module) -> Iterator[dict[str, Assigned]]:
+    """Record which of the model's buffers and parameters are assigned in the block, and what this does to them."""
+    assigned: dict[str, Assigned] = {}
 
     def record(path: str, before: object, value: object, _: bool) -> None:
-        assigned[path] = assigned.get(path, False) or not _keeps_value(before, value)
+        assigned[path] = max(assigned.get(path, Assigned.KEPT), _judge(before, value))
 
     with watch_assignments(model, record):
         yield assigned
 
 
-def reject_lost_assignments(program: ExportedProgram, assigned: dict[str, bool], label: str) -> None:
+def reject_lost_assignments(program: ExportedProgram, assigned: Mapping[str, Assigned], label: str) -> None:
     """Reject a program that does not have an assignment to a buffer or parameter as the model's code has it.
 
     A buffer of a submodule is only rejected if the program reads the value from before the call.
@@ -50,16 +60,32 @@ def reject_lost_assignments(program: ExportedProgram, assigned: dict[str, bool],
     """
     placeholders = zip(program.graph.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True)
     weights = {str(spec.target): (node, spec.kind) for node, spec in placeholders if spec.kind in _REGISTERED}
-    for name, is_changed in assigned.items():
+    for name, what in assigned.items():
+        is_changed = what is not Assigned.KEPT
         node, kind = weights.get(name, (None, InputKind.BUFFER))
         if "." not in name and kind is InputKind.BUFFER:
             is_written = node is not None and any(_writes(user, node) for user in node.users)
-            is_lost = not is_written or (is_changed and _is_returned(program, node))
+            is_lost = not is_written or (is_changed and _is_returned(program, node)) or what is Assigned.CONVERTED
         else:
             is_lost = is_changed and node is not None and bool(node.users)
         if is_lost:
             remedy = "torch.export does not keep this; create it in __init__ and write to it in place (copy_)"
-            raise ExportError(label, f"forward assigns {_REGISTERED[kind]} {name}, and {remedy}")
+            value = " a value of another dtype or shape" if what is Assigned.CONVERTED else ""
+            raise ExportError(label, f"forward assigns {_REGISTERED[kind]} {name}{value}, and {remedy}")
+
+
+def _judge(before: object, value: object) -> Assigned:
+    if _keeps_value(before, value):
+        return Assigned.KEPT
+    if not isinstance(before, torch.Tensor) or not isinstance(value, torch.Tensor):
+        return Assigned.CHANGED
+    # Symbolic sizes are not compared here: the program would require the answer.
+    sizes = zip(before.shape, value.shape, strict=False)
+    has_other_shape = before.dim() != value.dim() or any(
+        one != other for one, other in sizes if isinstance(one, int) and isinstance(other, int)
+    )
+    is_converted = before.dtype != value.dtype or has_other_shape
+    return Assigned.CONVERTED if is_converted else Assigned.CHANGED
 
 
 def _keeps_value(before: object, value: object) -> bool:

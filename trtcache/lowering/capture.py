@@ -82,6 +82,7 @@ _DROPOUTS = {
     getattr(torch.ops.aten, name).default
     for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 }
+_FORMATS = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d)
 _SHUFFLES = {torch.ops.aten.channel_shuffle.default, torch.ops.aten.native_channel_shuffle.default}
 _NEED_WEIGHTS = 10  # index of this argument of ``_native_multi_head_attention``
 _ADVICE = ("For ", "If you suspect", "Caused by:", "consider using", "The error above", "The following call", "  File ")
@@ -404,6 +405,7 @@ def decompose(
                 _without_classes(program) as signature,
                 whole_ranges() if whole else nullcontext(),
                 _lstm_states_in_shape(),
+                _copies_that_convert(),
                 _use_draws(program.graph),
                 _without_dropout(program.graph_module),
                 _with_copies(program.graph),
@@ -463,6 +465,58 @@ def _lstm_states_in_shape() -> Iterator[None]:
         yield
     finally:
         decompositions.one_layer_lstm = original
+
+
+@contextmanager
+def _copies_that_convert() -> Iterator[None]:
+    """Let copies into a buffer convert and broadcast in the block.
+
+    torch 2.13 replaces the copy in ``self.count.copy_(x.mean())`` by its source: later operators then read the value in
+    the dtype and shape of the source, and the state alone is right.
+    """
+    module: Any = importlib.import_module("torch.export.exported_program")
+    original = module._remove_unnecessary_copy_op_pass
+
+    def remove_copies(graph_module: fx.GraphModule, signature: Any) -> Any:
+        changed = {**signature.buffers_to_mutate, **signature.parameters_to_mutate}
+        with graph_module._set_replace_hook(signature.get_replace_hook()):
+            for node in graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten.copy.default):
+                if node.name in changed:
+                    _convert_copy(node)
+        return original(graph_module, signature)
+
+    module._remove_unnecessary_copy_op_pass = remove_copies
+    try:
+        yield
+    finally:
+        module._remove_unnecessary_copy_op_pass = original
+
+
+def _convert_copy(copy: fx.Node) -> None:
+    """Replace a copy into a tensor by operators on its source, if that has another dtype, device, shape or layout."""
+    aten: Any = torch.ops.aten
+    source: Any = copy.args[1]
+    after: torch.Tensor = copy.meta["val"]
+    memory_format = next((one for one in _FORMATS if after.is_contiguous(memory_format=one)), torch.preserve_format)
+    steps: tuple[tuple[Any, tuple[Any, ...], dict[str, Any]], ...] = (
+        (aten._to_copy.default, (), {"dtype": after.dtype, "device": after.device}),
+        (aten.expand.default, ([*after.shape],), {}),
+        (aten.clone.default, (), {"memory_format": memory_format}),
+    )
+    with copy.graph.inserting_before(copy):
+        for target, arguments, options in steps:
+            before: torch.Tensor = source.meta["val"]
+            value = target(before, *arguments, **options)
+            if _form(value) != _form(before):
+                source = copy.graph.call_function(target, (source, *arguments), options)
+                source.meta = {**copy.meta, "val": value}
+    if source is not copy.args[1]:
+        copy.replace_all_uses_with(source)
+        copy.graph.erase_node(copy)
+
+
+def _form(tensor: torch.Tensor) -> tuple[object, ...]:
+    return tensor.dtype, tensor.device, tensor.shape, tensor.stride()
 
 
 def _has_misshapen_states(node: fx.Node) -> bool:
