@@ -194,7 +194,7 @@ class Converting(nn.Module):
 def test_a_buffer_has_the_dtype_and_shape_that_it_had(
     compiled: Callable[..., trtcache.CompiledModule], is_exported: bool
 ) -> None:
-    """torch's decompositions replace a copy into a buffer by what is copied."""
+    """In torch, decompositions replace a copy into a buffer by what is copied."""
     eager = Converting()
     source = torch.export.export(Converting(), (X,)) if is_exported else Converting()
     module = compiled(source, () if is_exported else (X,))

@@ -231,6 +231,15 @@ def test_verify_with_a_model_of_which_a_part_changes_its_weights(compiled: Compi
     assert fast.state_dict()["0.n"] == new[0].state_dict()["n"] == 3
 
 
+def test_dynamo_leaves_a_part_alone_whose_calls_change_its_weights(compiled: Compile) -> None:
+    """It is called as it is, between compiled graphs; Dynamo traces some of the checks of its memory."""
+    part = compiled(Counter())
+    outer = torch.compile(nn.Sequential(part, nn.ReLU()), backend="eager")
+    with torch.no_grad():
+        for count in (1, 2, 3):
+            assert torch.equal(outer(X), (X * count).relu())
+
+
 def test_a_part_that_was_not_ready(compiled: Compile, portable: str, tmp_path: Path) -> None:
     """A part in torch is recorded as the model itself: it is refitted with the outer module."""
     net, new, wide = Net(), Net(1), torch.randn(7, 4)

@@ -79,7 +79,7 @@ class Memory:
 def _extent(tensor: torch.Tensor) -> int:
     """Return the bytes from the start of the first element to the end of the last."""
     if tensor.is_contiguous():  # an empty one is
-        return tensor.nbytes
+        return tensor.numel() * tensor.element_size()  # not nbytes, which Dynamo cannot trace
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     return (last + 1) * tensor.element_size()
 
