@@ -308,6 +308,26 @@ def test_readonly_serves_hits_and_keeps_builds_in_memory(config: Config) -> None
     assert sorted(config.root.rglob("*")) == before
 
 
+@pytest.mark.parametrize("change", ["disable", "readonly", "stored"])
+def test_an_entry_has_the_files_of_its_own_build(config: Config, tmp_path: Path, change: str) -> None:
+    """A later build writes to the same file, whether the first one could be stored or not."""
+    output = tmp_path / "output"
+
+    def build(content: bytes) -> Path:
+        output.write_bytes(content)
+        return output
+
+    Cache(config=config)
+    cache = Cache(config=config if change == "stored" else replace(config, **{change: True}))
+    first = cache.get_or_build({"n": 1}, lambda: build(b"first"), kind="test")
+    second = cache.get_or_build({"n": 2}, lambda: build(b"second"), kind="test")
+    output.unlink()
+    assert (first.read(), second.read()) == (b"first", b"second")
+    first.write("artifact", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == b"first"
+    assert not first.unstored or change == "readonly"
+
+
 def test_an_unusable_default_root_is_a_warning(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A cache that the environment names and that cannot be used is warned of once, and everything is built."""
     root.mkdir()

@@ -36,7 +36,7 @@ from trtcache.errors import (
     StoreError,
 )
 from trtcache.store.contract import COLLISION, Miss, describe_miss
-from trtcache.store.entry import REMOTE, Entry, check_kind, check_labels, is_companion, run_build
+from trtcache.store.entry import REMOTE, Entry, check_kind, check_labels, is_companion, run_build, without_files
 from trtcache.store.format import HEX_DIGEST, LONGEST_BUILD_S
 from trtcache.store.layers import BELOW, Layers
 from trtcache.store.single_flight import hold_build_lock
@@ -367,13 +367,13 @@ class Cache:
             self._count_miss(key, reason)
             raise self._forbidden(key, reason)
         if store is None:
-            return call_build(reason=reason)
+            return without_files(call_build(reason=reason))
         if not store.writable:
-            return replace(call_build(reason="readonly"), unstored=f"{store.root} is read-only")
+            return without_files(call_build(reason="readonly"), f"{store.root} is read-only")
         if not store.can_store_builds or reason == COLLISION:
             # It will not be stored, so no other process has to wait: an existing entry of another document is kept.
             self._count_miss(key, reason)
-            return call_build(reason=reason)
+            return without_files(call_build(reason=reason))
         began_s = time.monotonic()
         with self._hold_lock(store, key, name=name, busy=self.busy) as locked:
             found: Entry | Miss | Claim | None = self._look_up(key)  # another process may have built it during the wait
@@ -411,7 +411,8 @@ class Cache:
         if self.config.forbid_build:
             raise BuildForbiddenError(kind, "", str(self.config.root), f"uncacheable: {why}")
         reason = f"uncacheable: {why}"
-        return self._call_build(CacheKey.of(kind, {"uncacheable": why}), build, reason=reason, name=name)
+        key = CacheKey.of(kind, {"uncacheable": why})
+        return without_files(self._call_build(key, build, reason=reason, name=name))
 
     def reject(self, entry: Entry, reason: str) -> None:
         """Quarantine an intact entry that cannot be used, such as one that failed to load; count it.
@@ -618,7 +619,7 @@ class Cache:
             number = error.errno if isinstance(error, OSError) else None
             reason = os.strerror(number) if number else type(error).__name__
             store.events.append("put_failed", reason=reason, kind=entry.kind, key=entry.key.digest)
-            return replace(entry, unstored=reason)
+            return without_files(entry, reason)
         self._rejected.pop(entry.key.digest, None)
         return replace(stored, reason=entry.reason)
 

@@ -206,7 +206,7 @@ def canonical(value: object, where: str = "value") -> Json:
     try:
         return _canonical_container(value, where)
     except RecursionError:
-        raise CanonicalizationError(where, "it is nested too deeply, or contains itself") from None
+        raise CanonicalizationError(f"{where:.60}...", "it is nested too deeply, or contains itself") from None
 
 
 def is_negative_nan(value: float) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -464,7 +465,7 @@ def test_a_large_file_is_written_in_little_memory(tmp_path: Path) -> None:
         ({1: b""}, "named 1"),
         ({"a": 3}, "of type int"),
         (Path("/nonexistent/engine"), "which does not exist"),
-        (Path("/"), "which does not exist"),
+        (Path("/"), "which is not a file"),
         ({str(index): b"" for index in range(1025)}, "1025 members"),
     ],
 )
@@ -486,6 +487,23 @@ def test_a_read_only_view_of_what_others_write_to_is_copied() -> None:
     buffer = bytearray(b"before")
     taken = contents_of(memoryview(buffer).toreadonly(), "test")["artifact"]
     buffer[:] = b"later!"
+    assert taken == b"before"
+    array = np.zeros(6, np.uint8)
+    view = array.view()
+    view.flags.writeable = False
+    taken = contents_of(memoryview(view), "test")["artifact"]
+    array[:] = 7
+    assert taken == bytes(6)
+
+
+def test_a_read_only_mapping_of_a_file_is_copied(tmp_path: Path) -> None:
+    """The file may be written to later."""
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    taken = contents_of(memoryview(mapped), "test")["artifact"]
+    path.write_bytes(b"later!")
     assert taken == b"before"
 
 

@@ -19,6 +19,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 
 from trtcache.errors import ExportError
 from trtcache.lowering.model_state import watch_assignments
+from trtcache.lowering.symbols import sizes_differ
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,12 +80,7 @@ def _judge(before: object, value: object) -> Assigned:
         return Assigned.KEPT
     if not isinstance(before, torch.Tensor) or not isinstance(value, torch.Tensor):
         return Assigned.CHANGED
-    # Symbolic sizes are not compared here: the program would require the answer.
-    sizes = zip(before.shape, value.shape, strict=False)
-    has_other_shape = before.dim() != value.dim() or any(
-        one != other for one, other in sizes if isinstance(one, int) and isinstance(other, int)
-    )
-    is_converted = before.dtype != value.dtype or has_other_shape
+    is_converted = before.dtype != value.dtype or sizes_differ(before.shape, value.shape)
     return Assigned.CONVERTED if is_converted else Assigned.CHANGED
 
 

@@ -60,7 +60,7 @@ from trtcache.lowering.rewriting import (
     storage_id,
     tensor_of,
 )
-from trtcache.lowering.symbols import InputSizes, as_tensor
+from trtcache.lowering.symbols import InputSizes, as_tensor, sizes_differ
 from trtcache.lowering.unguarded_sizes import record_decisions
 from trtcache.weights.arrays import can_overlap_itself
 from trtcache.weights.slots import is_fake, layout
@@ -475,7 +475,10 @@ def _copies_that_convert() -> Iterator[None]:
     the dtype and shape of the source, and the state alone is right.
     """
     module: Any = importlib.import_module("torch.export.exported_program")
-    original = module._remove_unnecessary_copy_op_pass
+    original = getattr(module, "_remove_unnecessary_copy_op_pass", None)
+    if original is None:  # another version of torch; ``_compare_results`` finds such copies
+        yield
+        return
 
     def remove_copies(graph_module: fx.GraphModule, signature: Any) -> Any:
         changed = {**signature.buffers_to_mutate, **signature.parameters_to_mutate}
@@ -496,27 +499,25 @@ def _convert_copy(copy: fx.Node) -> None:
     """Replace a copy into a tensor by operators on its source, if that has another dtype, device, shape or layout."""
     aten: Any = torch.ops.aten
     source: Any = copy.args[1]
-    after: torch.Tensor = copy.meta["val"]
-    memory_format = next((one for one in _FORMATS if after.is_contiguous(memory_format=one)), torch.preserve_format)
-    steps: tuple[tuple[Any, tuple[Any, ...], dict[str, Any]], ...] = (
-        (aten._to_copy.default, (), {"dtype": after.dtype, "device": after.device}),
-        (aten.expand.default, ([*after.shape],), {}),
-        (aten.clone.default, (), {"memory_format": memory_format}),
-    )
+    before, after = source.meta["val"], copy.meta["val"]
+
+    def call(target: Any, *arguments: Any, **options: Any) -> None:
+        nonlocal source, before
+        before = target(before, *arguments, **options)
+        source = copy.graph.call_function(target, (source, *arguments), options)
+        source.meta = {**copy.meta, "val": before}
+
     with copy.graph.inserting_before(copy):
-        for target, arguments, options in steps:
-            before: torch.Tensor = source.meta["val"]
-            value = target(before, *arguments, **options)
-            if _form(value) != _form(before):
-                source = copy.graph.call_function(target, (source, *arguments), options)
-                source.meta = {**copy.meta, "val": value}
+        if (before.dtype, before.device) != (after.dtype, after.device):
+            call(aten._to_copy.default, dtype=after.dtype, device=after.device)
+        if sizes_differ(before.shape, after.shape):
+            call(aten.expand.default, [*after.shape])
+        if sizes_differ(before.stride(), after.stride()):
+            formats = (one for one in _FORMATS if after.is_contiguous(memory_format=one))
+            call(aten.clone.default, memory_format=next(formats, torch.preserve_format))
     if source is not copy.args[1]:
         copy.replace_all_uses_with(source)
         copy.graph.erase_node(copy)
-
-
-def _form(tensor: torch.Tensor) -> tuple[object, ...]:
-    return tensor.dtype, tensor.device, tensor.shape, tensor.stride()
 
 
 def _has_misshapen_states(node: fx.Node) -> bool:
@@ -644,7 +645,17 @@ def _without_tokens(program: ExportedProgram) -> ExportedProgram:
 
 
 def _compare_results(program: ExportedProgram, decomposed: ExportedProgram) -> None:
-    """Reject a decomposition that changes results: that of ``multilabel_margin_loss`` adds a dimension."""
+    """Reject a decomposition that changes results: that of ``multilabel_margin_loss`` adds a dimension.
+
+    New contents of buffers have these buffers' dtypes and shapes.
+    """
+    buffers = {**decomposed.constants, **decomposed.state_dict}
+    outputs: Any = decomposed.graph.output_node().args[0]
+    for spec, node in zip(decomposed.graph_signature.output_specs, outputs, strict=True):
+        if spec.kind is OutputKind.BUFFER_MUTATION:
+            buffer, content = buffers[str(spec.target)], node.meta["val"]
+            if buffer.dtype != content.dtype or sizes_differ(buffer.shape, content.shape):
+                raise ExportError("the program", f"torch's decompositions do not convert what {spec.target} gets")
 
     def results(one: ExportedProgram) -> list[torch.Tensor]:
         nodes: Any = one.graph.output_node().args[0]
@@ -653,11 +664,7 @@ def _compare_results(program: ExportedProgram, decomposed: ExportedProgram) -> N
         return [value for value in values if isinstance(value, torch.Tensor)]
 
     for place, (before, after) in enumerate(zip(results(program), results(decomposed), strict=False)):
-        differ = before.dim() != after.dim() or any(
-            type(one) is int and type(other) is int and one != other
-            for one, other in zip(before.shape, after.shape, strict=False)
-        )
-        if differ or before.dtype != after.dtype:
+        if before.dtype != after.dtype or sizes_differ(before.shape, after.shape):
             found = f"{after.dtype} of shape {tuple(after.shape)}, not {before.dtype} of {tuple(before.shape)}"
             raise ExportError("the program", f"torch's decompositions make result {place} a tensor of {found}")
 

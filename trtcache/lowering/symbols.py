@@ -19,7 +19,7 @@ from trtcache.lowering.interface import affine, evaluate
 from trtcache.lowering.rewriting import insert_call, tensor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torch import fx
 
@@ -133,6 +133,14 @@ def write_number(number: Any, symbols: Symbols) -> Json:
         found = symbolic_guards([number.node.expr], symbols)
         return found[0] if found else None
     return symbols.write(number)
+
+
+def sizes_differ(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Return whether two shapes, or strides, are known to differ. Symbolic sizes are not compared: it adds guards."""
+    pairs = zip(sizes, others, strict=False)
+    return len(sizes) != len(others) or any(
+        one != other for one, other in pairs if isinstance(one, int) and isinstance(other, int)
+    )
 
 
 def as_tensor(node: fx.Node, output: fx.Node) -> fx.Node:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trtcache.errors import InputError
-from trtcache.runtime.checks import same_value
+from trtcache.runtime.checks import describe_value, same_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +118,7 @@ class ArgumentOrder:
         for name, value in by_name.items():
             if not _is_default(self._signature.parameters.get(name), value):
                 hint = "it was left out when compiling; compile again with it"
-                raise InputError(f"argument {name}", "the model's own default", f"{value!r:.60}", hint)
+                raise InputError(f"argument {name}", "the model's own default", describe_value(value), hint)
         return arranged
 
     def _arrange_named(

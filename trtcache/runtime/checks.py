@@ -270,5 +270,8 @@ def _expression(written: Json) -> str:
 
 
 def describe_value(given: object) -> str:
-    """Return a value that is no tensor in readable form."""
+    """Return a value in readable form: a tensor by its dtype and shape."""
+    dtype, shape = getattr(given, "dtype", None), getattr(given, "shape", None)
+    if dtype is not None and shape is not None:
+        return f"a {type(given).__name__} of {str(dtype).removeprefix('torch.')} of shape {tuple(shape)}"
     return f"{given!r} ({type(given).__name__})" if len(repr(given)) < 80 else f"a {type(given).__name__}"

@@ -9,13 +9,13 @@ import re
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import atomic_write
-from trtcache.errors import CanonicalizationError
+from trtcache.errors import BuildError, CanonicalizationError
 from trtcache.store.format import DEFAULT_MEMBER, Content, EntryHeader, contents_of
 
 if TYPE_CHECKING:
@@ -109,14 +109,11 @@ class Entry:
 
         Raises:
             KeyError: there is no member of this name.
-            OSError: the member is an unstored file of the build function that cannot be read.
             CorruptBlobError: the member was built as a file, and the artifact was damaged after it was stored.
         """
         if name not in self.contents:
             raise KeyError(f"entry {self.key.digest[:16]} has no member {name!r}; it has {', '.join(self.members)}")
-        content = self.contents[name]
-        if isinstance(content, Path):
-            return content.read_bytes()
+        content: Any = self.contents[name]  # no path: it is stored, or in memory (``without_files``)
         return bytes(content) if isinstance(content, bytearray) else content
 
     def write(self, name: str, path: str | os.PathLike[str]) -> None:
@@ -174,6 +171,22 @@ def entry_of(
     """Return the entry described by a file's header."""
     labels = (header.key, header.kind, header.name, header.build_s, header.created_ns, header.provenance)
     return Entry(*labels, outcome, reason, path, load_s, contents)
+
+
+def without_files(entry: Entry, unstored: str = "") -> Entry:
+    """Return a built entry that is not stored, with its members in memory: a later build may write to the same files.
+
+    Raises:
+        BuildError: a file cannot be read.
+    """
+    contents = dict(entry.contents)
+    for name, file in entry.contents.items():
+        if isinstance(file, Path):
+            try:
+                contents[name] = file.read_bytes()
+            except OSError as error:
+                raise BuildError(entry.kind, f"member {name!r}: {file} cannot be read: {error.strerror}") from error
+    return replace(entry, contents=contents, unstored=unstored)
 
 
 def run_build(

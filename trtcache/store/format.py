@@ -134,23 +134,20 @@ def contents_of(built: object, kind: str) -> dict[str, Content]:
     for name, content in members.items():
         if not isinstance(name, str) or not _MEMBER_NAME.fullmatch(name):
             raise BuildError(kind, f"it returned a member named {name!r}; names match {_MEMBER_NAME.pattern}")
-        if isinstance(content, memoryview) and _is_constant(content) and content.c_contiguous:
+        if isinstance(content, memoryview) and type(content.obj) is bytes and content.c_contiguous:
             contents[name] = content.cast("B")
         elif isinstance(content, (bytes, bytearray, memoryview)):
-            contents[name] = bytes(content)  # copies a mutable buffer; bytes stay the same object
+            # Copies what may change, as a read-only view of an array or of a mapped file; bytes stay the same object.
+            contents[name] = bytes(content)
         elif not isinstance(content, Path):
             actual = type(content).__name__
             raise BuildError(kind, f"member {name!r} is of type {actual}; return bytes or the pathlib.Path of a file")
         elif not content.is_file():
-            raise BuildError(kind, f"member {name!r} is the path {content}, which does not exist")
+            lack = "is not a file" if content.exists() else "does not exist"
+            raise BuildError(kind, f"member {name!r} is the path {content}, which {lack}")
         else:
             contents[name] = content
     return contents
-
-
-def _is_constant(view: memoryview) -> bool:
-    """Return whether nothing can write to the memory of a view: a read-only view of a ``bytearray`` is not enough."""
-    return view.readonly and (view.obj is None or memoryview(view.obj).readonly)
 
 
 def align(offset: int) -> int:

@@ -127,7 +127,8 @@ def read_arguments(
         elif isinstance(example, (int, torch.SymInt)) and not isinstance(example, bool):
             written[place] = expression(value_of(node))
         else:
-            raise ExportError("the graph", f"its argument {node.name} is a {type(example).__name__}")
+            kind = "a size without an example" if example is None else f"a {type(example).__name__}"
+            raise ExportError("the graph", f"its argument {node.name} is {kind}")
     # The first input and dimension that equal each symbol.
     given: dict[sympy.Symbol, tuple[int, int]] = {}
     for place in inputs:
