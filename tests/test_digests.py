@@ -117,6 +117,13 @@ def test_lists_and_tuples_are_alike() -> None:
     assert canonical({"b", "a"}) == canonical(frozenset(["a", "b"]))
 
 
+@pytest.mark.parametrize("view", [memoryview(bytes(8)).cast("f"), memoryview(bytes(8)).cast("B", (2, 4))])
+def test_a_view_of_other_elements_is_refused(view: memoryview) -> None:
+    """Its bytes are those of views of other dtypes and shapes, for which something else is built."""
+    with pytest.raises(CanonicalizationError, match=r"parts\['w'\]: a memoryview of elements '[fB]' in [12] dimension"):
+        CacheKey.of("test", {"w": view})
+
+
 class Mode(enum.IntEnum):
     FAST = 1
 

@@ -199,6 +199,9 @@ def canonical(value: object, where: str = "value") -> Json:
         return int.__index__(value)
     if isinstance(value, float):
         return {"$float": float.hex(value)}
+    if isinstance(value, memoryview) and (value.format, value.ndim) != ("B", 1):
+        found = f"a memoryview of elements {value.format!r} in {value.ndim} dimensions"
+        raise CanonicalizationError(where, f"{found}; use bytes(view), and give its dtype and shape as other parts")
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"$bytes": bytes(value).hex()}
     if isinstance(value, Digest):
