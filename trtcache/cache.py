@@ -331,8 +331,8 @@ class Cache:
             BuildForbiddenError: there is no entry and ``TRTCACHE_FORBID_BUILD=1``.
             BusyError: there is none, another process builds it, and ``on_busy`` is ``eager``; it names that process.
             BuildCancelledError: a watcher cancelled the wait for another process.
-            BuildError: ``build`` returned an invalid value or a missing file, or requested its own entry in this thread;
-                in another thread, that request waits for the build.
+            BuildError: ``build`` returned an invalid value or a missing file, or requested its own entry; from another
+                thread, that request waits for the build.
             Exception: any exception of ``build``.
         """
         return self.fetch(self.key(parts, kind=kind), build, name=name, provenance=provenance)
