@@ -297,6 +297,40 @@ def test_a_module_with_other_constants_is_refused(
         module.refit(other)
 
 
+class Holding(nn.Module):
+    """A model with a weight, and a tensor in a container or object, which an export names by a number."""
+
+    def __init__(self, place: str, value: torch.Tensor) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(4))
+        self.place = place
+        self.held: Any = {"list": [[value]], "dict": {"a": value}, "tuple": (1, value), "object": Pair(value, 1)}[place]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Add the tensor, and one that is created here."""
+        held = self.held
+        found = {"list": lambda: held[0][0], "dict": lambda: held["a"], "tuple": lambda: held[1]}
+        value = found.get(self.place, lambda: held.first)()
+        return x @ self.w + value + torch.tensor([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("place", ["list", "dict", "tuple", "object"])
+def test_a_module_with_other_constants_in_containers_is_refused(
+    compiled: Callable[..., trtcache.CompiledModule], place: str
+) -> None:
+    """An equal tensor may be in another place."""
+    value = torch.arange(3.0)
+    module = compiled(Holding(place, value), (X,))
+    for other_place in ("list", "dict", place):
+        other = Holding(other_place, value.clone())
+        nn.init.constant_(other.w, 2.0)
+        module.refit(other)
+        assert difference(other(X), module(X)) is None
+    with pytest.raises(RefitError, match="in no list, dict or object of the module; compile the new model instead"):
+        module.refit(Holding(place, value * 5))
+    assert difference(other(X), module(X)) is None
+
+
 def test_a_mapping_with_other_constants_is_refused(compiled: Callable[..., trtcache.CompiledModule]) -> None:
     """As a module is; equal ones may be among its weights. ``load_state_dict`` takes none, as torch does."""
     model, other = Constants(), Constants(start=1.0)

@@ -68,6 +68,11 @@ def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> It
         state.restore()
 
 
+def tensors_in(model: torch.nn.Module) -> list[torch.Tensor]:
+    """Return the tensors in a model's attributes, and in the containers and objects there, but for registered ones."""
+    return _State(model, copies_tensors=False).tensors
+
+
 def copy_attributes(tensor: torch.Tensor, fake: torch.Tensor) -> None:
     """Set the attributes of a weight (``weight.scale = 2``) on the fake one in its place, as torch.export does not."""
     for name, value in vars(tensor).items():
@@ -204,6 +209,7 @@ class _State:
         self._mappings: list[tuple[Any, dict[Any, Any]]] = []
         self._sets: list[tuple[set[Any], set[Any]]] = []
         self._slots: list[tuple[Any, dict[str, Any]]] = []
+        self.tensors: list[torch.Tensor] = []
         self._tensors: list[tuple[torch.Tensor, int]] = []
         self._storages: dict[int, torch.UntypedStorage] = {}
         seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
@@ -217,6 +223,7 @@ class _State:
     def _record(self, value: Any) -> list[Any]:
         """Record the state of one object, and return the objects that it leads to."""
         if isinstance(value, torch.Tensor):
+            self.tensors.append(value)
             # torch.export replaces registered parameters and buffers by fake tensors; those are recorded here only if
             # something else holds them too. Parameters are not copied: an LSTM also holds all of its own in a list.
             is_real = type(value) in {torch.Tensor, torch.nn.Buffer} and value.layout == torch.strided

@@ -13,6 +13,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
 from trtcache.frontends.checkpoint import read_weights
 from trtcache.lowering.interface import Content
+from trtcache.weights.slots import dtype_name, is_fake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +62,7 @@ class WeightSource:
         if isinstance(weights, torch.nn.Module):
             module = weights
             _check_constants(constants, lambda name: _attribute(module, name))
+            _check_unnamed_constants(constants, weights)
             state = weights.state_dict(keep_vars=True)
         elif isinstance(weights, (str, os.PathLike)):
             state = read_weights(Path(weights))
@@ -82,6 +84,36 @@ def _check_constants(constants: Mapping[str, Content], value_of: Callable[[str],
         f"{name} (a constant of the program; compile the new model instead)"
         for name, content in constants.items()
         if isinstance(value := value_of(name), torch.Tensor) and Content.of(value) != content
+    ]
+    if changed:
+        raise RefitError(mismatched=tuple(changed))
+
+
+def _check_unnamed_constants(constants: Mapping[str, Content], module: torch.nn.Module) -> None:
+    """Compare the constants that are no attributes, which torch.export names by numbers, with those in containers.
+
+    Where they were found is not known. One that is not found is refused if another tensor of its dtype and shape, which
+    is no constant of the program, could be in its place; otherwise it is taken for one that ``forward`` creates.
+
+    Raises:
+        RefitError: there is such a constant.
+    """
+    unnamed = {name: one for name, one in constants.items() if not isinstance(_attribute(module, name), torch.Tensor)}
+    if not unnamed:
+        return
+    from trtcache.lowering.model_state import tensors_in  # few programs have such constants
+
+    forms = {(one.dtype, one.shape) for one in unnamed.values()}
+    held = {
+        Content.of(one)
+        for one in tensors_in(module)
+        if one.layout == torch.strided and not is_fake(one) and (dtype_name(one.dtype), tuple(one.shape)) in forms
+    }
+    others = {(one.dtype, one.shape) for one in held.difference(constants.values())}
+    changed = [
+        f"{name} (a constant of the program, in no list, dict or object of the module; compile the new model instead)"
+        for name, one in unnamed.items()
+        if one not in held and (one.dtype, one.shape) in others
     ]
     if changed:
         raise RefitError(mismatched=tuple(changed))
