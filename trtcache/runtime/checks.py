@@ -271,7 +271,7 @@ def _expression(written: Json) -> str:
 
 def describe_value(given: object) -> str:
     """Return a value in readable form: a tensor by its dtype and shape."""
-    dtype, shape = getattr(given, "dtype", None), getattr(given, "shape", None)
-    if dtype is not None and shape is not None:
-        return f"a {type(given).__name__} of {str(dtype).removeprefix('torch.')} of shape {tuple(shape)}"
+    dtype = str(getattr(given, "dtype", ""))
+    if dtype.startswith("torch."):
+        return f"a {dtype.removeprefix('torch.')} tensor of shape {tuple(getattr(given, 'shape', ()))}"
     return f"{given!r} ({type(given).__name__})" if len(repr(given)) < 80 else f"a {type(given).__name__}"
