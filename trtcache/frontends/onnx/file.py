@@ -6,7 +6,6 @@ import errno
 import math
 import mmap
 import os
-import re
 import stat
 import sys
 import warnings
@@ -20,6 +19,7 @@ import torch
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, encode
 from trtcache.errors import OnnxFileError
+from trtcache.frontends.onnx.locations import find_locations
 from trtcache.frontends.onnx.schemas import find_faults, iter_names
 
 if TYPE_CHECKING:
@@ -172,7 +172,6 @@ def size_bytes(tensor: Any) -> int:
 
 
 SUFFIX = ".onnx"
-_LONGEST_VARINT_BYTE = 127  # the length of a longer name takes two bytes
 _MOST_BYTES = (1 << 31) - 1  # protobuf's limit
 
 _OTHER_FORMATS = (
@@ -263,21 +262,12 @@ class OnnxFile:
     def scan_locations(self) -> list[str]:
         """Return the locations of external data, without parsing the model if they can be found in its bytes.
 
-        A tensor names its file in an entry of strings, ``{1: "location", 2: NAME}``. If every occurrence of that word
-        has this form, the names found include all locations, and maybe others; otherwise the model is parsed.
+        The names that are found may include others.
         """
-        found: set[str] = set()
-        for match in re.finditer(b"location", self._bytes):
-            start, end = match.span()
-            length = self._bytes[end + 1] if len(self._bytes) > end + 1 else 0
-            is_entry = (
-                bytes(self._bytes[start - 2 : start]) == b"\x0a\x08" and bytes(self._bytes[end : end + 1]) == b"\x12"
-            )
-            name = bytes(self._bytes[end + 2 : end + 2 + length])
-            if not is_entry or length > _LONGEST_VARINT_BYTE or not name.isascii():
-                return self.locations
-            found.add(name.decode())
-        return sorted(found)
+        try:
+            return find_locations(self._bytes)
+        except ValueError:
+            return self.locations
 
     def check_unchanged(self) -> None:
         """Check that neither the file nor its external data was written to since it was opened.
