@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from trtcache.frontends.onnx.file import OnnxFile
     from trtcache.frontends.onnx.interface import Port
 
-FORMAT = 1
+FORMAT = 2
 """Version of the canonical form. Changing it changes the key of every ONNX file."""
 
 
@@ -343,7 +343,8 @@ class Operators:
 
         walk = GraphWalk(self, graph.node, leaf, {one.values.name: one for one in graph.sparse_initializer})
         digests = [walk.digest(one.name) for one in graph.output]
-        return Body(digest_of(["graph", len(graph.input)], digests).hex(), tuple(outer))
+        kinds = [[type_of(one.type, sizes=False) for one in values] for values in (graph.input, graph.output)]
+        return Body(digest_of(["graph", *kinds], digests).hex(), tuple(outer))
 
     def _function(self, name: tuple[str, str, str]) -> _Function:
         """Return the digest and properties of a local function."""
@@ -378,18 +379,20 @@ class Operators:
         return self._called[name]
 
 
-def type_of(proto: Any) -> Json:
-    """Return a ``TypeProto`` with its sizes, without names of sizes and documentation."""
+def type_of(proto: Any, *, sizes: bool = True) -> Json:
+    """Return a ``TypeProto`` with its sizes, or their number, and without names of sizes and documentation."""
     kind = proto.WhichOneof("value")
     if kind in {"sequence_type", "optional_type"}:
-        return [kind, type_of(getattr(proto, kind).elem_type)]
+        return [kind, type_of(getattr(proto, kind).elem_type, sizes=sizes)]
     if kind == "map_type":
-        return [kind, proto.map_type.key_type, type_of(proto.map_type.value_type)]
+        return [kind, proto.map_type.key_type, type_of(proto.map_type.value_type, sizes=sizes)]
     if kind is None:
         return None
+    if kind == "opaque_type":
+        return [kind, proto.opaque_type.SerializeToString().hex()]
     tensor = getattr(proto, kind)
-    sizes: list[Json] = [one.dim_value if one.HasField("dim_value") else None for one in tensor.shape.dim]
-    return [kind, tensor.elem_type, sizes if tensor.HasField("shape") else None]
+    shape: list[Json] = [one.dim_value if one.HasField("dim_value") else None for one in tensor.shape.dim]
+    return [kind, tensor.elem_type, (shape if sizes else len(shape)) if tensor.HasField("shape") else None]
 
 
 def _numbers(dtype: str, code: str, values: Sequence[float], scalar: bool) -> list[Json]:

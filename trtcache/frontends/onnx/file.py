@@ -23,7 +23,7 @@ from trtcache.frontends.onnx.locations import find_locations
 from trtcache.frontends.onnx.schemas import find_faults, iter_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from trtcache.digests import Json
 
@@ -253,8 +253,8 @@ class OnnxFile:
     def locations(self) -> list[str]:
         """The locations of external data in the model, sorted."""
         locations: set[str] = set()
-        for graph in (self.model.graph, *self.model.functions):
-            for tensor in tensors_in(graph):
+        for part in (self.model.graph, *self.model.functions):
+            for tensor in tensors_in(part):
                 if tensor.data_location == EXTERNAL:
                     locations |= {entry.value for entry in tensor.external_data if entry.key == "location"}
         return sorted(locations)
@@ -369,14 +369,12 @@ class OnnxFile:
         return OnnxFileError(str(self.path), why)
 
 
-def tensors_in(graph: Any) -> list[Any]:
-    """Return all tensors in a graph or function: initializers and attributes, also of the graphs inside it."""
-    tensors = list(getattr(graph, "initializer", ()))
-    for node in graph.node:
-        for attribute in node.attribute:
-            tensors += attribute.tensors
-            if attribute.HasField("t"):
-                tensors.append(attribute.t)
-            for inner in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
-                tensors += tensors_in(inner)
-    return tensors
+def tensors_in(message: Any) -> Iterator[Any]:
+    """Yield the tensors in a message of ONNX, in whichever fields they are."""
+    if message.DESCRIPTOR.name == "TensorProto":
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for one in (value,) if hasattr(value, "DESCRIPTOR") else value:
+                yield from tensors_in(one)

@@ -35,7 +35,7 @@ class Port:
         dtype: the name of its dtype in torch, or in ONNX.
         shape: its sizes; a string names a dynamic size, None is an unknown one. The shape of an output may be empty,
             with ``ranked`` False, if the file does not declare it.
-        declared: the sizes with ``{"sym": n}`` for dynamic ones, numbered over all inputs.
+        declared: the sizes with ``{"sym": n}`` for dynamic and unknown ones, numbered over all inputs and outputs.
         ranked: whether the file declares the number of dimensions.
     """
 
@@ -66,7 +66,7 @@ def read_ports(file: OnnxFile) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
     initialized = {*file.initializers, *(one.values.name for one in graph.sparse_initializer)}
     given = [one for one in graph.input if one.name not in initialized]
     inputs = tuple(_port(file, one, f"input {one.name!r}", numbers) for one in given)
-    outputs = tuple(_port(file, one, f"output {one.name!r}", {}) for one in graph.output)
+    outputs = tuple(_port(file, one, f"output {one.name!r}", numbers) for one in graph.output)
     for port in inputs:
         if not port.ranked:
             raise file.error(f"its input {port.name!r} has no number of dimensions; an engine needs one")

@@ -84,10 +84,10 @@ def graphs_of(attribute: Any) -> list[Any]:
 
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
-    "AttributeProto": ("name", "ref_attr_name", "tensors", "t", "graphs", "g"),
+    "AttributeProto": ("name", "ref_attr_name", "tensors", "t", "sparse_tensors", "sparse_tensor", "graphs", "g"),
     "Dimension": ("dim_param",),
     "FunctionProto": (*("name", "domain", "input", "output", "attribute", "opset_import", "attribute_proto", "node"),),
-    "GraphProto": ("input", "output", "value_info", "initializer", "sparse_initializer", "node"),
+    "GraphProto": ("input", "output", "initializer", "sparse_initializer", "node"),
     "ModelProto": ("opset_import", "functions", "graph"),
     "NodeProto": ("name", "op_type", "domain", "input", "output", "attribute"),
     "OperatorSetIdProto": ("domain",),
@@ -192,6 +192,9 @@ class _Nodes:
                 wanted = schema.types.get(attribute.name, 0) if schema else 0
                 yield from self._faults_of_attribute(attribute, wanted, where)
             for graph in graphs_in(node):
+                both = {one.name for one in graph.input} & {one.name for one in graph.initializer}
+                for name in sorted(both):
+                    yield f"a graph in its {where} has an input and an initializer {name!r}"
                 yield from self.faults_of_graph(graph)
 
     def _faults_of_attribute(self, attribute: Any, wanted: int, where: str) -> Iterator[str]:

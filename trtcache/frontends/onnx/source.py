@@ -374,7 +374,7 @@ def _make_key(
     """Return the key of a plan, or the reason that it has none.
 
     The names of inputs and outputs are part of it, since the plan has them. So are the declared sizes of outputs, which
-    are stored and which the parser cannot infer for all outputs.
+    are stored, which the parser cannot infer for all outputs, and which a builder may believe.
     """
     declared = set(settings.operator_versions)
     if unknown := [name for name in graph.foreign if not {name, name.partition("::")[0]} & declared]:
@@ -390,7 +390,8 @@ def _make_key(
         "opsets": dict(graph.opsets),
         "names": {"inputs": list(inputs), "outputs": list(outputs)},
         "inputs": [tensor.document() for tensor in interface.inputs],
-        "outputs": [tensor.document() for tensor in interface.outputs],
+        "declared": [list(port.declared) for port in ports.inputs],
+        "outputs": [[port.dtype, list(port.declared) if port.ranked else None] for port in ports.outputs],
         "values": [],
         "layouts": [result.layout for result in interface.results],
         "sizes": list(interface.ranges),

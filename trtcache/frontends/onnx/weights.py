@@ -44,38 +44,89 @@ def make_parser_model(file: OnnxFile, slots: Sequence[Slot]) -> ParserModel:
     """Convert a file's model for TensorRT's parser. This changes the parsed model, which the file then drops.
 
     Weights are renamed to ``w0``, ``w1``, ... by slot: the names are in the plan, which files with other names share.
-    Nodes that no output needs are left out, as in the key.
+    What the key ignores is left out, such as nodes that no output needs, and sizes that are declared inside the graph.
+
+    Raises:
+        OnnxFileError: external data cannot be read, or an input or output has the name of a weight.
     """
     model, held = file.model, {}
-    needed = set(needed_nodes(model.graph))
-    for at in reversed(range(len(model.graph.node))):
-        if at not in needed:
-            del model.graph.node[at]
-    # Embed the external data of tensors inside nodes, which cannot be passed by reference.
+    _remove_unkeyed(model)
+    # Embed the external data of all other tensors, which cannot be passed by reference.
     initializers = list(model.graph.initializer)
     outer = {id(one) for one in initializers}
-    for tensor in (one for graph in (model.graph, *model.functions) for one in tensors_in(graph)):
-        if id(tensor) not in outer and tensor.data_location == EXTERNAL:
-            content = file.bytes_of(tensor)
-            tensor.ClearField("external_data")
-            tensor.ClearField("data_location")
-            tensor.raw_data = bytes(content or b"")
+    for tensor in tensors_in(model):
+        if tensor.data_location == EXTERNAL:
+            content = file.bytes_of(tensor) or b""
+            if id(tensor) not in outer or not len(content):
+                tensor.ClearField("external_data")
+                tensor.ClearField("data_location")
+                tensor.raw_data = bytes(content)
     _rename(file, model.graph, {name: f"w{slot.index}" for slot in slots for name in slot.names})
     # Pass large initializers and those with external data by reference.
+    passed = set()
     for tensor in initializers:
         least = 1 if tensor.data_location == EXTERNAL else _BY_REFERENCE_FROM_BYTES
         plain = tensor.data_location == EXTERNAL or (tensor.HasField("raw_data") and TYPES[tensor.data_type].bits >= 8)
         if plain and size_bytes(tensor) >= least:
             held[tensor.name] = file.flat(tensor)
+            passed.add(id(tensor))
             tensor.ClearField("raw_data")
             tensor.ClearField("external_data")
             tensor.data_location = EXTERNAL
             tensor.external_data.add(key="location", value="weights")
+    for tensor in tensors_in(model):
+        if tensor.data_location == EXTERNAL and id(tensor) not in passed:
+            raise file.error(f"tensor {tensor.name!r} has external data that cannot be passed to the builder")
     for at, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{at}"  # errors name nodes
     content = model.SerializeToString()
     file.release()
     return ParserModel(content, held)
+
+
+_PASSED: Mapping[str, frozenset[str]] = {
+    "FunctionProto": frozenset(
+        (
+            *("name", "domain", "overload", "opset_import"),
+            *("input", "output", "attribute", "attribute_proto", "node"),
+        )
+    ),
+    "GraphProto": frozenset({"name", "input", "output", "initializer", "sparse_initializer", "node"}),
+    "ModelProto": frozenset({"ir_version", "opset_import", "functions", "graph"}),
+    "NodeProto": frozenset({"name", "op_type", "domain", "overload", "input", "output", "attribute"}),
+    "ValueInfoProto": frozenset({"name", "type"}),
+}
+"""Message of ONNX -> the fields of it that a builder gets."""
+
+
+def _remove_unkeyed(model: Any) -> None:
+    """Remove from a model what is not in its key: a builder may believe sizes in ``value_info``, also wrong ones."""
+    model.DiscardUnknownFields()
+    graph = model.graph
+    needed = set(needed_nodes(graph))
+    for at in reversed(range(len(graph.node))):
+        if at not in needed:
+            del graph.node[at]
+    held = {one.name for one in graph.initializer} | {one.values.name for one in graph.sparse_initializer}
+    for at in reversed(range(len(graph.input))):
+        if graph.input[at].name in held:  # the size that it declares is not in the key
+            del graph.input[at]
+    _remove_fields(model, inside=False)
+
+
+def _remove_fields(message: Any, *, inside: bool) -> None:
+    """Remove the fields of a message that are not passed, and sizes of inputs and outputs if it is in an attribute.
+
+    Of these the key has the numbers of dimensions only, and of the model's own inputs and outputs all sizes.
+    """
+    passed = _PASSED.get(message.DESCRIPTOR.name)
+    for field, value in message.ListFields():
+        name, kind = field.name, field.message_type.name if field.message_type else ""
+        if (passed and name not in passed) or (inside and message.DESCRIPTOR.name == "Dimension"):
+            message.ClearField(name)
+        elif kind not in {"", "TensorProto"} and name not in {"tp", "type_protos"}:  # these are in the key
+            for one in (value,) if hasattr(value, "DESCRIPTOR") else value:
+                _remove_fields(one, inside=inside or kind == "AttributeProto")
 
 
 def _rename(file: OnnxFile, graph: Any, names: Mapping[str, str]) -> None:
@@ -84,7 +135,7 @@ def _rename(file: OnnxFile, graph: Any, names: Mapping[str, str]) -> None:
     pending = [graph]
     while pending:
         inner = pending.pop()
-        values += [*inner.initializer, *inner.input, *inner.output, *inner.value_info]
+        values += [*inner.initializer, *(one.values for one in inner.sparse_initializer), *inner.input, *inner.output]
         for node in inner.node:
             lists += [node.input, node.output]
             pending += graphs_in(node)
