@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def rm(session: Session, keys: tuple[str, ...], force: bool, dry_run: bool, yes: bool) -> None:
     """Remove entries by key. All keys are resolved before anything is removed.
 
-    On a terminal the command shows the entries and asks first.
+    If standard input is a terminal, the command asks first, on standard error. Without a terminal it does not ask.
     """
     store = session.store() if dry_run else session.writable_store("remove entries")
     digests = {resolve_upper(session, store, key) for key in keys}
@@ -39,18 +39,19 @@ def rm(session: Session, keys: tuple[str, ...], force: bool, dry_run: bool, yes:
     pinned = [digest[:SHORT_DIGITS] for digest in sorted(digests & store.pins())]
     if pinned and not force:
         raise click.UsageError(f"pinned: {', '.join(pinned)}; unpin first, or use --force. Nothing was removed")
-    if sys.stdin.isatty() and on_terminal() and not session.as_json:
+    shows = sys.stdin.isatty() and on_terminal() and not session.as_json
+    if shows:
         shown = [
             (record.digest[:SHORT_DIGITS], record.kind, record.name or "-", format_size(record.file_bytes))
             for record in records
         ]
         print_table(("KEY", "KIND", "NAME", "SIZE"), shown, right=("SIZE",), flexible="NAME")
-        if not dry_run:
-            confirm(f"Remove {entries_text(len(digests))}?", yes=yes)
+    if sys.stdin.isatty() and not dry_run:
+        confirm(f"Remove {entries_text(len(digests))}?", yes=yes)
     if dry_run:
         if session.as_json:
             print_json({"dry_run": True, "removed": [], "would_remove": sorted(digests)})
-        elif not (sys.stdin.isatty() and on_terminal()):
+        elif not shows:
             print_tsv((digest, "would be removed") for digest in sorted(digests))
         return
     freed_bytes = remove(store, [Eviction(record, "rm") for record in records], forced=force)

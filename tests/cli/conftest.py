@@ -116,17 +116,26 @@ def program() -> Callable[..., Result]:
 
 @pytest.fixture
 def terminal() -> Callable[..., Result]:
-    """Run a command as a program at a terminal, typing ``answer``; all it prints is in ``out``."""
+    """Run a command as a program at a terminal, typing ``answer``; all it prints is in ``out``.
 
-    def terminal(*args: object, answer: str = "", columns: int = 140, term: str = "xterm") -> Result:
+    With ``piped``, standard output is a pipe: it is in ``out``, and what the terminal shows in ``err``.
+    """
+
+    def terminal(
+        *args: object, answer: str = "", columns: int = 140, term: str = "xterm", piped: bool = False
+    ) -> Result:
         ours, theirs = pty.openpty()
         command = [sys.executable, "-m", "trtcache_cli", *map(str, args)]
         env = {**os.environ, "COLUMNS": str(columns), "TERM": term}
-        child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+        stdout = subprocess.PIPE if piped else theirs
+        child = subprocess.Popen(command, stdin=theirs, stdout=stdout, stderr=theirs, env=env, text=True)
         os.close(theirs)
         if answer:
             os.write(ours, answer.encode())
-        out = read_and_close(ours)
-        return Result(child.wait(), out.replace("\r\n", "\n"), "")
+        shown = read_and_close(ours).replace("\r\n", "\n")
+        if not piped:
+            return Result(child.wait(), shown, "")
+        out, _ = child.communicate()
+        return Result(child.returncode, out, shown)
 
     return terminal

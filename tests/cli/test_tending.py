@@ -47,6 +47,30 @@ def test_rm_removes_by_key(run: Callable[..., Result], put: Callable[..., str], 
     assert left(store) == {third}
 
 
+@pytest.mark.parametrize("options", [{"piped": True}, {}], ids=["a pipe", "a terminal"])
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["lines", "json"])
+def test_rm_asks_wherever_it_can_be_answered(
+    terminal: Callable[..., Result],
+    put: Callable[..., str],
+    store: DiskStore,
+    form: tuple[str, ...],
+    options: dict[str, bool],
+) -> None:
+    """It asks on standard error, as prune does; what the reader of a pipe gets is only the answer."""
+    digest = put(1)
+    declined = terminal("rm", *form, digest, answer="n\n", **options)
+    assert (declined.code, left(store)) == (130, {digest})
+    assert "Remove 1 entry?" in declined.out + declined.err
+    assert declined.out == "" or not options
+    removed = terminal("rm", *form, digest, answer="y\n", **options)
+    assert (removed.code, left(store)) == (0, set())
+    if options:
+        assert removed.json["removed"] == [digest] if form else removed.rows == [[digest, "removed"]]
+    digest = put(2)
+    assert terminal("rm", *form, "-y", digest, **options).code == 0
+    assert left(store) == set()
+
+
 def test_rm_spares_pins_until_forced(run: Callable[..., Result], put: Callable[..., str], store: DiskStore) -> None:
     """A refusal removes nothing at all; force takes the pin with the entry."""
     pinned, other = put(1), put(2)
