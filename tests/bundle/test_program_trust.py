@@ -188,11 +188,12 @@ def test_files_beside_programs_of_different_names_are_different(
     compiled: trtcache.CompiledModule, tmp_path: Path
 ) -> None:
     """Names are kept plain, and one program does not write over another's engines for that."""
-    names = ("a b", "a-b", "\u6a21\u578b", "\u7a0b\u5e8f", "x" * 101, "x" * 102)
-    files = [trtcache.export(compiled, tmp_path / f"{name}.pt2", engines="sidecar").files[1] for name in names]
+    plain = ("a b", "a-b", "\u6a21\u578b", "\u7a0b\u5e8f", "x" * 101, "x" * 102)
+    names = (*(f"{name}.pt2" for name in plain), "rel.1", "rel.2", "rel", "rel.pt2", "rel.PT2", "rel.1.pt2", ".pt2")
+    files = [trtcache.export(compiled, tmp_path / name, engines="sidecar").files[1] for name in names]
     assert len(set(files)) == len(names)
     for name in names:
-        trtcache.load(tmp_path / f"{name}.pt2", trust="local-file")
+        trtcache.load(tmp_path / name, trust="local-file")
 
 
 def test_headers_are_what_they_say() -> None:

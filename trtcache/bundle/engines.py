@@ -238,12 +238,12 @@ def check_placement(placement: str) -> None:
         raise SettingsError("engines", f"{placement!r} is not one of {', '.join(PLACEMENTS)}")
 
 
-def make_payloads(contents: ProgramContents, placement: str, stem: str) -> dict[int, list[EnginePayload]]:
-    """Decide how to store each engine; return one payload for each target, by partition number."""
+def make_payloads(contents: ProgramContents, placement: str, program: str) -> dict[int, list[EnginePayload]]:
+    """Decide how a file stores each engine; return one payload for each target, by partition number."""
     check_placement(placement)
     # Portable characters, and different names for different programs.
-    plain = _NOT_IN_NAMES.sub("-", stem).strip("-._")[:100] or "program"
-    safe = plain if plain == stem else f"{plain}-{hash_bytes(os.fsencode(stem)).hex()[:8]}"
+    plain = _NOT_IN_NAMES.sub("-", program.removesuffix(".pt2")).strip("-._")[:100] or "program"
+    safe = plain if program == f"{plain}.pt2" else f"{plain}-{hash_bytes(os.fsencode(program)).hex()[:8]}"
     left_bytes = MAX_TOTAL_TEXT_BYTES
     found: dict[int, list[EnginePayload]] = {}
     for target, origin in enumerate(contents.origins):

@@ -64,7 +64,7 @@ def save(contents: ProgramContents, path: Path, *, engines: str, key: SecretKey 
         ProgramFileError: torch cannot write what stays in torch, or a name or argument cannot be written.
     """
     require_file(path)
-    payloads = make_payloads(contents, engines, path.stem)
+    payloads = make_payloads(contents, engines, path.name)
     try:
         program, calls = export_graph(contents, payloads, str(path))
         program_document = _program_document(contents)
