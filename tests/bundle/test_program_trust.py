@@ -152,11 +152,14 @@ def test_files_beside_a_program_have_plain_names(compiled: trtcache.CompiledModu
         trtcache.load(path, trust="local-file")
 
 
-def test_a_file_beside_a_program_may_be_anybodys(compiled: trtcache.CompiledModule, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["group", "world", "link"])
+def test_a_file_beside_a_program_may_be_anybodys(how: str, compiled: trtcache.CompiledModule, tmp_path: Path) -> None:
     """As the program itself: its digest is in the header, and what others can write to is read into memory."""
     path = tmp_path / "program.pt2"
     beside = trtcache.export(compiled, path, engines="sidecar").files[1]
-    beside.chmod(0o664)
+    beside.chmod({"group": 0o664, "world": 0o666, "link": 0o644}[how])
+    if how == "link":
+        (tmp_path / "other").hardlink_to(beside)
     loaded = trtcache.load(path, trust="local-file")
     beside.write_bytes(b"\0" * beside.stat().st_size)
     assert torch.equal(loaded(X), compiled(X))

@@ -21,7 +21,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal
 
 from trtcache.backends.protocol import ENGINE
-from trtcache.bundle.archive import MODEL, is_private
+from trtcache.bundle.archive import MODEL, Checksum, is_private
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.errors import (
@@ -157,21 +157,19 @@ class EngineReader:
         # It is next to the program, or next to the target of a symbolic link.
         from trtcache.store.reader import ArtifactFile  # it imports the decompression library
 
-        expected, path = self._archive.header.beside.get(name), self._archive.path.with_name(name)
+        path = self._archive.path.with_name(name)
         path = (path if path.exists() else self._archive.path.resolve().with_name(name)).resolve()
         try:
-            # Its owner does not matter: its digest is in the header.
-            with closing(ArtifactFile(path, shared=True)) as file:
-                contents: Any = file.load(mapped=is_private(file.stat))
-                header, digest = file.header, f"b3:{file.prelude.digest.hex()}"
+            with closing(ArtifactFile(path, anyones=True)) as file:
+                header, found = file.header, Checksum(file.header.file_bytes, f"b3:{file.prelude.digest.hex()}")
+                if found != self._archive.header.beside.get(name) or header.key != key:
+                    raise TamperedProgramError(self._path, f"{name} is not the file that was written with it")
+                contents: Any = file.load(mapped=is_private(file.stat) and file.stat.st_nlink == 1)
         except FileNotFoundError as error:
             why = f"its engines are in {name}, which must be in the same folder"
             raise MissingEngineError(self._path, f"{why}; copy that file as well") from error
         except (CorruptBlobError, FormatVersionError, OSError) as error:
             raise MissingEngineError(self._path, f"the file of its engines cannot be used: {error}") from error
-        is_expected = expected is not None and (header.file_bytes, digest) == (expected.size_bytes, expected.digest)
-        if not is_expected or header.key != key:
-            raise TamperedProgramError(self._path, f"{name} is not the file that was written with it")
         return Entry(
             key, header.kind, header.name, header.build_s, header.created_ns, header.provenance,
             "hit", None, path, 0.0, contents,

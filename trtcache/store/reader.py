@@ -50,11 +50,11 @@ class ArtifactFile:
     readable.
     """
 
-    def __init__(self, path: Path, *, shared: bool = False, admit: Admit | None = None) -> None:
+    def __init__(self, path: Path, *, shared: bool = False, anyones: bool = False, admit: Admit | None = None) -> None:
         """Open ``path``, check that it is a plain file that no other user can modify, and read its header.
 
-        Files of a ``shared`` store may have been written by other members of its group. ``admit`` checks the signatures
-        before the header is parsed.
+        Files of a ``shared`` store may have been written by other members of its group, and ``anyones`` files by any
+        user: their digest has to be known. ``admit`` checks the signatures before the header is parsed.
 
         Raises:
             FileNotFoundError: the file does not exist.
@@ -74,7 +74,7 @@ class ArtifactFile:
         self.close = weakref.finalize(self, _close, self._fd)
         try:
             self.stat = os.fstat(self._fd)
-            self._check_stat(shared=shared)
+            self._check_stat(shared=shared, anyones=anyones)
             raw = bytes(self._read(0, min(PRELUDE_BYTES, self.stat.st_size)))
             self.prelude = parse_prelude(raw, self.stat.st_size, str(path))
             rest = self._read(PRELUDE_BYTES, self.prelude.members_from - PRELUDE_BYTES)
@@ -83,9 +83,11 @@ class ArtifactFile:
             self.close()
             raise
 
-    def _check_stat(self, *, shared: bool) -> None:
+    def _check_stat(self, *, shared: bool, anyones: bool) -> None:
         if not stat.S_ISREG(self.stat.st_mode):
             raise self._corrupt("file", "it is not a regular file")
+        if anyones:
+            return
         if self.stat.st_nlink > 1:
             raise self._corrupt("file", "it has another hard link, through which it can be modified")
         owned = shared or self.stat.st_uid in (os.geteuid(), 0)
