@@ -23,7 +23,7 @@ from trtcache.config.paths import require_file
 from trtcache.config.signing_keys import SecretKey
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import ProgramFileError, SettingsError
-from trtcache.frontends.exported import ExportedSource
+from trtcache.frontends.exported import ExportedSource, signature_of
 from trtcache.frontends.request import TorchRequest, make_request
 from trtcache.frontends.source import CompileOptions
 from trtcache.keys.key import PROGRAM_PARTS
@@ -214,9 +214,15 @@ def export_program(
         if contents is None:
             lowered = request.program
             values = {slot.index: lowered.state[slot.names[0]].detach() for slot in lowered.interface.slots}
-            call, parameters = CallSignature(lowered.in_spec, lowered.out_spec, None), parameters_of(lowered.state)
+            call = CallSignature(lowered.in_spec, lowered.out_spec, signature_of(program))
             contents = ProgramContents(
-                lowered.name, Executable.of(lowered), call, request.division, values, parameters, (origin,)
+                lowered.name,
+                Executable.of(lowered),
+                call,
+                request.division,
+                values,
+                parameters_of(lowered.state),
+                (origin,),
             )
         else:
             contents = replace(contents, origins=(*contents.origins, origin))

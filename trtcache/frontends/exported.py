@@ -16,7 +16,7 @@ from trtcache.config import paused_collector
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.source import Source
 from trtcache.lowering import TORCH_LOCK, export_lock
-from trtcache.lowering.arguments import automatic_sizes, reasons_for_fixed_sizes
+from trtcache.lowering.arguments import automatic_sizes, children, reasons_for_fixed_sizes
 from trtcache.lowering.operators import (
     all_nodes,
     identify_operators,
@@ -151,6 +151,26 @@ class ExportedSource(Source):
             ValueError: it would not; the message says why.
         """
         check_program_alias(self, self._program, alias, request)
+
+
+def signature_of(program: ExportedProgram) -> inspect.Signature | None:
+    """Return the arguments that a program was exported with, by the model's names; None if it does not have them.
+
+    Arguments that were passed by name have no position.
+    """
+    call = program.module_call_graph[0].signature
+    names = list(call.forward_arg_names or ()) if call is not None else []
+    positional, named = children(program.call_spec.in_spec)
+    count = len(children(positional))
+    if len(names) < count or sorted(names[count:]) != sorted(named.context):
+        return None
+    by_position, by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    try:
+        return inspect.Signature(
+            [inspect.Parameter(name, by_position if at < count else by_name) for at, name in enumerate(names)]
+        )
+    except ValueError:  # two have one name, as with *args, or one is not a name of Python
+        return None
 
 
 class ModuleSource(Source):
