@@ -107,7 +107,7 @@ class Session:
         return DiskStore.open(config.root, readonly=readonly, trust=config.trust)
 
     def _require_cache_dir(self, config: Config) -> None:
-        if self.cache_dir is not None and not config.root.exists():
+        if self.cache_dir is not None and not (is_store(config.root) or config.root.exists()):
             raise NotAStoreError(str(config.root), "the directory does not exist")
 
 

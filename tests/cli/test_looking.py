@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -15,6 +16,8 @@ from trtcache_cli.output import printable
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from trtcache.store.disk import DiskStore
 
     from .conftest import Result
 
@@ -78,6 +81,26 @@ def test_a_closed_standard_output_is_handled(put: Callable[..., str], command: s
     line = f"{sys.executable} -m trtcache_cli {command} >&-"
     done = subprocess.run(["/bin/sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+def test_a_directory_that_cannot_be_entered_is_unusable(
+    run: Callable[..., Result], put: Callable[..., str], store: DiskStore, tmp_path: Path
+) -> None:
+    """The error is that of the library, and the exit code 3."""
+    put(1)
+    tmp_path.chmod(0o700)
+    named, other = ("--cache-dir", store.root), tmp_path / "other"
+    commands = [("ls",), ("ls", *named), ("rm", *named, "ab"), ("clean", "-n"), ("sync", "-n", store.root, other)]
+    for command in commands:
+        run(*command)  # another user may not import what is in this one's folders
+    os.seteuid(65534)
+    try:
+        done = [run(*command) for command in commands]
+    finally:
+        os.seteuid(0)
+    for command, result in zip(commands, done, strict=True):
+        assert (result.code, result.err.count("\n"), "Permission denied" in result.err) == (3, 1, True), command
 
 
 def test_a_full_standard_output_is_one_line(put: Callable[..., str]) -> None:

@@ -79,8 +79,15 @@ def prepare(root: Path, *, readonly: bool) -> StoreRoot:
 
 
 def is_store(root: Path) -> bool:
-    """Return whether ``root`` is already a store; an empty directory is not yet one."""
-    return (root / MARKER).is_file()
+    """Return whether ``root`` is already a store; an empty directory is not yet one.
+
+    Raises:
+        NotAStoreError: this user may not enter it.
+    """
+    try:
+        return (root / MARKER).is_file()
+    except OSError as error:
+        raise NotAStoreError(str(root), f"it cannot be read ({error.strerror})") from error
 
 
 def make_root(root: Path, *, parents_mode: int = 0o700) -> None:
