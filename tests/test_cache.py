@@ -19,6 +19,7 @@ from trtcache import Cache, CacheKey, Entry
 from trtcache.config.environment import Config
 from trtcache.errors import BuildError, BuildForbiddenError, CanonicalizationError, NotAStoreError, SettingsError
 from trtcache.store.catalog import load_records
+from trtcache.store.disk import DiskStore
 from trtcache.store.rows import IndexState, read_rows
 
 if TYPE_CHECKING:
@@ -428,6 +429,24 @@ def test_a_by_product_that_is_not_stored_is_one_warning(config: Config, caplog: 
     (config.root / "entries").write_bytes(b"")
     cache.keep(cache.key(PARTS, kind="test"), b"alias", build_s=1.0)
     assert [record.message.partition(" was ")[2][:20] for record in caplog.records] == ["built but not stored"]
+
+
+def test_an_entry_that_is_removed_at_once_is_no_warning(
+    config: Config, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may prune a new entry before it has its row in the index."""
+    cache = Cache(config=config)
+    assert cache.store is not None
+    put = DiskStore.put
+
+    def put_and_lose(store: DiskStore, *args: Any, **kwargs: Any) -> Any:
+        entry = put(store, *args, **kwargs)
+        store.remove(entry.key.digest)
+        return entry
+
+    monkeypatch.setattr(DiskStore, "put", put_and_lose)
+    assert cache.get_or_build(PARTS, lambda: b"built", kind="test").read() == b"built"
+    assert caplog.records == []
 
 
 def test_a_lock_that_cannot_be_had_costs_nothing(config: Config, caplog: pytest.LogCaptureFixture) -> None:

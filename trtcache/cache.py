@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property, partial
@@ -34,6 +34,7 @@ from trtcache.errors import (
     ReadOnlyError,
     SettingsError,
     StoreError,
+    UnknownKeyError,
 )
 from trtcache.store.contract import COLLISION, Miss, describe_miss
 from trtcache.store.entry import REMOTE, Entry, check_kind, check_labels, is_companion, run_build, without_files
@@ -632,7 +633,8 @@ class Cache:
             from trtcache.store.catalog import add  # a hit imports no SQLAlchemy
 
             try:
-                add(store, digest)
+                with suppress(UnknownKeyError):  # another process has removed it already
+                    add(store, digest)
             except (OSError, StoreError) as error:
                 _logger.warning("the index of %s was not updated: %s", store.root, error)
         try:
