@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import logging
 import os
 import select
 import sys
+import traceback
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -249,10 +251,21 @@ def _open_missing_streams() -> None:
 
 
 def _escape_unencodable() -> None:
-    r"""Print characters that the encoding of a stream lacks as ``\u4e2d``; they would end the command with an error."""
+    r"""Print characters that the encoding of a stream lacks as ``\u4e2d``; they would end the command with an error.
+
+    Where a locale prints the bytes of any file name unchanged, as ``C`` does, it still does.
+    """
+    codecs.register_error("trtcache", _bytes_or_escaped)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in {"strict", "surrogateescape"}:
+            stream.reconfigure(errors="trtcache" if stream.errors == "surrogateescape" else "backslashreplace")
+
+
+def _bytes_or_escaped(error: UnicodeError) -> tuple[str | bytes, int]:
+    try:
+        return codecs.lookup_error("surrogateescape")(error)
+    except UnicodeError:
+        return codecs.lookup_error("backslashreplace")(error)
 
 
 def _run(args: Sequence[str] | None) -> int:
@@ -273,13 +286,26 @@ def _run(args: Sequence[str] | None) -> int:
     except TrtcacheError as error:
         return _fail(str(error), error.exit_code)
     except OSError as error:
-        if error.filename is None:
-            sys.stdout.flush()  # raises again if it is standard output that cannot be written
+        if _was_printing(error):
+            raise
         return _fail(_os_error_text(error), 1)
     except Exception as error:  # bugs are reported in one line too
         _logger.debug("the command failed", exc_info=True)
         return _fail(_unexpected_text(error), 1)
     return code if isinstance(code, int) else 0
+
+
+def _was_printing(error: OSError) -> bool:
+    """Return whether the code that prints raised an error: one of standard output has no path.
+
+    Raises:
+        OSError: standard output cannot be written.
+    """
+    if error.filename is not None:
+        return False
+    sys.stdout.flush()  # it still has what fits into its buffer
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals["__name__"].partition(".")[0] in {"click", "rich", "trtcache_cli"}
 
 
 def _unexpected_text(error: Exception) -> str:

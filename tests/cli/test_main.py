@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -178,18 +179,27 @@ def test_the_end_of_a_file_is_not_an_interruption(run: Callable[..., Result], mo
 def test_characters_that_the_output_lacks_are_escaped(put: Callable[..., str], program: Callable[..., Result]) -> None:
     """A name in another script, with an encoding that does not have it."""
     put(1, name="\u4e2d")
-    done = program("ls", PYTHONIOENCODING="latin-1")
-    assert (done.code, done.err) == (0, "")
-    assert "\\u4e2d" in done.out
+    latin, c_locale = {"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for environ in (latin, c_locale):
+        done = program("ls", **environ)
+        assert (done.code, done.err) == (0, "")
+        assert "\\u4e2d" in done.out
+
+
+def test_the_bytes_of_a_directory_are_printed_as_they_are() -> None:
+    """In a locale that does so, a script gets the directory's name."""
+    command, folder = [sys.executable, "-m", "trtcache_cli", "dir"], b"/nowhere/\xff"
+    environ = {**os.environ, "LC_ALL": "C.UTF-8", "TRTCACHE_DIR": os.fsdecode(folder)}
+    assert subprocess.run(command, env=environ, capture_output=True, check=True).stdout == folder + b"\n"
 
 
 def test_a_full_disk_is_an_error_of_standard_output(put: Callable[..., str]) -> None:
-    """Whether the output is written at once, or at the end."""
-    put(1)
-    for arguments in (["ls"], ["dir"]):
+    """Whether the output is written at once or at the end, is larger than a buffer, or has none."""
+    put(1), put(2, name="n" * 9000)
+    for arguments, unbuffered in itertools.product((["ls"], ["ls", "--json"], ["dir"], ["--help"]), ("", "1")):
         with Path("/dev/full").open("wb") as full:
             command = [sys.executable, "-m", "trtcache_cli", *arguments]
-            environ = {**os.environ, "PYTHONUNBUFFERED": ""}
+            environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environ, check=False)
         assert (done.returncode, done.stderr) == (1, "trtcache: error: standard output: No space left on device\n")
 
