@@ -71,8 +71,14 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
             untrusted += _find_untrusted(store, files, {finding.digest for finding in damaged})
             findings += damaged
     if repair:
-        findings = _repair(stores[0], findings)
+        findings = _repair(stores[0], findings)  # reported before the index is rebuilt, which can fail
     report(session, [stored for _, files in each for stored in files], findings, untrusted, repaired=repair)
+    if repair:
+        from trtcache.store.catalog import rebuild
+
+        rebuild(stores[0])
+        if not session.as_json:
+            note("the index was rebuilt")
     left = [finding for finding in findings if not repair or finding.reason == UNREADABLE]
     return DAMAGED if left else 0
 
@@ -115,7 +121,7 @@ def verify_remote(session: Session, url: RemoteUrl, keys: Sequence[str], *, repa
     """Verify the entries of a remote, or those whose key starts with one of ``keys``. 32 are downloaded at a time."""
     refuse_options(url, repair=repair)
     remote = open_remote(session.config(), url)
-    prefixes = tuple(key.removeprefix("b3:") for key in keys)
+    prefixes = tuple(key.lower().removeprefix("b3:") for key in keys)
     with spinner("listing"):
         files = [stored for stored in remote.scan() if not prefixes or stored.digest.startswith(prefixes)]
     for prefix in prefixes:
@@ -166,9 +172,7 @@ def _check_remote(remote: RemoteEntries, stored: EntryStat) -> Finding | None:
 
 
 def _repair(store: DiskStore, findings: Sequence[Finding]) -> list[Finding]:
-    """Quarantine damaged entries and rebuild the index; return the findings, as unreadable if the entry has to stay."""
-    from trtcache.store.catalog import rebuild
-
+    """Quarantine damaged entries; return the findings, as unreadable if the entry has to stay."""
     after = []
     for finding in findings:
         after.append(finding)
@@ -184,7 +188,6 @@ def _repair(store: DiskStore, findings: Sequence[Finding]) -> list[Finding]:
                 after[-1] = replace(finding, reason=UNREADABLE, why=why)
         except (UnknownKeyError, FormatVersionError, OSError):
             continue
-    rebuild(store)
     return after
 
 
@@ -211,9 +214,9 @@ def report(
         print_json({**sums, "damaged": damaged, "untrusted": others})
         return
     print_tsv((finding.digest, finding.reason, finding.why) for finding in [*findings, *untrusted])
-    done = ("; quarantined, and the index rebuilt" if findings else "; the index was rebuilt") if repaired else ""
     others_too = f", {len(untrusted):,} not trusted" if untrusted else ""
     unread = sum(finding.reason == UNREADABLE for finding in findings)
+    done = " (quarantined)" if repaired and len(findings) > unread else ""
     unread_too = f", {unread:,} unreadable" if unread else ""
     entries = f"{len(files):,} {'entry' if len(files) == 1 else 'entries'}, {format_size(checked_bytes)}"
-    note(f"{entries}: {len(findings) - unread:,} damaged{unread_too}{others_too}{done}")
+    note(f"{entries}: {len(findings) - unread:,} damaged{done}{unread_too}{others_too}")

@@ -6,14 +6,14 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from trtcache.store.disk import DiskStore
 from trtcache.store.rows import INDEX_NAME, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
     from .conftest import Result
 
@@ -109,6 +109,28 @@ def test_what_cannot_be_read_is_told_and_stays(
         assert "0 damaged, 1 unreadable" in done.err
     assert [row[0] for row in run("ls", "--signers").rows] == [good]
     assert store.path(closed).exists()
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["lines", "json"])
+def test_what_was_quarantined_is_reported_before_the_index_is_rebuilt(
+    run: Callable[..., Result],
+    put: Callable[..., str],
+    store: DiskStore,
+    monkeypatch: pytest.MonkeyPatch,
+    form: tuple[str, ...],
+) -> None:
+    """On a full disk the rebuild fails: the exit code is 1, and the output names what has gone."""
+    bad = put(1)
+    damage(store, bad)
+
+    def full(store: DiskStore) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(store.root / INDEX_NAME))
+
+    monkeypatch.setattr("trtcache.store.catalog.rebuild", full)
+    done = run("verify", "--repair", *form)
+    assert (done.code, bad in done.out, list(store.scan())) == (1, True, [])
+    assert f"{INDEX_NAME}: No space left on device" in done.err
+    assert "the index was rebuilt" not in done.err
 
 
 def test_an_entry_that_cannot_be_quarantined_is_reported(

@@ -216,7 +216,8 @@ def test_verify_downloads_everything(
     }
     assert done.json["checked"] == 3
     third = entries[2].key.digest
-    assert command("verify", hosts.name, third[:9]).code == 0
+    for prefix in (third[:9], third[:9].upper(), f"b3:{third}", f"B3:{third.upper()}"):
+        assert command("verify", hosts.name, prefix).code == 0
     assert command("verify", hosts.name, "ffffff").code == 5
     assert command("verify", "--repair", hosts.name).code == 2
     stranger = command("verify", "--json", hosts.name, third, TRTCACHE_TRUSTED_KEYS=keys["stranger"][0])
