@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from functools import partial
@@ -191,6 +192,22 @@ def test_counters_are_set_back(run: Callable[..., Result], root: Path) -> None:
     before = run("stats", "--zero", "--json").json["before"]
     assert (before["hits"], before["misses"]) == (3, 0)
     assert run("stats", "--zero", "--since", "1d").code == 2
+
+
+def test_a_full_disk_names_the_zero_point(
+    run: Callable[..., Result], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message has the file and what makes room; the counters stay."""
+    use(root)
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("trtcache.store.events.publish_bytes", full)
+    done = run("stats", "--zero")
+    assert done.code == 1
+    assert f"{root / 'events' / 'zero.json'}: No space left on device; free space with" in done.err
+    assert run("stats", "--json").json["hits"] == 2
 
 
 def test_the_zero_point_survives_the_reduction_of_logs(run: Callable[..., Result], store: DiskStore) -> None:

@@ -20,6 +20,7 @@ from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from trtcache.config.frozen import frozen_dataclass
+from trtcache.config.paths import explain_full_disk
 from trtcache.store.files import is_plain, make_permanent, publish_bytes
 
 if TYPE_CHECKING:
@@ -163,7 +164,9 @@ class EventLog:
         Raises:
             OSError: it cannot be written; an earlier file of that name stays.
         """
-        with self._folders.inside("events", make=True) as directory:
+        path = self.directory / name
+        remedy = "free space with 'trtcache prune' or 'trtcache clean'"
+        with explain_full_disk(path, remedy), self._folders.inside("events", make=True) as directory:
             publish_bytes(directory / name, content)
 
     def logs(self) -> list[Path]:
