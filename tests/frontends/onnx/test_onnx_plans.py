@@ -71,21 +71,19 @@ def alias_digests(root: Path) -> list[str]:
     return [one.key.digest for one in sorted(found, key=lambda one: -one.build_s)]
 
 
-def test_a_file_is_built_once_and_then_not_even_parsed(
-    engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_built_once_and_then_not_even_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second compile uses the key alias; the plan's inputs and outputs have the file's names."""
-    path = saved(tmp_path / "small.onnx", small())
-    first = compiled(path, engines)
+    path, cache = saved(tmp_path / "small.onnx", small()), tmp_path / "cache"
+    first = compiled(path, cache)
     assert first.report.route == "read"
-    facts, size_bytes = stored(first, engines)
+    facts, size_bytes = stored(first, cache)
     assert (facts["inputs"], facts["outputs"], facts["arguments"]) == (["x"], ["y"], ["x"])
     assert (facts["weights"]["refittable"], facts["refit"]) == (["w0", "w1"], False)
     assert facts["profiles"] == [[{"name": "x", "min": [1, 4], "opt": [4, 4], "max": [8, 4]}]]
     assert size_bytes > 1000
     monkeypatch.setattr(OnnxFile, "model", None)
     monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
-    second = compiled(path, engines)
+    second = compiled(path, cache)
     assert (second.report.route, second.report.partitions[0].outcome) == ("alias", "hit")
     assert second.report.partitions[0].key == first.report.partitions[0].key
     assert second.report.partitions[0].frozen == 2
