@@ -58,6 +58,10 @@ MISSED = {
         ),
         "as above",
     ),
+    **dict.fromkeys(
+        ("named_children is overridden", "parameters() yields only what is trained"),
+        "direct mode is off: a method of torch.nn.Module is replaced",
+    ),
     "the result is reshaped with minus one instead of the size": "it is an argument of the operator",
     **dict.fromkeys(
         ("dynamic shapes are given by name", "dynamic shapes are given as lists"),

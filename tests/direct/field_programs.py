@@ -126,7 +126,7 @@ _add("a saliency head adds the weight's gradient, which it holds and training ch
 _add("the input carries a scale as a Python attribute",
      M("x * getattr(x, 'scale', 1.0)"), "args[0].scale = 2.0", harmless=True)
 _add("a weight carries a learning rate factor as a Python attribute, which forward uses",
-     M("x * getattr(self.lin.weight, 'factor', 1.0)"), "model.lin.weight.factor = 2.0", harmless=True)
+     M("x * getattr(self.lin.weight, 'factor', 1.0)"), "model.lin.weight.factor = 2.0")
 _add("a plain tensor carries a Python attribute that forward reads",
      M("x * getattr(self.t, 'factor', 1.0) + self.t", "self.t = torch.ones(4)"), "model.t.factor = 2.0")
 _add("a table is transposed in memory, with equal values",

@@ -641,7 +641,7 @@ _add("a weight is stored transposed", _model("x @ self.w + self.w.stride(0)", "s
 _add("a weight is a part of a larger memory", _model("x * (1 + self.w.storage_offset())", "self.w = nn.Parameter(torch.rand(4))"), "model.w.data = torch.rand(8)[4:]")
 _add("a weight has been trained, which its version says", _model("x * (1 + self.w._version)", "self.w = nn.Parameter(torch.rand(4))"), "with torch.no_grad():\n    model.w.add_(1)", harmless=True)
 _add("a weight has got a gradient", _model("x * (2 if self.w.grad is None else 3)", "self.w = nn.Parameter(torch.rand(4))"), "model.w.grad = torch.ones(4)")
-_add("a weight carries a tag that forward reads", _model("x * getattr(self.w, 'tag', 2)", "self.w = nn.Parameter(torch.rand(4))"), "model.w.tag = 3", harmless=True)
+_add("a weight carries a tag that forward reads", _model("x * getattr(self.w, 'tag', 2)", "self.w = nn.Parameter(torch.rand(4))"), "model.w.tag = 3")
 _add("a weight is of a class derived from Parameter", _model("x * (2 if type(self.w) is nn.Parameter else 3)", "self.w = nn.Parameter(torch.rand(4))", "class P(nn.Parameter):\n    pass"), "model.w = app.P(torch.rand(4))")
 _add("swap_tensors exchanges two weights", _model("x @ self.w + self.lin.weight[:3]", "self.w = nn.Parameter(torch.rand(4, 4))"),
      "torch.utils.swap_tensors(model.w, model.lin.weight)", harmless=True, live=False)
