@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
@@ -73,7 +74,10 @@ def operators_listed_once() -> Iterator[None]:
 
 @contextmanager
 def registry_made_once() -> Iterator[None]:
-    """Let torch.onnx make its registry once, which no export changes: 0.4 s an export."""
+    """Let torch.onnx make its registry once, which no export changes: 0.4 s an export. Without onnxscript it has none."""
+    if importlib.util.find_spec("onnxscript") is None:
+        yield
+        return
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     made = cache(ONNXRegistry.from_torchlib.__func__)  # type: ignore[attr-defined]  # a class method
