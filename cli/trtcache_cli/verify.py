@@ -70,17 +70,19 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
             damaged = check(store, files, advance)
             untrusted += _find_untrusted(store, files, {finding.digest for finding in damaged})
             findings += damaged
-    if repair:
-        findings = _repair(stores[0], findings)  # reported before the index is rebuilt, which can fail
-    report(session, [stored for _, files in each for stored in files], findings, untrusted, repaired=repair)
-    if repair:
-        from trtcache.store.catalog import rebuild
+    files = [stored for _, files in each for stored in files]
+    if not repair:
+        report(session, files, findings, untrusted)
+        return DAMAGED if findings else 0
+    from trtcache.store.catalog import rebuild
 
+    findings, is_rebuilt = _repair(stores[0], findings), False
+    try:
         rebuild(stores[0])
-        if not session.as_json:
-            note("the index was rebuilt")
-    left = [finding for finding in findings if not repair or finding.reason == UNREADABLE]
-    return DAMAGED if left else 0
+        is_rebuilt = True
+    finally:  # what was quarantined is reported also if the index cannot be rebuilt
+        report(session, files, findings, untrusted, quarantined=True, repaired=is_rebuilt)
+    return DAMAGED if any(finding.reason == UNREADABLE for finding in findings) else 0
 
 
 def check(store: DiskStore, files: Sequence[EntryStat], advance: Callable[[int], None]) -> list[Finding]:
@@ -135,7 +137,7 @@ def verify_remote(session: Session, url: RemoteUrl, keys: Sequence[str], *, repa
             if found is not None:
                 (untrusted if found.reason.startswith("untrusted:") else findings).append(found)
             advance(stored.file_bytes)
-    report(session, files, findings, untrusted, repaired=False)
+    report(session, files, findings, untrusted)
     return DAMAGED if findings else 0
 
 
@@ -197,9 +199,10 @@ def report(
     findings: Sequence[Finding],
     untrusted: Sequence[Finding],
     *,
-    repaired: bool,
+    quarantined: bool = False,
+    repaired: bool = False,
 ) -> None:
-    """Print what was verified, and what was found."""
+    """Print what was verified, what was found, and whether it is ``repaired``: quarantined, and the index rebuilt."""
     checked_bytes = sum(stored.file_bytes for stored in files)
     if session.as_json:
         damaged = [
@@ -216,7 +219,9 @@ def report(
     print_tsv((finding.digest, finding.reason, finding.why) for finding in [*findings, *untrusted])
     others_too = f", {len(untrusted):,} not trusted" if untrusted else ""
     unread = sum(finding.reason == UNREADABLE for finding in findings)
-    done = " (quarantined)" if repaired and len(findings) > unread else ""
+    done = " (quarantined)" if quarantined and len(findings) > unread else ""
     unread_too = f", {unread:,} unreadable" if unread else ""
     entries = f"{len(files):,} {'entry' if len(files) == 1 else 'entries'}, {format_size(checked_bytes)}"
     note(f"{entries}: {len(findings) - unread:,} damaged{done}{unread_too}{others_too}")
+    if repaired:
+        note("the index was rebuilt")

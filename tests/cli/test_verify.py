@@ -112,7 +112,7 @@ def test_what_cannot_be_read_is_told_and_stays(
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["lines", "json"])
-def test_what_was_quarantined_is_reported_before_the_index_is_rebuilt(
+def test_what_was_quarantined_is_reported_if_the_index_cannot_be_rebuilt(
     run: Callable[..., Result],
     put: Callable[..., str],
     store: DiskStore,
@@ -131,6 +131,7 @@ def test_what_was_quarantined_is_reported_before_the_index_is_rebuilt(
     assert (done.code, bad in done.out, list(store.scan())) == (1, True, [])
     assert f"{INDEX_NAME}: No space left on device" in done.err
     assert "the index was rebuilt" not in done.err
+    assert not form or done.json["repaired"] is False
 
 
 def test_an_entry_that_cannot_be_quarantined_is_reported(
