@@ -90,6 +90,30 @@ def test_a_large_entry_goes_to_a_web_server_in_one_piece(hosts: Hosts, folder: t
     assert bytes(fetch(hosts.host("b", TRTCACHE_REMOTE=url)).read()) == content
 
 
+def test_answers_without_a_length_are_named(
+    hosts: Hosts, folder: tuple[type[Folder], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Obstore reads none: each look-up misses, and the warning says what to change at the server."""
+    served, url = folder
+    fetch(hosts.writer(TRTCACHE_REMOTE=f"{url}?mode=write"))
+    assert uploads.flush(5) == 0
+
+    def answer(self: Folder) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        content = self.files[self.path]
+        self.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(content), content))
+
+    served.do_GET = answer  # type: ignore[method-assign]
+    for name in "bcd":
+        host = hosts.host(name, TRTCACHE_REMOTE=url)
+        found = fetch(host)
+        assert host._remotes is not None
+        assert (found.outcome, host._remotes.reasons(found.key.digest)) == ("built", (f"{url}: no-length",))
+    assert "no Content-Length; switch compression" in caplog.text
+
+
 def test_a_profile_is_read_by_boto3(hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moto: int) -> None:
     """Obstore reads none, and would ask the machine's metadata service in vain."""
     pytest.importorskip("boto3")

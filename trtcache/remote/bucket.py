@@ -31,8 +31,12 @@ ARCHIVED: Final = "archived"
 REFUSED: Final = "refused"
 """Reason for one object that the server does not take, such as a proxy with a limit for its size: it takes others."""
 
+NO_LENGTH: Final = "no-length"
+"""Reason for an answer without a Content-Length, which obstore does not read: the server compresses or chunks it."""
+
 _PATIENT_S = 30.0
 _PATIENT_CHUNK_BYTES = 64 << 10
+_NO_LENGTH_WHY = "an answer of the server has no Content-Length; switch compression and chunked answers off there"
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound)<|The specified bucket does not exist", re.IGNORECASE)
 _NO_CREDENTIALS = re.compile(r"credential|token file|token request|config profile", re.IGNORECASE)
@@ -292,7 +296,8 @@ def _translate_errors(url: RemoteUrl) -> Iterator[None]:
             raise FileNotFoundError(url.text) from None
         if name == "AlreadyExistsError":
             raise FileExistsError(url.text) from None
-        raise RemoteError(url.text, _reason(name, text), _summary(text)) from None
+        reason = _reason(name, text)
+        raise RemoteError(url.text, reason, _NO_LENGTH_WHY if reason == NO_LENGTH else _summary(text)) from None
 
 
 def _reason(name: str, text: str) -> str:
@@ -302,6 +307,7 @@ def _reason(name: str, text: str) -> str:
     table = (
         ("name", name == "InvalidPathError"),  # first: such a name is in the text, and may have any word in it
         (ARCHIVED, bool(_ARCHIVED.search(text))),
+        (NO_LENGTH, "Content-Length Header missing" in message),
         ("no-bucket", bool(_NO_BUCKET.search(text))),
         ("no-credentials", bool(_NO_CREDENTIALS.search(words) or _CREDENTIALS_URL.search(message))),
         ("denied", name in ("PermissionDeniedError", "UnauthenticatedError") or status in ("401", "403")),
