@@ -246,9 +246,9 @@ class BuildNotes:
     def building(self, digest: str, who: BuildProcess) -> Iterator[BuildProcess | None]:
         """Announce a build by this process, which holds the lock; yield the process that died building it, if any."""
         before = self.builder(digest)
-        with suppress(OSError):
-            os.close(self._create(_BUILDING, digest, who))
         try:
+            with suppress(OSError):
+                os.close(self._create(_BUILDING, digest, who))
             yield before
         finally:
             self._remove(_BUILDING, digest)
