@@ -17,7 +17,14 @@ import pytest
 import trtcache
 from trtcache import Cache, CacheKey, Entry
 from trtcache.config.environment import Config
-from trtcache.errors import BuildError, BuildForbiddenError, CanonicalizationError, NotAStoreError, SettingsError
+from trtcache.errors import (
+    BuildError,
+    BuildForbiddenError,
+    CanonicalizationError,
+    NotAStoreError,
+    PinnedEntryError,
+    SettingsError,
+)
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore
 from trtcache.store.rows import IndexState, read_rows
@@ -410,6 +417,19 @@ def test_only_a_whole_digest_is_deleted_with_its_row(config: Config) -> None:
     assert (victim.exists(), fetch(cache, never).outcome) == (True, "hit")
     assert cache.delete(entry.key.digest)
     assert read_rows(config.root / "index.sqlite") == {}
+
+
+def test_a_pinned_entry_is_deleted_by_force_only(config: Config) -> None:
+    """As ``trtcache rm`` does it, and its pin goes with it."""
+    cache = Cache(config=config)
+    entry = fetch(cache)
+    assert cache.store is not None
+    cache.store.pin(entry.key.digest)
+    with pytest.raises(PinnedEntryError, match="trtcache unpin"):
+        cache.delete(entry.key)
+    assert (fetch(cache, never).outcome, len(read_rows(config.root / "index.sqlite") or {})) == ("hit", 1)
+    assert cache.delete(entry.key, force=True)
+    assert (cache.store.pins(), list(cache.store.scan())) == (frozenset(), [])
 
 
 @pytest.mark.parametrize(("build_s", "expected"), [(float("nan"), 0.0), (-1.0, 0.0), (1e300, 1e9), (2.0, 2.0)])

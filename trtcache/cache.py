@@ -31,6 +31,7 @@ from trtcache.errors import (
     BusyError,
     CanonicalizationError,
     LockTimeoutError,
+    PinnedEntryError,
     ReadOnlyError,
     SettingsError,
     StoreError,
@@ -184,13 +185,15 @@ class Cache:
         digest = key.digest if isinstance(key, CacheKey) else key
         return _is_digest(digest) and self.layers.holder(digest) is not None
 
-    def delete(self, key: CacheKey | str) -> bool:
+    def delete(self, key: CacheKey | str, *, force: bool = False) -> bool:
         """Remove the entry of a key, or of its digest, from the cache directory; return whether there was one.
 
-        A text that is not a whole digest, of 64 hexadecimal digits, names no entry.
+        A pinned entry is only removed with ``force``, and its pin with it. A text that is not a whole digest, of 64
+        hexadecimal digits, names no entry.
 
         Raises:
-            StoreError: the cache is disabled, or its directory is read-only.
+            PinnedEntryError: the entry is pinned.
+            ReadOnlyError: the cache is disabled, or its directory is read-only.
         """
         if self.store is None:
             why = "cannot be used; see the warning about it"
@@ -200,11 +203,18 @@ class Cache:
         digest = key.digest if isinstance(key, CacheKey) else key
         if not _is_digest(digest):
             return False
-        if self.store.writable and self.store.contains(digest):
-            from trtcache.store.gc import drop_rows
+        if not self.store.writable or not self.store.contains(digest):
+            return self.store.remove(digest) > 0
+        from trtcache.store.gc import drop_rows
 
-            drop_rows(self.store, [digest])
-        return self.store.remove(digest) > 0
+        is_pinned = self.store.is_pinned(digest)
+        if is_pinned and not force:
+            raise PinnedEntryError(digest)
+        drop_rows(self.store, [digest])
+        is_removed = self.store.remove(digest) > 0
+        if is_pinned:
+            self.store.unpin(digest)
+        return is_removed
 
     def stats(self) -> CacheStats:
         """Return the number and size of entries, and the counts since the first event or ``trtcache stats --zero``."""

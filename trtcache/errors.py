@@ -595,6 +595,13 @@ class ReadOnlyError(StoreError):
     message = "cannot {action}: {root} {why}"
 
 
+class PinnedEntryError(StoreError):
+    """A pinned entry was to be removed."""
+
+    key: str
+    message = "entry {key:.16} is pinned and was not removed: run 'trtcache unpin {key:.16}', or delete with force=True"
+
+
 class UnusableEntryError(StoreError):
     """A stored entry is damaged, not trusted, or of another format."""
 
@@ -616,9 +623,9 @@ class RemoteError(StoreError):
     """A remote did not do what it was asked to do. Look-ups never raise it: they miss.
 
     ``reason`` is one word for the counters: ``unreachable``, ``timeout``, ``slow``, ``busy`` (429 and 5xx), ``cut``,
-    ``corrupt``, ``denied``, ``no-credentials``, ``no-trusted-key``, ``unsigned``, ``no-bucket``, ``no-list``,
-    ``unsupported`` (405 and 501), ``refused`` (400 and 413, one object), ``name``, ``archived``, ``not-installed``,
-    ``error``.
+    ``corrupt``, ``denied``, ``no-credentials``, ``no-trusted-key``, ``unsigned``, ``no-bucket``, ``no-length``,
+    ``no-list``, ``unsupported`` (405 and 501), ``refused`` (400 and 413, one object), ``name``, ``archived``,
+    ``not-installed``, ``error``.
     """
 
     url: str
