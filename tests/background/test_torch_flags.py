@@ -94,11 +94,12 @@ def unsendable(request: pytest.FixtureRequest) -> Iterator[str]:
     from torch._inductor import config
 
     if request.param == "pass":
-        with config.patch({"bucket_all_gathers_fx_bucket_size_determinator": len}):
-            yield "torch._inductor.config.bucket_all_gathers_fx_bucket_size_determinator cannot be sent to a worker"
+        name = "bucket_all_gathers_fx_bucket_size_determinator"
+        with config.patch({name: len}):
+            yield f"torch._inductor.config.{name} cannot be sent to another process"
     else:
         torch.backends.cuda.matmul.fp32_precision = "tf32"
-        yield "the precision of matrix products cannot be sent to a worker: "
+        yield "the precision of matrix products cannot be sent to another process: "
         torch.backends.cuda.matmul.fp32_precision = "none"
 
 

@@ -18,6 +18,7 @@ from tests.models import Affine, Shared, Tied
 from trtcache import Cache
 from trtcache.compiler import build as building
 from trtcache.compiler import kept_program as kept
+from trtcache.compiler.torch_flags import read_flags, use_flags
 from trtcache.errors import SettingsError
 from trtcache.frontends.source import CompileOptions
 from trtcache.store.catalog import load_records
@@ -64,6 +65,38 @@ def test_a_kept_program_is_built_for_another_toolchain(
     assert set(DiskStore.open(root).pins()) == {second}
     code, found = command(capsys, "rebuild", "--cache-dir", root)
     assert (code, [one["outcome"] for one in found["programs"]]) == (0, ["hit"])
+
+
+def test_a_kept_program_is_built_with_its_flags_of_torch(
+    tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``rebuild`` runs in a process without them; its engine is the one that the program asks for, and none other."""
+    root, flags = tmp_path / "cache", lambda *_: {"precision": torch.get_float32_matmul_precision()}
+    monkeypatch.setattr(Interpreter, "ambient", flags)
+    torch.set_float32_matmul_precision("high")
+    try:
+        first = trtcache.compile(Affine(), (X,), backend=interpreter, cache=root, keep_program=True)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    kept_programs = programs(root)
+    code, found = command(capsys, "rebuild", "--cache-dir", root)
+    assert (code, [one["outcome"] for one in found["programs"]]) == (0, ["hit"])
+    assert found["programs"][0]["engines"] == [first.report.partitions[0].key.digest]
+    assert (programs(root), torch.get_float32_matmul_precision()) == (kept_programs, "highest")
+
+
+def test_flags_of_torch_are_restored() -> None:
+    """Also the options of Inductor that were at their defaults; a flag that this torch lacks is an error."""
+    from torch._inductor import config
+
+    before, fusion = read_flags(), config.epilogue_fusion
+    with use_flags({**before, "default dtype": "float64", "inductor": {"epilogue_fusion": not fusion}}):
+        assert (torch.get_default_dtype(), config.epilogue_fusion) == (torch.float64, not fusion)
+    assert (read_flags(), config.epilogue_fusion) == (before, fusion)
+    for flags in ({"inductor": {"no_such_option": 1}}, {"default dtype": "float65"}):
+        with pytest.raises(ValueError, match="flag of torch"), use_flags({"default dtype": "float64", **flags}):
+            pass
+        assert read_flags() == before
 
 
 _KEEP = """

@@ -1,8 +1,9 @@
 """Programs kept beside their engines, without weights, to rebuild engines after an upgrade without the models.
 
 ``compile(..., keep_program=True)`` stores an entry of kind ``program``: the output of ``torch.export.save`` with zeros
-for every weight, and the options of the compilation; if arguments or results have classes, also a description of these
-(``program_file``). An engine with embedded weights cannot be built from zeros, so its program is not kept.
+for every weight, the options of the compilation, and the flags of torch that its engines depend on; if arguments or
+results have classes, also a description of these (``program_file``). An engine with embedded weights cannot be built
+from zeros, so its program is not kept.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.compiler.program_file import without_classes
+from trtcache.compiler.torch_flags import read_flags
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey
 from trtcache.settings import Settings
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KIND = "program"
-PROGRAM, OPTIONS, STRUCTURES = "program.pt2", "asked.json", "structures.json"
+PROGRAM, OPTIONS, FLAGS, STRUCTURES = "program.pt2", "asked.json", "flags.json", "structures.json"
 
 
 @frozen_dataclass
@@ -110,12 +112,13 @@ def keep(
         return
     data = io.BytesIO()
     try:
+        flags = read_flags()
         saved, structures = without_classes(without_weights(program()))
         torch.export.save(saved, data)
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
-        log.warning("the program of %s is not kept: torch cannot save it: %s", report.name, error)
+        log.warning("the program of %s is not kept: it cannot be saved: %s", report.name, error)
         return
-    contents = {PROGRAM: data.getvalue(), OPTIONS: options.write()}
+    contents = {PROGRAM: data.getvalue(), OPTIONS: options.write(), FLAGS: json.dumps(flags).encode()}
     if structures:
         contents[STRUCTURES] = json.dumps(structures).encode()
     cache.keep(key, contents, build_s=report.export_s + report.decompose_s, name=report.name)

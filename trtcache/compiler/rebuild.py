@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache.compiler import build as building
-from trtcache.compiler.kept_program import OPTIONS, PROGRAM, STRUCTURES, KeptOptions, key_of
+from trtcache.compiler.kept_program import FLAGS, OPTIONS, PROGRAM, STRUCTURES, KeptOptions, key_of
 from trtcache.compiler.program_file import read_program
+from trtcache.compiler.torch_flags import use_flags
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -24,7 +26,8 @@ def rebuild(cache: Cache, entry: Entry) -> Report:
     The old entry of the program is removed. The new one is pinned if the old one was.
 
     Raises:
-        SettingsError: the entry is not a kept program, or has a setting or a target that is unknown now.
+        SettingsError: the entry is not a kept program, or has a setting, a target or a flag of torch that is unknown
+            now.
         ExportError: torch cannot read the program any more.
         BackendUnavailableError: its backend cannot build here.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
@@ -34,8 +37,12 @@ def rebuild(cache: Cache, entry: Entry) -> Report:
         options = KeptOptions.read(bytes(entry.read(OPTIONS)))
     except (KeyError, ValueError) as error:
         raise SettingsError(f"entry {entry.key.digest[:16]}", f"it is not a kept program: {error}") from error
-    with tempfile.TemporaryDirectory(prefix="trtcache-program-") as folder:
-        path = Path(folder) / PROGRAM
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(use_flags(json.loads(bytes(entry.read(FLAGS))) if FLAGS in entry.members else {}))
+        except ValueError as error:
+            raise SettingsError(f"entry {entry.key.digest[:16]}", str(error)) from error
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trtcache-program-"))) / PROGRAM
         entry.write(PROGRAM, path)
         has_classes = STRUCTURES in entry.members
         report = building.build(

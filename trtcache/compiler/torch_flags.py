@@ -1,9 +1,10 @@
-"""Process-wide flags of torch that engines depend on, sent to the worker of a background build."""
+"""Process-wide flags of torch that engines depend on, for the worker of a background build and for kept programs."""
 
 from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from trtcache.keys.torch_config import overrides, passes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from trtcache.digests import Json
 
@@ -61,21 +62,41 @@ def read_flags() -> dict[str, Json]:
         try:
             flags[name] = get()
         except RuntimeError as error:  # a precision that was set for one device (torch 2.13)
-            raise ValueError(f"the {name} cannot be sent to a worker: {error}") from error
+            raise ValueError(f"the {name} cannot be sent to another process: {error}") from error
     for name, _ in passes(sys.modules.get("torch._inductor.config")):
-        raise ValueError(f"torch._inductor.config.{name} cannot be sent to a worker")
+        raise ValueError(f"torch._inductor.config.{name} cannot be sent to another process")
     for name, value in flags["inductor"].items():
         try:
             is_same = json.loads(json.dumps(value)) == value
         except (TypeError, ValueError):
             is_same = False
         if not is_same:
-            raise ValueError(f"torch._inductor.config.{name} cannot be sent to a worker")
+            raise ValueError(f"torch._inductor.config.{name} cannot be sent to another process")
     return flags
 
 
 def set_flags(flags: Mapping[str, Any]) -> None:
     """Set flags that ``read_flags`` returned in another process."""
     for name, (get, set_) in _FLAGS.items():
-        if get() != flags[name]:
+        if name in flags and get() != flags[name]:
             set_(flags[name])
+
+
+@contextmanager
+def use_flags(flags: Mapping[str, Any]) -> Iterator[None]:
+    """Set flags as ``set_flags`` does, until the block ends.
+
+    Raises:
+        ValueError: this version of torch lacks one, or one of this process cannot be restored.
+    """
+    with ExitStack() as stack:
+        stack.callback(set_flags, read_flags())
+        try:
+            if options := flags.get("inductor"):
+                from torch._inductor import config
+
+                stack.enter_context(config.patch(options))
+            set_flags(flags)
+        except (AttributeError, KeyError, RuntimeError, TypeError) as error:
+            raise ValueError(f"a flag of torch cannot be set as for the program: {error}") from error
+        yield
