@@ -340,6 +340,24 @@ def test_an_old_claim_is_passed_over(hosts: Hosts, content: bytes) -> None:
     assert objects(hosts, "claims") == []
 
 
+@pytest.mark.usefixtures("short")
+def test_a_claim_that_is_lost_before_its_build_grows_old(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by Ctrl-C at that moment: the process lives on, and others must not wait for it."""
+    first = claimer(hosts, "first")
+
+    def interrupt(_: claims.Claim) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(claims.Claim, "__enter__", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fetch(first)
+    assert len(objects(hosts, "claims")) == 1
+    began_s = time.monotonic()
+    assert fetch(claimer(hosts, "second")).outcome == "built"
+    assert time.monotonic() - began_s < SOON_S
+
+
 def test_on_busy_decides_how_long_to_wait(hosts: Hosts) -> None:
     """As for the locks of one host: build at once, after the time-out, or raise."""
     for n, (policy, timeout, at_least_s) in enumerate((("build", "", 0.0), ("wait", "0.6", 0.6))):

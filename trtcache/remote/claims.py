@@ -49,7 +49,10 @@ OnWait: TypeAlias = "Callable[[BuildProcess | None, float], object]"
 
 
 class Claim:
-    """A claim that this process has won. Leaving it as a context releases it, unless the upload releases it later."""
+    """A claim that this process has won. Leaving it as a context releases it, unless the upload releases it later.
+
+    It is put again from when it is entered, so that one that is lost before, as by Ctrl-C, is old after a minute.
+    """
 
     def __init__(self, connection: Connection, names: list[str], content: bytes) -> None:
         self.is_released_by_upload = False
@@ -57,9 +60,9 @@ class Claim:
         self._pid = os.getpid()
         self._released = threading.Event()
         self._heartbeat = threading.Thread(target=self._run, name="trtcache-claim", daemon=True)
-        self._heartbeat.start()
 
     def __enter__(self) -> Claim:
+        self._heartbeat.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,7 +77,8 @@ class Claim:
         if os.getpid() != self._pid:  # a forked child has no heartbeat, and its parent holds the claim
             return
         self._released.set()
-        self._heartbeat.join()  # or it might put the claim again
+        if self._heartbeat.is_alive():
+            self._heartbeat.join()  # or it might put the claim again
         for name in self._names:
             _delete(self._connection.bucket, name)
 
@@ -110,7 +114,7 @@ class Claims:
             names = [f"claims/{digest}.{number}" for number in range(generation + 1)]
             if self._create(names[-1], content, token):
                 with ExitStack() as stack:
-                    claim = stack.enter_context(Claim(self._connection, names, content))
+                    stack.push(claim := Claim(self._connection, names, content))
                     # Another host may have uploaded it and deleted its claim since this one missed it.
                     if (found := look_up()) is None:
                         stack.pop_all()
