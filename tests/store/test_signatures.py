@@ -378,6 +378,16 @@ def test_a_forbidden_build_names_an_entry_that_is_not_trusted(farm: Farm, caplog
     assert "nothing is stored" not in caplog.text
 
 
+def test_a_signing_key_that_has_expired_is_named_so(tmp_path: Path) -> None:
+    """It is among the trusted keys, so the reason must not say that it is not."""
+    share(tmp_path / "store", os.getgid())
+    OURS.write(tmp_path / "key")
+    trust = Trust(None, (replace(OURS.public, until=date(2020, 1, 31)),), tmp_path / "key")
+    store = DiskStore.open(tmp_path / "store", trust=trust)
+    with pytest.raises(UntrustedWriterError, match=r"the signing key \S+ has expired \(2020-01-31\)"):
+        store.put(KEY, {"artifact": b""}, kind="test")
+
+
 @pytest.mark.parametrize("trusted", [(), (OURS,)], ids=["nobody", "ours"])
 def test_who_has_no_key_that_counts_stores_nothing(
     farm: Farm, caplog: pytest.LogCaptureFixture, trusted: tuple[SecretKey, ...]

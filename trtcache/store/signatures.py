@@ -135,6 +135,9 @@ class Admission:
         if self.key is None:
             return "no signing key is set"
         raw = self.key.public.raw
-        if not any(key.raw == raw and key.counts(self.clock_ns()) for key in self.keys):
+        named = [key for key in self.keys if key.raw == raw]
+        if not named:
             return f"the signing key {self.key.name} is not among the trusted keys"
+        if not any(key.counts(self.clock_ns()) for key in named):
+            return f"the signing key {self.key.name} has expired ({named[0].until})"
         return None
