@@ -20,7 +20,7 @@ from alembic.script import ScriptDirectory
 
 import trtcache_migrations
 from trtcache.errors import CorruptBlobError, IndexUnavailableError
-from trtcache.store.index import ENTRIES, METADATA, Index, engine_for, rebuild_index, write_rows
+from trtcache.store.index import ENTRIES, METADATA, Index, engine_for, on_index, rebuild_index, write_rows
 from trtcache.store.record import Record
 from trtcache.store.rows import COLUMNS, INDEX_NAME, VERSIONS, IndexState, index_state, read_rows
 
@@ -257,6 +257,22 @@ def test_rebuilding_makes_an_index_of_just_these_rows(root: Path) -> None:
 
 def _write_one(root: Path, number: int) -> None:
     write_rows(root, put=[record(number)])
+
+
+def test_an_index_that_is_replaced_under_a_writer_gets_its_row(root: Path) -> None:
+    """SQLite says that such a database is read-only; the writer goes on with the new one."""
+    count = 0
+
+    def work(index: Index) -> None:
+        nonlocal count
+        count += 1
+        with index._writing() as connection:
+            if count == 1:
+                rebuild_index(root, [record(1)])
+            connection.execute(ENTRIES.delete().where(ENTRIES.c.digest == record(1).digest))
+
+    on_index(root, work)
+    assert (count, read_rows(root / INDEX_NAME)) == (2, {})
 
 
 def test_processes_that_make_it_together_lose_no_row(tmp_path: Path) -> None:

@@ -211,14 +211,24 @@ def write_rows(root: Path, *, put: Iterable[Record] = (), drop: Iterable[str] = 
 
 
 def on_index(root: Path, work: Callable[[Index], T]) -> T:
-    """Run ``work`` on the index at ``root``; if that is damaged, quarantine it and run on a new one."""
+    """Run ``work`` on the index at ``root``, and on a new one if it is damaged, or another process replaces it."""
     try:
         with Index.open(root) as index:
             return work(index)
     except CorruptBlobError:
         rebuild_index(root, ())
+    except IndexUnavailableError as error:
+        if not _was_moved(error):
+            raise
     with Index.open(root) as index:
         return work(index)
+
+
+def _was_moved(error: IndexUnavailableError) -> bool:
+    """Return whether the file was moved while it was open, as by ``rebuild_index`` of another process."""
+    cause = error.__cause__
+    cause = cause.orig if isinstance(cause, DBAPIError) else cause
+    return getattr(cause, "sqlite_errorname", "") == "SQLITE_READONLY_DBMOVED"
 
 
 def _state(path: Path) -> IndexState:
