@@ -51,7 +51,7 @@ def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | P
     return convert_script(script, example_arguments(script, read_examples(shapes)), None, None), {}
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException) -> str:
     is_plain = isinstance(error, (ImportError, AttributeError, SyntaxError))  # whose texts say what they are
     return str(error) if is_plain else f"{type(error).__name__}: {error}"
 
@@ -74,11 +74,11 @@ def export_function(location: str) -> ExportedProgram:
     with _current_folder_first():
         try:
             function = getattr(import_module(module_name), name)
-        except Exception as error:  # code of the user's own
+        except (Exception, SystemExit) as error:  # code of the user's own, such as a script without a main guard
             raise SettingsError(location, f"it cannot be imported: {_describe(error)}") from error
         try:
             found = function()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise SettingsError(location, f"it raised {_describe(error)}") from error
         if not (isinstance(found, tuple) and 2 <= len(found) <= 3 and isinstance(found[0], torch.nn.Module)):
             raise SettingsError(location, "it has to return (model, args) or (model, args, kwargs)")

@@ -136,6 +136,19 @@ def test_what_a_function_raises_is_an_error_of_the_function(
     assert "why_fails:model: it cannot be imported: OSError: there is no disk" in failed.err
 
 
+def test_a_function_that_exits_is_an_error(
+    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code would be 0, and nothing built: a scheduler takes that for done."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "why_exits.py").write_text("def model():\n    raise SystemExit(0)\n")
+    (tmp_path / "why_is_a_script.py").write_text("import sys\nsys.exit()\n")
+    called, imported = run("build", "why_exits:model"), run("build", "why_is_a_script:model")
+    assert (called.code, imported.code) == (2, 2)
+    assert "why_exits:model: it raised SystemExit: 0" in called.err
+    assert "why_is_a_script:model: it cannot be imported: SystemExit" in imported.err
+
+
 def test_a_function_imports_from_the_current_folder_whenever_it_does(
     run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
