@@ -80,6 +80,7 @@ def build(
 
     With a remote that is written to, the command ends when the uploads have ended.
     """
+    click.get_current_context().with_resource(termination.raise_terminated())
     if end_with_input:
         termination.end_with_input()
     given = parse_settings(settings)

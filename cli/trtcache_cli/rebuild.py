@@ -14,6 +14,7 @@ from trtcache.store.record import parse_filters
 from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, working
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
+from trtcache_cli.termination import raise_terminated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,7 @@ def rebuild(session: Session, filters: tuple[str, ...], dry_run: bool) -> int:
     filter selects programs. Existing engines are not rebuilt; a failure does not stop the others, and the exit code is
     then 1.
     """
+    click.get_current_context().with_resource(raise_terminated())
     if not dry_run and session.config().disable:
         raise SettingsError("TRTCACHE_DISABLE", "the engines are stored in the cache, which it disables; unset it")
     store = session.store() if dry_run else session.writable_store("rebuild")

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -193,3 +198,24 @@ def test_a_function_is_named_by_the_part_after_the_colon(
     assert run("build", "build_zoo.bert:small", "--backend", interpreter, "--json").json["name"] == "small"
     output = ("-o", tmp_path / "out.pt2", "--backend", interpreter, "--json")
     assert run("export", "build_zoo.bert:small", *output).json["name"] == "small"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_leaves_no_temporary_files(number: signal.Signals, code: int, root: Path, tmp_path: Path) -> None:
+    """As Ctrl-C does: CI systems and ``timeout`` send these."""
+    slow, folder = tmp_path / "slow_zoo.py", tmp_path / "temporary"
+    folder.mkdir()
+    slow.write_text("import tempfile, time\nwith tempfile.TemporaryDirectory():\n    time.sleep(60)\n")
+    command = [sys.executable, "-m", "trtcache_cli", "build", "slow_zoo:model"]
+    # The tests themselves may run under nohup, whose processes ignore this signal, and those that they start.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    environ = {**os.environ, "TMPDIR": str(folder), "TRTCACHE_DIR": str(root)}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environ)
+    signal.signal(signal.SIGHUP, before)
+    while not any(folder.iterdir()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, list(folder.iterdir()), "Traceback" in err) == (code, [], False)
+    assert "trtcache: interrupted" in err
