@@ -275,6 +275,25 @@ def test_an_index_that_is_replaced_under_a_writer_gets_its_row(root: Path) -> No
     assert (count, read_rows(root / INDEX_NAME)) == (2, {})
 
 
+def test_an_index_without_tables_for_a_moment_is_kept(root: Path) -> None:
+    """Another process has moved the index away, and creates the next one; what it puts there stays."""
+    count = 0
+
+    def work(index: Index) -> None:
+        nonlocal count
+        count += 1
+        if count == 1:
+            (root / INDEX_NAME).unlink()
+            try:
+                index.apply(put=[record(3)])
+            finally:
+                rebuild_index(root, [record(1)])
+        index.apply(put=[record(3)])
+
+    on_index(root, work)
+    assert set(read_rows(root / INDEX_NAME) or {}) == {record(1).digest, record(3).digest}
+
+
 def test_processes_that_make_it_together_lose_no_row(tmp_path: Path) -> None:
     """Six processes open a missing index at once; all their rows are in one file."""
     context = multiprocessing.get_context("spawn")

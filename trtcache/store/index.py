@@ -211,15 +211,20 @@ def write_rows(root: Path, *, put: Iterable[Record] = (), drop: Iterable[str] = 
 
 
 def on_index(root: Path, work: Callable[[Index], T]) -> T:
-    """Run ``work`` on the index at ``root``, and on a new one if it is damaged, or another process replaces it."""
-    try:
-        with Index.open(root) as index:
-            return work(index)
-    except CorruptBlobError:
-        rebuild_index(root, ())
-    except IndexUnavailableError as error:
-        if not _was_moved(error):
-            raise
+    """Run ``work`` on the index at ``root``; if that is damaged, quarantine it and run on a new one.
+
+    It is tried again before: a process that replaces it at this moment leaves no table, or a file that was moved.
+    """
+    for is_again in (False, True):
+        try:
+            with Index.open(root) as index:
+                return work(index)
+        except CorruptBlobError:
+            if is_again:
+                rebuild_index(root, ())
+        except IndexUnavailableError as error:
+            if is_again or not _was_moved(error):
+                raise
     with Index.open(root) as index:
         return work(index)
 
