@@ -65,6 +65,21 @@ def test_a_long_name_is_truncated_when_it_is_written(tmp_path: Path, letter: str
     assert (found.name, found.pid) == (letter * 128, 1)
 
 
+def test_ctrl_c_while_a_note_is_written_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the next builder would report that this one died."""
+    store = DiskStore.open(tmp_path / "cache")
+    create = BuildNotes._create
+
+    def interrupt(notes: BuildNotes, kind: str, name: str, who: BuildProcess) -> int:
+        os.close(create(notes, kind, name, who))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BuildNotes, "_create", interrupt)
+    with pytest.raises(KeyboardInterrupt), store.notes.building(KEY, BuildProcess.here()):
+        pass
+    assert list((store.root / "locks" / "building").iterdir()) == []
+
+
 @pytest.mark.parametrize("put", ["link", "pipe", "directory"])
 def test_a_note_is_read_from_regular_files_only(tmp_path: Path, put: str) -> None:
     """Links are not followed, and pipes do not block."""
