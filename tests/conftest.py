@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 
 from tests import compile_once, python_server
-from tests.effort import TORTURE, samples
+from tests.effort import TORTURE, memory, samples
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "stable"))
 # A run in the background of a shell inherits that Ctrl-C is ignored, and so would the processes that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Where pytest makes its temporary folders.
+if not TORTURE and (_in_memory := memory()) is not None:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_in_memory))
 
 _PROJECT = Path(__file__).parent.parent
 _WITHOUT_TORCH = importlib.util.find_spec("torch") is None  # make test-base: the store, the commands and get_or_build

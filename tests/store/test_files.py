@@ -109,7 +109,7 @@ def test_a_rename_whose_reply_was_lost_is_done(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(Path, "rename", lost)
     publish_bytes(tmp_path / "marker", b"new")
     assert (tmp_path / "marker").read_bytes() == b"new"
-    monkeypatch.setattr(Path, "rename", lambda self, _target: self.unlink() or rename(self, "gone"))
+    monkeypatch.setattr(Path, "rename", lambda self, target: self.unlink() or rename(self, target))
     with pytest.raises(FileNotFoundError):
         publish_bytes(tmp_path / "marker", b"newer")
     assert (tmp_path / "marker").read_bytes() == b"new"
