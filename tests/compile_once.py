@@ -9,6 +9,9 @@ Four of five seconds of a wrapper go into what is the same in all of them: its f
 of a package, and one function of torch's headers, which reads the name of a device by a regular expression. Both are
 compiled once too, and joined to the second half of each wrapper, which is compiled with headers that only declare the
 function, and that are precompiled when many wrappers follow.
+
+Inductor precompiles two headers for each set of flags, 8 s each. The wrappers' is not used here, and the kernels' is
+made when many kernels have used it.
 """
 
 import fcntl
@@ -25,6 +28,7 @@ _FOLDER = Path(__file__).parent
 _VARIABLES = ("CPATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX")
 
 _MANY = 3  # so many wrappers with equal flags take as long as the precompiled header saves
+_WRAPPER = ".wrapper.cpp"
 _INTERFACE, _END = 'extern "C" {\n', '} // extern "C"\n'
 _RUNTIME = "torch/csrc/inductor/aoti_runtime/model_base.h"
 _FUNCTION = "inline void parse_device_str("
@@ -60,6 +64,8 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("g++: not found\n")
         return 127
     sources = [Path(argument) for argument in arguments if argument.endswith(".cpp")]
+    if "c++-header" in arguments:
+        return _note_header(arguments)
     if not sources or "-c" not in arguments or arguments.count("-o") != 1 or not all(map(Path.is_absolute, sources)):
         os.execv(real, [real, *arguments])  # noqa: S606  # the compiler
     place = arguments.index("-o") + 1
@@ -73,6 +79,8 @@ def main(arguments: list[str]) -> int:
         shutil.copyfile(kept, made)
         return _report("copied")
     if len(sources) > 1 or not _compile_wrapper(real, arguments, sources[0], made):
+        if not sources[0].name.endswith(_WRAPPER):
+            _make_header(real, arguments)
         arguments.insert(place, str(made))
         if code := _run(real, arguments):
             return code if code > 0 else 128 - code
@@ -89,7 +97,7 @@ def _run(real: str, arguments: list[str]) -> int:
 def _compile_wrapper(real: str, arguments: list[str], source: Path, made: Path) -> bool:
     """Compile a wrapper with the half that all have, if that is there by now; return whether it was compiled."""
     first, end, second = source.read_text(encoding="utf-8").partition(_END)
-    if not source.name.endswith(".wrapper.cpp") or not end or _INTERFACE not in first:
+    if not source.name.endswith(_WRAPPER) or not end or _INTERFACE not in first:
         return False
     flags = [word for word in arguments if word not in ("-c", "-o", str(source))]
     if "-include" in flags:  # Inductor's precompiled header, in place of which there is one here
@@ -98,6 +106,8 @@ def _compile_wrapper(real: str, arguments: list[str], source: Path, made: Path) 
     folder = _FOLDER / hashlib.sha256("\0".join([*flags, first]).encode()).hexdigest()
     folder.mkdir(exist_ok=True)
     (folder / f"wrapper.{os.getpid()}").touch()
+    if len(list(folder.glob("wrapper.*"))) == 1:  # the half takes longer than the wrapper, which may be the only one
+        return False
     include = _headers(flags)
     if include is None or not _make_half(real, folder, first + end, include, flags):
         return False
@@ -146,6 +156,40 @@ def _make_half(real: str, folder: Path, half: str, include: Path, flags: list[st
             if not _run(real, [*_changed(folder, include, flags), *header]):
                 new.replace(precompiled)
     return True
+
+
+def _note_header(arguments: list[str]) -> int:
+    """Note the command that precompiles a header; the compiler reads the header itself until that is made."""
+    noted = _noted(arguments[arguments.index("-o") + 1])
+    new = noted.with_suffix(f".{os.getpid()}")
+    new.write_text("\0".join(arguments), encoding="utf-8")
+    new.replace(noted)
+    return 0
+
+
+def _make_header(real: str, arguments: list[str]) -> None:
+    """Precompile the header that a command includes if that was asked for, and if many commands have included it."""
+    if "-include" not in arguments:
+        return
+    precompiled = arguments[arguments.index("-include") + 1] + ".gch"
+    noted = _noted(precompiled)
+    if not noted.exists() or Path(precompiled).exists():
+        return
+    uses = noted.with_suffix(".uses")
+    with uses.open("a", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("+")
+        lock.flush()
+        if uses.stat().st_size > _MANY and not Path(precompiled).exists():
+            new = f"{precompiled}.{os.getpid()}"
+            command = noted.read_text(encoding="utf-8").split("\0")
+            command[command.index("-o") + 1] = new
+            if not _run(real, command):
+                Path(new).replace(precompiled)
+
+
+def _noted(precompiled: str) -> Path:
+    return _FOLDER / f"{hashlib.sha256(os.fsencode(precompiled)).hexdigest()}.header"
 
 
 def _code(path: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import resource
@@ -98,6 +99,16 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of ``compile_once``, likewise."""
     return _of_session(tmp_path_factory) / compile_once.NAME
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Pause the garbage collector while everything is imported, none of which is garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
