@@ -240,6 +240,12 @@ def quick_children(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def quick_grandchildren(quick_children: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process start real ones wherever it starts ``sys.executable -m``, and let these start quick ones."""
+    monkeypatch.setenv(python_server.CHILDREN, "1")
+
+
+@pytest.fixture
 def run_python(start_python: StartPython) -> RunPython:
     """Run code in a new process that has imported torch, to its end."""
     return lambda code, **environ: _ended(start_python(code, **environ))

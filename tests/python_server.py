@@ -10,6 +10,9 @@ value of a variable that Python or torch reads when it starts, a ``sitecustomize
 variables while they are imported: a server notes which, and refuses a fork to those who have other values. Tests of
 what is imported, and of how a process starts, ends or takes signals, start the real Python themselves. There are two
 servers with different hash seeds: processes that do not name one of them have either.
+
+With ``QUICK_CHILDREN`` in its environment, ``python -m`` is the real Python, whose own children are quick: for programs
+that do little but start others.
 """
 
 from __future__ import annotations
@@ -28,9 +31,14 @@ _READ_AT_START = (
     *("PYTHON", "TORCH_", "PYTORCH_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ATEN_", "NPY_", "CUDA_"),
     *("LD_", "LC_", "LANG", "TZ", "MALLOC_", "GLIBC_", "COVERAGE_"),
 )
-_NOT_COMPARED = ("PYTHONPATH", "PYTHONHASHSEED")
-_ASKED_AGAIN = ("TORCHINDUCTOR_CACHE_DIR", "HOME", "TMPDIR", "TEMP", "TMP", "LOGNAME", "USER", "LNAME", "USERNAME")
-"""What modules ask for while they are imported, and again each time that they need it: places of folders."""
+_NOT_COMPARED = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONWARNINGS")
+_ASKED_AGAIN = (
+    *("TORCHINDUCTOR_CACHE_DIR", "HOME", "TMPDIR", "TEMP", "TMP", "LOGNAME", "USER", "LNAME", "USERNAME"),
+    "TORCHINDUCTOR_COMPILE_THREADS",
+)
+"""What modules ask for while they are imported, and again each time that they need it, or that a process starts."""
+CHILDREN = "QUICK_CHILDREN"
+_PARENT = "import runpy, sys; sys.executable = {!r}; runpy._run_module_as_main({!r})"
 _FORKED = b"+"
 _CPU = "cpu_s"  # the file with a line for each process that has ended
 
@@ -39,7 +47,8 @@ def start(folder: Path) -> list[subprocess.Popen[bytes]]:
     """Start the servers, and write ``python`` into the folder; they end when their standard input does."""
     folder.mkdir(parents=True)
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("TRTCACHE_", "COVERAGE_"))}
-    environ.pop("PYTHONPATH", None)
+    for name in ("PYTHONPATH", "PYTHONWARNINGS"):
+        environ.pop(name, None)
     (folder / "environ").write_text(json.dumps(_read_at_start(environ)), encoding="utf-8")
     (folder / _CPU).touch()
     servers = []
@@ -74,6 +83,10 @@ def _address(folder: Path, seed: str) -> str:
 def client(arguments: list[str]) -> int:
     """Run Python in a fork of a server, or in place of this process; return the exit code."""
     folder, real = Path(__file__).parent, sys.executable
+    if os.environ.pop(CHILDREN, "") and (parsed := _parsed(arguments)) is not None and parsed[1][0] == "-m":
+        warned = [word for value in parsed[0] for word in ("-W", value)]
+        parent = _PARENT.format(__file__, parsed[1][1])
+        os.execv(real, [real, *warned, "-c", parent, *parsed[1][2:]])  # noqa: S606  # Python
     seed = os.environ.get("PYTHONHASHSEED") or SEEDS[os.getpid() % 2]
     known = json.loads((folder / "environ").read_text(encoding="utf-8"))
     places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -86,6 +99,7 @@ def client(arguments: list[str]) -> int:
     ):
         os.execv(real, [real, *arguments])  # noqa: S606  # Python
     warned, program = parsed
+    warned = [*filter(None, os.environ.get("PYTHONWARNINGS", "").split(",")), *warned]
     request: dict[str, Any] = {
         "arguments": arguments,
         "warned": warned,
@@ -248,6 +262,8 @@ def _set_up(request: dict[str, Any], files: list[int]) -> None:
     tempfile.tempdir = None  # TMPDIR may be another
     sys.warnoptions += request["warned"]
     warnings._processoptions(request["warned"])  # type: ignore[attr-defined]  # as Python does
+    inductor: Any = sys.modules["torch._inductor.config"]
+    inductor.compile_threads = inductor.decide_compile_threads()
     rest = request["program"]
     sys.orig_argv = [sys.executable, *request["arguments"]]
     first = {"-c": "", "-m": request["cwd"]}.get(rest[0], os.path.dirname(os.path.realpath(rest[0])))  # noqa: PTH120

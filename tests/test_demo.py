@@ -24,6 +24,7 @@ REFIT = replace(BUILD, step="refit", outcome="refitted", compile_s=0.01, export_
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_a_build_then_a_hit_then_a_refit(tmp_path: Path) -> None:
     """A second process hits, every output equals eager's, and a refit follows the new weights."""
     environment = environ_untraced() | {

@@ -44,6 +44,15 @@ def test_it_does_what_python_does(python: str, tmp_path: Path, name: str) -> Non
     assert answer(python, *arguments, **environ) == answer(sys.executable, *arguments, **environ)
 
 
+def test_variables_for_a_process_are_read(python: str) -> None:
+    """Filters of warnings come before those of ``-W``, and Inductor has the threads that are named."""
+    code = "import sys; from torch._inductor import config; print(sys.warnoptions, config.compile_threads)"
+    environ = {"PYTHONWARNINGS": "default,ignore::UserWarning", "TORCHINDUCTOR_COMPILE_THREADS": "3"}
+    found = answer(python, "-W", "error", "-c", code, **environ)
+    assert found == answer(sys.executable, "-W", "error", "-c", code, **environ)
+    assert found[1] == "['default', 'ignore::UserWarning', 'error'] 3\n"
+
+
 def test_modules_and_files_are_run(python: str, tmp_path: Path) -> None:
     """As Python runs them, with the same arguments and first place of modules."""
     code = "import sys; print(__name__, __file__, sys.argv, sys.path[:2], getattr(__spec__, 'name', ''))"
@@ -52,6 +61,25 @@ def test_modules_and_files_are_run(python: str, tmp_path: Path) -> None:
         found = answer(python, *arguments, PYTHONPATH=str(tmp_path))
         assert found == answer(sys.executable, *arguments, PYTHONPATH=str(tmp_path))
         assert found[0] == 0
+
+
+def test_children_are_quick_where_that_is_asked_for(python: str, tmp_path: Path) -> None:
+    """A module is run by Python itself, whose ``sys.executable`` is the quick one; its children have Python's."""
+    (tmp_path / "parent.py").write_text("""
+import os, subprocess, sys
+print("torch" in sys.modules, __name__, sys.argv[1:], sys.path[0], "QUICK_CHILDREN" in os.environ, flush=True)
+subprocess.run([sys.executable, "-c", "import sys; print('torch' in sys.modules, sys.executable)"], check=True)
+""")
+    done = subprocess.run(
+        [python, "-W", "ignore", "-m", "parent", "x"],
+        cwd=tmp_path,
+        env={**os.environ, "QUICK_CHILDREN": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    own = "False __main__ ['x']  False"
+    assert (done.stdout.splitlines(), done.stderr) == ([own, f"True {sys.executable}"], "")
 
 
 def test_it_begins_with_torch_and_without_the_project(python: str) -> None:

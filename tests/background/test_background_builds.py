@@ -123,6 +123,7 @@ def test_an_engine_takes_over(
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_calls_beside_a_build(
     portable: str,
     tmp_path: Path,
@@ -171,6 +172,7 @@ def test_calls_beside_a_build(
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_classes_that_only_this_process_has_registered(
     portable: str, tmp_path: Path, temporary: Path, dynamic: bool
 ) -> None:
@@ -186,6 +188,7 @@ def test_classes_that_only_this_process_has_registered(
     assert_nothing_left(temporary)
 
 
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_the_file_of_a_program_with_a_class(portable: str, tmp_path: Path) -> None:
     """The worker gets the program itself, since it cannot read such a file."""
     torch.export.save(torch.export.export(Both(), (X, X)), tmp_path / "program.pt2")
@@ -197,6 +200,7 @@ def test_the_file_of_a_program_with_a_class(portable: str, tmp_path: Path) -> No
     torch.testing.assert_close(found.second, X + 1)
 
 
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_it_is_a_submodule_before_and_after(portable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A module around it lists the model's weights and loads others, in torch and with the engine."""
     monkeypatch.setenv("PORTABLE_BUILD", "1")
@@ -223,6 +227,7 @@ def test_it_is_a_submodule_before_and_after(portable: str, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("name", ["0.weight", "2.weight"])
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_one_name_of_a_tied_weight_is_enough(
     portable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -240,6 +245,7 @@ def test_one_name_of_a_tied_weight_is_enough(
         assert (module.ready, module.wait(90)) == (ready, True)
 
 
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_programs_with_dynamic_sizes_and_their_files(portable: str, tmp_path: Path, temporary: Path) -> None:
     """An exported program, and the file of one, run in torch as the program does."""
     rows = torch.export.Dim("rows", min=2)
@@ -487,6 +493,7 @@ def test_writes_to_weights_are_found_in_an_exported_program(given: nn.Module, ch
     assert changes_weights(torch.export.export(given, (X,))) is changes
 
 
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_calls_that_change_weights_go_on_in_torch(portable: str, tmp_path: Path, temporary: Path) -> None:
     """If that is only found when the program is lowered: the buffers of the model and of an engine would differ."""
     given, expected = Statistics(), Statistics()
@@ -516,6 +523,7 @@ def test_what_cannot_be_built_in_the_background_is_built_now(
     assert_nothing_left(temporary)
 
 
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_where_it_is_set(portable: str, tmp_path: Path) -> None:
     """The argument comes before the settings, and these before the environment; none of it is in the key."""
     config = Config(root=tmp_path / "cache", on_miss="background")
@@ -570,6 +578,7 @@ def test_a_program_that_another_process_builds_gets_a_manifest(portable: str, tm
     assert_nothing_left(temporary)
 
 
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_torch_compile(portable: str, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls run in eager torch, with the weights that they pass, until the engine takes over."""
     torch.compiler.reset()
@@ -592,6 +601,7 @@ def test_torch_compile(portable: str, tmp_path: Path, temporary: Path, monkeypat
     assert_nothing_left(temporary)
 
 
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_torch_compile_goes_on_in_eager_torch(
     portable: str, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -335,6 +335,7 @@ def test_a_backend_that_kills_the_child_is_reported(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_a_tiny_package_is_built_loaded_and_run(program: Callable[..., Result]) -> None:
     """The real thing, in a child process."""
     pytest.importorskip("torch")

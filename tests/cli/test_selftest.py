@@ -179,6 +179,7 @@ def test_a_directory_with_something_in_it_is_refused(run: Callable[..., Result],
 @pytest.mark.slow
 @pytest.mark.skipif(not TENSORRT_RTX.installed, reason="needs TensorRT-RTX")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_rtx_is_tried_up_to_its_gpu(
     program: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
