@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,13 +19,13 @@ BLOCKS = python_blocks(README)
 
 
 @pytest.mark.slow
-def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+def test_the_python_of_the_readme_runs(tmp_path: Path, python: str) -> None:
     """All blocks run in their order in an empty folder, and so do the overview's, from the same cache."""
     folders = [tmp_path / "readme", tmp_path / "overview"]
     for folder, blocks in zip(folders, (BLOCKS, python_blocks(OVERVIEW)), strict=True):
         folder.mkdir()
         environment = environ_untraced() | {"TRTCACHE_DIR": str(tmp_path / "cache"), "PYTHONWARNINGS": "ignore"}
-        command = [sys.executable, "-c", "\n".join(blocks)]
+        command = [python, "-c", "\n".join(blocks)]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert folder == folders[1] or "TransformerEncoderLayer: aot_inductor for cpu" in done.stdout

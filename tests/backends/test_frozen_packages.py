@@ -187,6 +187,7 @@ except Exception as error:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_children")
 def test_an_exported_engine_answers_elsewhere_and_refuses_other_weights(root: Path, tmp_path: Path) -> None:
     """Another process answers bit by bit the same; a file is not written with weights that the engine does not have."""
     model = net()

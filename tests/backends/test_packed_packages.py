@@ -239,13 +239,12 @@ print("torch" in sys.modules)
 
 
 @pytest.mark.slow
-def test_an_exported_program_packs_where_it_is_loaded(root: Path, tmp_path: Path) -> None:
+def test_an_exported_program_packs_where_it_is_loaded(root: Path, tmp_path: Path, python: str) -> None:
     """Another process answers and refits bit by bit the same; one without torch takes the weights as they are."""
     module, path, inputs = compiled(net(), root), tmp_path / "net.pt2", tmp_path / "x.pt"
     trtcache.export(module, path)
     torch.save((X, net(1).state_dict()), inputs)
-    command = [sys.executable, "-W", "ignore", "-c"]
-    subprocess.run([*command, _LOAD, str(path), str(inputs)], check=True)
+    subprocess.run([python, "-W", "ignore", "-c", _LOAD, str(path), str(inputs)], check=True)
     first, second = torch.load(f"{inputs}.out")
     assert all(map(torch.equal, first, module(X)))
     module.refit(net(1))
@@ -254,7 +253,13 @@ def test_an_exported_program_packs_where_it_is_loaded(root: Path, tmp_path: Path
     save_file(dict(net(1).state_dict()), tmp_path / "other.safetensors")
     files = [str(tmp_path / name) for name in ("net.pt2", "x.npy", "other.safetensors")]
     without = {**os.environ, "TRTCACHE_NO_TORCH": "1"}
-    done = subprocess.run([*command, _LOAD_WITHOUT, *files], env=without, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _LOAD_WITHOUT, *files],
+        env=without,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == "False"
     for suffix, seed in (("out", 0), ("other", 1)):
         with np.load(tmp_path / f"x.npy.{suffix}.npz") as found:

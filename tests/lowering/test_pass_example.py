@@ -30,7 +30,7 @@ def test_the_pass_of_the_document_is_the_example() -> None:
 
 
 @pytest.mark.slow
-def test_the_installed_pass_is_shown(tmp_path: Path) -> None:
+def test_the_installed_pass_is_shown(tmp_path: Path, python: str) -> None:
     """Installed as pip does it, the pass changes a program, and the diff is the document's."""
     package = shutil.copytree(EXAMPLE, tmp_path / "pass_plugin")  # pip writes into it
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--target", str(tmp_path / "site")]
@@ -42,7 +42,7 @@ def test_the_installed_pass_is_shown(tmp_path: Path) -> None:
     command = "trtcache lower scorer.pt2 --show fast_gelu"
     (lines,) = console("docs/lowering.md")[command]
     done = subprocess.run(
-        [sys.executable, "-m", "trtcache_cli", *command.split()[1:]],
+        [python, "-m", "trtcache_cli", *command.split()[1:]],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{tmp_path / 'site'}:{ROOT}:{ROOT / 'cli'}"},
         capture_output=True,

@@ -99,6 +99,7 @@ def test_an_ended_pool_starts_no_process(request_: TorchRequest, tmp_path: Path)
         assert pool._all == []
 
 
+@pytest.mark.usefixtures("quick_children")
 def test_a_backend_of_this_process_alone_builds_here(
     interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_backend_of_this_process_alone_builds_here(
     torch.testing.assert_close(module(*given), Attention()(*given))
 
 
+@pytest.mark.usefixtures("quick_children")
 def test_parts_are_built_in_processes_where_they_are_built_at_all(
     interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

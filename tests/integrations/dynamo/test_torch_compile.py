@@ -316,6 +316,7 @@ for one in threads: one.join()
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_children")
 def test_an_export_of_control_flow_and_a_compilation_end(tmp_path: Path) -> None:
     """Each needs the lock of the other: Dynamo's, and that of exports."""
     done = subprocess.run(
