@@ -21,6 +21,7 @@ from hypothesis import settings
 
 from tests import compile_once, python_server
 from tests.effort import TORTURE, memory, samples
+from tests.quicker_torch import quicker_torch as quicker_torch
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:
@@ -52,19 +53,6 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
     monkeypatch.setenv("TRTCACHE_DIRECT", "off")  # to record each export takes time; tests/direct say what they want
     for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path_factory.getbasetemp() / name.lower()))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _quicker_torch() -> Iterator[None]:
-    """Make the many exports of a session quicker."""
-    if _WITHOUT_TORCH:
-        yield
-        return
-    from tests.keys.tracing import operators_listed_once, registry_made_once
-    from tests.untraced import torch_untraced
-
-    with operators_listed_once(), registry_made_once(), torch_untraced():
-        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
