@@ -411,6 +411,7 @@ def test_a_full_disk(portable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         os.system(f"umount -l {full}")  # noqa: S605
 
 
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_a_full_cache_directory(
     portable: str, tmp_path: Path, temporary: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -564,6 +565,7 @@ def test_an_engine_that_another_process_builds_takes_over(portable: str, tmp_pat
     assert_nothing_left(temporary)
 
 
+@pytest.mark.usefixtures("quick_grandchildren")
 def test_a_program_that_another_process_builds_gets_a_manifest(portable: str, tmp_path: Path, temporary: Path) -> None:
     """Once the engine is stored, and with it the key alias; the next process does not export the model."""
     config = Config(root=tmp_path / "cache", direct="on")
