@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
+from torch.torch_version import TorchVersion
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import trtcache
@@ -188,3 +189,12 @@ def test_marks_for_dynamo_turn_it_off(interpreter: str, tmp_path: Path) -> None:
     torch._dynamo.mark_dynamic(x, 0)
     outcome = compiled(Calls(lambda _, x: x + 1), (x,), interpreter, tmp_path)
     assert outcome.startswith("off: argument 0 has marks for Dynamo (_dynamo_dynamic_indices")
+
+
+def test_a_newer_torch_turns_it_off(interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its exporter may differ from the ones that a replay imitates, in what no comparison shows."""
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.14.0a0+git0"))
+    for _ in range(2):
+        module = trtcache.compile(nn.ReLU(), (X,), backend=interpreter, cache=tmp_path, direct="on")
+        assert module.report.direct == "off: torch 2.14.0a0+git0 is newer than the versions that direct mode supports"
+        torch.testing.assert_close(module(X), X.relu())
