@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
         return 127
     sources = [Path(argument) for argument in arguments if argument.endswith(".cpp")]
     if "c++-header" in arguments:
-        return _note_header(arguments)
+        return _record_header(arguments)
     if not sources or "-c" not in arguments or arguments.count("-o") != 1 or not all(map(Path.is_absolute, sources)):
         os.execv(real, [real, *arguments])  # noqa: S606  # the compiler
     place = arguments.index("-o") + 1
@@ -158,37 +158,38 @@ def _make_half(real: str, folder: Path, half: str, include: Path, flags: list[st
     return True
 
 
-def _note_header(arguments: list[str]) -> int:
-    """Note the command that precompiles a header; the compiler reads the header itself until that is made."""
-    noted = _noted(arguments[arguments.index("-o") + 1])
-    new = noted.with_suffix(f".{os.getpid()}")
+def _record_header(arguments: list[str]) -> int:
+    """Record the command that precompiles a header. Until it is run, the compiler reads the header itself."""
+    record = _header_record(arguments[arguments.index("-o") + 1])
+    new = record.with_suffix(f".{os.getpid()}")
     new.write_text("\0".join(arguments), encoding="utf-8")
-    new.replace(noted)
+    new.replace(record)
     return 0
 
 
 def _make_header(real: str, arguments: list[str]) -> None:
-    """Precompile the header that a command includes if that was asked for, and if many commands have included it."""
+    """Precompile the header that a command includes, once Inductor has requested it and several commands use it."""
     if "-include" not in arguments:
         return
     precompiled = arguments[arguments.index("-include") + 1] + ".gch"
-    noted = _noted(precompiled)
-    if not noted.exists() or Path(precompiled).exists():
+    record = _header_record(precompiled)
+    if not record.exists() or Path(precompiled).exists():
         return
-    uses = noted.with_suffix(".uses")
+    uses = record.with_suffix(".uses")
     with uses.open("a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.write("+")
         lock.flush()
         if uses.stat().st_size > _MANY and not Path(precompiled).exists():
             new = f"{precompiled}.{os.getpid()}"
-            command = noted.read_text(encoding="utf-8").split("\0")
+            command = record.read_text(encoding="utf-8").split("\0")
             command[command.index("-o") + 1] = new
             if not _run(real, command):
                 Path(new).replace(precompiled)
 
 
-def _noted(precompiled: str) -> Path:
+def _header_record(precompiled: str) -> Path:
+    """Return the file with the command that makes a precompiled header."""
     return _FOLDER / f"{hashlib.sha256(os.fsencode(precompiled)).hexdigest()}.header"
 
 

@@ -38,10 +38,11 @@ def rebuild(cache: Cache, entry: Entry) -> Report:
     except (KeyError, ValueError) as error:
         raise SettingsError(f"entry {entry.key.digest[:16]}", f"it is not a kept program: {error}") from error
     with ExitStack() as stack:
-        try:
-            stack.enter_context(use_flags(json.loads(bytes(entry.read(FLAGS))) if FLAGS in entry.members else {}))
-        except ValueError as error:
-            raise SettingsError(f"entry {entry.key.digest[:16]}", str(error)) from error
+        if FLAGS in entry.members:  # programs that were kept by older versions have none
+            try:
+                stack.enter_context(use_flags(json.loads(bytes(entry.read(FLAGS)))))
+            except ValueError as error:
+                raise SettingsError(f"entry {entry.key.digest[:16]}", str(error)) from error
         path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trtcache-program-"))) / PROGRAM
         entry.write(PROGRAM, path)
         has_classes = STRUCTURES in entry.members
