@@ -1,20 +1,6 @@
-"""What direct mode is known to get wrong, and harmless changes that it does not hit."""
+"""Harmless changes that direct mode does not hit, and why."""
 
 from __future__ import annotations
-
-WRONG = (
-    "a model asks for Python's dispatcher",
-    # What an export itself has: its modes, flags and filters, and calls that are nested deeper.
-    "a model counts the active function modes",
-    "a model reads static_shapes of the fake mode",
-    "a model reads tracked_fakes of the fake mode",
-    "a model reads the metadata that torch.fx records",
-    "a model reads the flags of the exporter",
-    "a filter of warnings is looked for",
-    "a count of references decides",
-    "a recursive function is 700 calls deep",
-)
-"""Descriptions of scenarios in which it hits and answers as the old program."""
 
 SAME_VALUES = frozenset(
     {

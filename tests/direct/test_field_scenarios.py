@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.direct.field_known import MISSED, WRONG
-from tests.direct.field_scenarios import SCENARIOS
+from tests.direct.field_known import MISSED
+from tests.direct.field_scenarios import SCENARIOS, Scenario
 from tests.direct.scenario_runner import site
 from tests.effort import tries
 
@@ -53,12 +54,14 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return found
 
 
-def _param(number: int) -> Any:
-    marks = [pytest.mark.xfail(reason="a known wrong hit")] if SCENARIOS[number].doc in WRONG else []
-    return pytest.param(number, id=SCENARIOS[number].doc, marks=marks)
+def _edits_code(scenario: Scenario) -> bool:
+    """Return whether functions may have changed: in a file, or by what the change defines."""
+    return bool(
+        scenario.to or scenario.added or scenario.second or re.search(r"\b(def|lambda|import)\b", scenario.change)
+    )
 
 
-@pytest.mark.parametrize("number", [_param(number) for number in TRIED])
+@pytest.mark.parametrize("number", [pytest.param(number, id=SCENARIOS[number].doc) for number in TRIED])
 def test_a_field_scenario(number: int, results: Results) -> None:
     """Where it hits, an export in the same process gives the same key and the same answers."""
     scenario = SCENARIOS[number]
@@ -67,4 +70,5 @@ def test_a_field_scenario(number: int, results: Results) -> None:
         for way in ("control", "live", "pair"):
             assert not result.get(way, {}).get("wrong"), (step, way, result[way]["wrong"])
     if scenario.harmless and scenario.doc not in MISSED:
-        assert results[number]["second"]["pair"]["direct"] == "hit"
+        direct = results[number]["second"]["pair"]["direct"]
+        assert direct == "hit" or (direct.startswith("miss: code has changed") and _edits_code(scenario))

@@ -21,11 +21,13 @@ from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 import trtcache
+from trtcache.frontends.direct import manifest as manifests
 from trtcache.frontends.direct.errors import NotComparableError
+from trtcache.frontends.direct.manifest import Manifest
 from trtcache.frontends.direct.program_trace import normalize, perform_same_operations, trace_program
 from trtcache.frontends.direct.replay import replay
 from trtcache.frontends.direct.symbolic import record_symbolic
-from trtcache.frontends.direct.trace import Trace, record
+from trtcache.frontends.direct.trace import Recording, Trace, record
 from trtcache.lowering.capture import export
 
 if TYPE_CHECKING:
@@ -52,6 +54,12 @@ class Does(nn.Module):
 def trace_of(does: Callable[..., Any]) -> Trace:
     """Return the trace of a model."""
     return record(Does(does).eval(), (X,), {}).trace
+
+
+def stored(recording: Recording, trace: Trace | None = None) -> Manifest:
+    """Return the manifest of a recording, as it is read from an entry."""
+    manifest = Manifest(trace or recording.trace, sorted(recording.code.by_digest), ["0" * 64, 1], "cpu")
+    return manifests.read(manifests.write([manifest], {})[manifests.MEMBER])[0]
 
 
 PROGRAMS: dict[str, Callable[..., Any]] = {
@@ -127,9 +135,8 @@ def test_an_exported_program_performs_the_operations_of_its_model(name: str) -> 
     trace, program = recording.trace, export(model, (X,), {}, None)
     for results in (recording.results, None):  # computed or known
         assert perform_same_operations(trace, trace_program(program, recording.mode, recording.inputs, results))
-    others = [json.loads(json.dumps(trace_of(does))) for other, does in PROGRAMS.items() if other != name]
-    stored = json.loads(json.dumps(trace))
-    found = replay(model, (X,), {}, [*others, stored])
+    others = [stored(record(Does(does).eval(), (X,), {})) for other, does in PROGRAMS.items() if other != name]
+    found = replay(model, (X,), {}, [*others, stored(recording)])
     assert (found.place, found.difference) == (len(others), "")
     missed = replay(model, (X,), {}, others)
     assert missed.place is None
@@ -199,12 +206,11 @@ def test_a_replay_leaves_the_model_as_it_was(is_found: bool) -> None:
     """Attributes, buffers, lists, and caches around it; also if it ends in the middle."""
     TABLE.clear()
     model = Does(_leaves_traces)
-    trace = record(model, (X,), {}).trace
-    stored = json.loads(json.dumps(trace))
+    manifest = stored(record(model, (X,), {}))
     if not is_found:
-        stored[-2][1] = ["l"]
+        manifest.trace[-2][1] = ["l"]
     before, values = _state(model), copy.deepcopy(model.state_dict())
-    assert (replay(model, (X,), {}, [stored]).place is not None) == is_found
+    assert (replay(model, (X,), {}, [manifest]).place is not None) == is_found
     assert _state(model) == before
     assert all(torch.equal(value, values[name]) for name, value in model.state_dict().items())
     assert not TABLE
@@ -237,9 +243,9 @@ def _catches(model: Any, x: torch.Tensor) -> torch.Tensor:
 def test_code_runs_to_its_end_after_a_difference() -> None:
     """The first difference is remembered, and nothing is raised that code could catch."""
     model = Does(_catches)
-    trace = record(model, (X,), {}).trace
+    manifest = stored(record(model, (X,), {}))
     model.calls.append(1)
-    found = replay(model, (X,), {}, [json.loads(json.dumps(trace))])
+    found = replay(model, (X,), {}, [manifest])
     assert found.place is None
     assert found.difference.endswith("aten.mul.Tensor(input 0, 2) -> aten.mul.Tensor(input 0, 3)")
 
@@ -297,8 +303,8 @@ def test_a_signal_that_ends_the_process_does_so_in_a_replay(interpreter: str, tm
 def test_weights_are_freed_after_a_replay(is_found: bool) -> None:
     """Fake tensors lead to their mode, and that to the tensors with names: Python frees no such cycle."""
     model = Does(PROGRAMS["a layer"] if is_found else PROGRAMS["a constant"])
-    trace = json.loads(json.dumps(trace_of(PROGRAMS["a layer"])))
-    assert (replay(model, (X,), {}, [trace]).place is not None) == is_found
+    manifest = stored(record(Does(PROGRAMS["a layer"]).eval(), (X,), {}))
+    assert (replay(model, (X,), {}, [manifest]).place is not None) == is_found
     weight = weakref.ref(model.lin.weight)
     del model
     gc.collect()
@@ -322,9 +328,9 @@ def test_names_of_weights_are_not_those_of_inputs() -> None:
     """A buffer can have any name without a dot."""
     model = Does(lambda model, x: x * 2 + model.get_buffer("input 0"))
     model.register_buffer("input 0", torch.zeros(3, 4))
-    trace = json.loads(json.dumps(record(model, (X,), {}).trace))
+    manifest = stored(record(model, (X,), {}))
     model.does = lambda _, x: x * 2 + x
-    assert replay(model, (X,), {}, [trace]).place is None
+    assert replay(model, (X,), {}, [manifest]).place is None
 
 
 def test_a_constant_in_the_memory_of_a_weight_has_no_trace() -> None:
@@ -380,10 +386,10 @@ def test_numbers_of_constants_are_those_of_an_export() -> None:
     """The operations that use them have them."""
     model = Does(lambda model, x: x[: int(model.kept[0])] * model.kept[1].item())
     model.kept = [torch.tensor(2), torch.tensor(3.0)]  # type: ignore[assignment]  # any attribute
-    trace = json.loads(json.dumps(record(model, (X,), {}).trace))
-    assert replay(model, (X,), {}, [trace]).place == 0
+    manifest = stored(record(model, (X,), {}))
+    assert replay(model, (X,), {}, [manifest]).place == 0
     model.kept[1] = torch.tensor(4.0)  # type: ignore[index]
-    assert replay(model, (X,), {}, [trace]).place is None
+    assert replay(model, (X,), {}, [manifest]).place is None
 
 
 def test_exchanging_tensors_is_an_error_as_in_an_export() -> None:
@@ -429,9 +435,9 @@ def test_views_share_memory_in_a_replay() -> None:
             return y * (2 if y.untyped_storage()._cdata == x.untyped_storage()._cdata else 3)
 
     model = Does(does)
-    trace = json.loads(json.dumps(record(model, (X,), {}).trace))
-    assert replay(model, (X,), {}, [trace]).place == 0
-    assert trace[-2][1][2] == 2
+    manifest = stored(record(model, (X,), {}))
+    assert replay(model, (X,), {}, [manifest]).place == 0
+    assert manifest.trace[-2][1][2] == 2
 
 
 def test_threads_can_replay_one_model(interpreter: str, tmp_path: Path) -> None:

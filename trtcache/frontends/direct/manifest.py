@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
-    from trtcache.frontends.direct.trace import Trace
+    from trtcache.frontends.direct.trace import Recording, Trace
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 18
+FORMAT = 19
 MAX_MANIFESTS = 8
 
 
@@ -35,18 +35,20 @@ class Manifest:
 
     Attributes:
         trace: the trace.
+        code: the digests of the code that the model ran.
         program: the digest of the exported program, which has a key alias, and its size in bytes.
         device: the device that it runs on.
         took_s: seconds that exporting took.
     """
 
     trace: Trace
+    code: list[str]
     program: list[Any]
     device: str
     took_s: float = field(default=0.0, compare=False)
 
     @classmethod
-    def of(cls, trace: Trace, program: ExportedProgram, digest: Digest, export_s: float) -> Manifest:
+    def of(cls, recording: Recording, program: ExportedProgram, digest: Digest, export_s: float) -> Manifest:
         """Return the manifest of an exported program.
 
         Raises:
@@ -57,7 +59,8 @@ class Manifest:
         if len(devices(program) | own) > 1:
             raise ValueError("it runs on other devices than those of its weights")
         return cls(
-            trace=trace,
+            trace=recording.trace,
+            code=sorted(recording.code.by_digest),
             program=[digest.hex, digest.size_bytes],
             device=str(next(iter(own | devices(program)), torch.device("cpu"))),
             took_s=export_s,
@@ -122,6 +125,8 @@ def _manifest(written: Any) -> Manifest:
         raise ValueError("it has values of other types")
     if not isinstance(manifest.trace, list) or not manifest.trace or not all(map(_is_line, manifest.trace)):
         raise ValueError("its trace has another form")
+    if not isinstance(manifest.code, list) or not all(isinstance(one, str) for one in manifest.code):
+        raise ValueError("its code has another form")
     return manifest
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from trtcache.cache import Cache
     from trtcache.digests import Digest, Json
-    from trtcache.frontends.direct.trace import Recording, Trace
+    from trtcache.frontends.direct.trace import Recording
     from trtcache.frontends.source import Specs
     from trtcache.store.entry import Entry
 
@@ -133,24 +133,30 @@ class DirectMode:
             log.debug("the manifests of %s cannot be read", self._name, exc_info=True)
             self._reject(f"it cannot be used: {error!r}")
             return False
-        traces = [one.trace for one in self._stored]
-        place, difference = self._compare(traces)
+        place, difference = self._compare()
         if place is None:
             self.outcome = f"miss: {difference}"
             return False
         self.manifest = self._stored[place]
         return True
 
-    def _compare(self, traces: list[Trace]) -> tuple[int | None, str]:
-        """Return the place of the trace with the operations of the model, or None and the first difference."""
+    def _compare(self) -> tuple[int | None, str]:
+        """Return the place of the manifest with the model's operations and code, or None and the first difference."""
+        traces = [one.trace for one in self._stored]
         if not self._shapes and not any(map(is_symbolic, traces)):
-            replayed = replay(self._model, self._args, self._kwargs, traces)
+            replayed = replay(self._model, self._args, self._kwargs, self._stored)
             self.specs = pytree.tree_flatten((self._args, self._kwargs))[1], replayed.out_spec
             return replayed.place, replayed.difference
         recording = self._record()
         trace, self.specs = recording.trace, recording.specs
-        if trace in traces:
-            return traces.index(trace), ""
+        change = ""
+        for place, stored in enumerate(self._stored):
+            if stored.trace == trace:
+                change = recording.code.describe_change(set(stored.code))
+                if not change:
+                    return place, ""
+        if change:
+            return None, change
         pairs = enumerate(zip(traces[0], trace, strict=False))
         different = next(((place, *lines) for place, lines in pairs if lines[0] != lines[1]), None)
         return None, format_difference(*different) if different else "it ends elsewhere"
@@ -223,7 +229,7 @@ class DirectMode:
             raise ValueError("the exported program has another structure of arguments or results than the model")
         if self.manifest is None:
             self.explain()
-        manifest = Manifest.of(recording.trace, program, digest, export_s)
+        manifest = Manifest.of(recording, program, digest, export_s)
         if self.manifest == manifest:
             return
         others = [other for other in self._stored if other not in (manifest, self.manifest)]

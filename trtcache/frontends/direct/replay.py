@@ -24,7 +24,6 @@ from trtcache.frontends.direct.export_context import OWN_FOLDERS
 from trtcache.frontends.direct.trace import (
     RESHAPED_IN_PLACE,
     Fakes,
-    Trace,
     TraceWriter,
     call_untraced,
     empty_shape_env,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from torch.utils import _pytree as pytree
 
     from trtcache.digests import Json
+    from trtcache.frontends.direct.manifest import Manifest
 
 _SHOWN = 60  # characters of an argument
 
@@ -112,10 +112,11 @@ class _Follower(TraceWriter):
         difference: the first operation that differs from all traces; empty if there is none so far.
     """
 
-    def __init__(self, traces: Sequence[Trace]) -> None:
+    def __init__(self, stored: Sequence[Manifest]) -> None:
         super().__init__()
-        self._traces = traces
-        self.left = list(range(len(traces)))
+        self._traces = [one.trace for one in stored]
+        self._codes = [set(one.code) for one in stored]
+        self.left = list(range(len(stored)))
         self._place = 0
         self.difference = ""
         self._tensors: dict[Any, tuple[TensorWeakRef, int]] = {}
@@ -165,6 +166,11 @@ class _Follower(TraceWriter):
             self.left = [one for one in self.left if len(self._traces[one]) == self._place]
             if not self.left:
                 self.difference = "it ends before the traces do"
+                return
+        changes = [self.code.describe_change(self._codes[one]) for one in self.left]
+        self.left = [one for one, change in zip(self.left, changes, strict=True) if not change]
+        if not self.left:
+            self.difference = changes[0]
 
     def clear(self) -> None:
         """Forget all tensors."""
@@ -225,7 +231,7 @@ class Replayed:
     """The outcome of a replay.
 
     Attributes:
-        place: the place of the trace with the model's operations; None if there is none.
+        place: the place of the manifest with the model's operations; None if there is none.
         difference: the first difference; empty if there is none.
         out_spec: the structure of the results.
     """
@@ -236,15 +242,15 @@ class Replayed:
 
 
 def replay(
-    model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], traces: Sequence[Trace]
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], stored: Sequence[Manifest]
 ) -> Replayed:
-    """Run a model without values, and find the trace that has its operations.
+    """Run a model without values, and find the manifest that has its operations, and its code.
 
     Raises:
         NotComparableError: the model registers weights or modules when it is called.
         Exception: the model's code raised it.
     """
-    follower = _Follower(traces)
+    follower = _Follower(stored)
     mode = _Replay(follower)
     try:
         out_spec = run(model, args, kwargs, follower, mode)

@@ -67,7 +67,7 @@ def record_symbolic(
     conditions: list[Json] = [str(condition) for condition in decisions.conditions]
     trace = [*writer.lines, ["sizes", sizes, conditions]]
     inputs, in_spec = pytree.tree_flatten((fake_args, fake_kwargs))
-    return Recording(trace, mode, inputs, (in_spec, out_spec), None)
+    return Recording(trace, mode, inputs, (in_spec, out_spec), None, writer.code)
 
 
 def symbolic_inputs(

@@ -33,6 +33,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.frontends.direct.errors import NotComparableError
+from trtcache.frontends.direct.executed_code import ExecutedCode
 from trtcache.frontends.direct.export_context import export_context
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.interface import Content
@@ -44,7 +45,7 @@ from trtcache.lowering.model_state import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -63,6 +64,8 @@ RESHAPED_IN_PLACE = frozenset(
 )
 """Operators that change the sizes and strides of their argument; a replay runs these. Others have no trace."""
 
+_DEEPER = 170
+"""Frames that an export has more: 27, and one for each nested module, of which 1,000 frames have at most 135."""
 _PLAIN = frozenset({int, str, type(None)})
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 NAMED = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format})
@@ -79,6 +82,7 @@ class TraceWriter:
         self._freed_later: list[Any] = []  # weak references, so that no address of a freed tensor is used again
         self._has_grad = True
         self._dtype = torch.get_default_dtype()
+        self.code = ExecutedCode()
 
     def name(self, tensor: torch.Tensor, name: Json) -> None:
         """Name a tensor; one that is named already keeps its name."""
@@ -386,6 +390,7 @@ class Recording:
         inputs: the leaves of the arguments, fake tensors if their sizes are symbolic.
         specs: the structure of the arguments and of the results.
         results: the results of the operators; None if their sizes are symbolic.
+        code: the model's code.
     """
 
     trace: Trace
@@ -393,6 +398,7 @@ class Recording:
     inputs: list[Any]
     specs: Specs
     results: KnownResults | None
+    code: ExecutedCode
 
 
 def empty_shape_env() -> ShapeEnv:
@@ -417,7 +423,7 @@ def record(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, A
     results = KnownResults(mode)
     out_spec = run(model, args, kwargs, writer, mode, Recorder(writer, results))
     inputs, in_spec = pytree.tree_flatten((args, dict(kwargs)))
-    return Recording(writer.lines, mode, inputs, (in_spec, out_spec), results)
+    return Recording(writer.lines, mode, inputs, (in_spec, out_spec), results, writer.code)
 
 
 def run(
@@ -474,8 +480,12 @@ def run(
             stack.enter_context(context)
         stack.enter_context(watch_assignments(model, note))
         with record_changed_arguments(model), export_context(model) as called:
-            args, kwargs = pytree.tree_unflatten(inputs, in_spec)  # calls operators for some classes, as in an export
-            leaves, out_spec = called(*args, **kwargs)
+
+            def call() -> Any:
+                args, kwargs = pytree.tree_unflatten(inputs, in_spec)  # classes can call operators, as in an export
+                return called(*args, **kwargs)
+
+            leaves, out_spec = _call_deeper(_DEEPER, lambda: writer.code.collect(call))
         if assigned:
             writer.lines.append(["assigned", *assigned])
         members = _members_of(model)
@@ -488,6 +498,11 @@ def run(
         writer.finish(out_spec, leaves)
         caches.restores_all = not writer.is_hit
     return out_spec
+
+
+def _call_deeper(frames: int, function: Callable[[], Any]) -> Any:
+    """Call a function below this many further frames, so that recursion which is too deep for an export fails here."""
+    return _call_deeper(frames - 1, function) if frames else function()
 
 
 def describe_structure(spec: pytree.TreeSpec) -> Json:

@@ -1,0 +1,256 @@
+"""Digests of the code that a model runs: what they distinguish, and what is left out."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import trtcache
+from trtcache.errors import ExportError
+from trtcache.frontends.direct.errors import NotComparableError
+from trtcache.frontends.direct.executed_code import ExecutedCode, digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from types import CodeType
+
+X = torch.arange(12.0).reshape(3, 4)
+
+
+def code_of(source: str, file: str = "model.py") -> CodeType:
+    """Return the code of the function ``f`` in some source."""
+    space: dict[str, Any] = {}
+    exec(compile(source, file, "exec"), space)  # noqa: S102  # the test's own
+    code: CodeType = space["f"].__code__
+    return code
+
+
+FUNCTION = "def f(x, n=2):\n    return x * n\n"
+EQUAL = {
+    "a comment": "# A comment\ndef f(x, n=2):\n    # Another\n\n    return x * n\n",
+    "an annotation": "def f(x: int, n: int = 2) -> int:\n    return x * n\n",
+    "a default, which is no part of the code": "def f(x, n=3):\n    return x * n\n",
+    "a class around it": "class A:\n    def f(x, n=2):\n        return x * n\nf = A.f\n",
+}
+DIFFERENT = {
+    "an operator": "def f(x, n=2):\n    return x + n\n",
+    "the order of operands": "def f(x, n=2):\n    return n * x\n",
+    "a name of an argument": "def f(x, m=2):\n    return x * m\n",
+    "its own name": "def g(x, n=2):\n    return x * n\nf = g\n",
+    "an argument that is only named": "def f(x, *, n=2):\n    return x * n\n",
+    "a constant that is equal": "def f(x, n=2):\n    return x * n * 1.0\n",
+    "a docstring": "def f(x, n=2):\n    '''Text.'''\n    return x * n\n",
+    "an error that is caught": "def f(x, n=2):\n    try:\n        return x * n\n    except OSError:\n        raise\n",
+}
+
+
+@pytest.mark.parametrize("what", EQUAL)
+def test_what_code_does_has_one_digest(what: str) -> None:
+    """Whatever the file and the lines are."""
+    assert digest(code_of(EQUAL[what], "another/file.py")) == digest(code_of(FUNCTION))
+
+
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_other_code_has_another_digest(what: str) -> None:
+    """If its instructions, names or constants differ."""
+    assert digest(code_of(DIFFERENT[what])) != digest(code_of(FUNCTION))
+
+
+CONSTANTS = ["1", "True", "1.0", "1j", "'1'", "b'1'", "None", "...", "0.0", "-0.0", "(1, 2)", "(1, 2.0)", "(1, (2,))"]
+
+
+def test_constants_of_other_types_have_other_digests() -> None:
+    """Python counts 1, True and 1.0 as equal, and 0.0 and -0.0."""
+    assert len({digest(code_of(f"def f():\n    return {one}\n")) for one in CONSTANTS}) == len(CONSTANTS)
+
+
+def test_functions_inside_are_a_part_of_code() -> None:
+    """Also those in two levels."""
+    source = "def f(x):\n    def g():\n        return lambda y: y * {}\n    return g()(x)\n"
+    assert digest(code_of(source.format(2))) != digest(code_of(source.format(3)))
+
+
+def test_a_digest_is_that_of_every_process() -> None:
+    """The order of a set among the constants is that of hashes, which are random numbers."""
+    source = "def f(x):\n    return x in {'a', 'b', 'c', 'd', 2, 3.5, (1, 'e')}\n"
+    script = f"from tests.direct.test_executed_code import *\nprint(digest(code_of({source!r})))"
+    found = {
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "123"
+    }
+    assert len(found) == 1
+    assert re.fullmatch(r"[0-9a-f]{32}\n", found.pop())
+
+
+def collected(function: Callable[..., Any], *args: Any) -> set[str]:
+    """Return the names of the functions that a call runs."""
+    code = ExecutedCode()
+    code.collect(function, *args)
+    return {one.co_name for one in code.by_digest.values()}
+
+
+def helper(x: Any) -> Any:
+    """Return the argument."""
+    return x
+
+
+def numbers() -> Iterator[int]:
+    """Yield a number."""
+    yield helper(1)
+
+
+@functools.lru_cache
+def kept() -> int:
+    """Return a number that is computed once."""
+    return 3
+
+
+class Number:
+    """Has a property."""
+
+    @property
+    def value(self) -> int:
+        """A number."""
+        return 2
+
+
+def test_all_functions_that_run_are_collected() -> None:
+    """Generators, properties, and what libraries call; no function of torch or the standard library."""
+
+    def run() -> Any:
+        list(map(helper, numbers()))
+        sorted([2, 1], key=lambda x: -x)
+        return (
+            functools.reduce(lambda x, y: x + y, [1, Number().value]),
+            re.compile("a|b(c)"),
+            torch.nn.Linear(2, 2)(X[:, :2]),
+        )
+
+    assert collected(run) == {"run", "helper", "numbers", "value", "<lambda>"}
+    assert collected(kept) == {"kept"}
+    assert collected(kept) == set()
+
+
+def test_a_trace_function_is_kept() -> None:
+    """A debugger has one, and nothing is collected then; it is not replaced."""
+    calls: list[str] = []
+
+    def trace(frame: Any, _event: str, _value: Any) -> None:
+        calls.append(frame.f_code.co_name)
+
+    sys.settrace(trace)
+    try:
+        with pytest.raises(NotComparableError, match="a trace function is set"):
+            ExecutedCode().collect(helper, 1)
+        assert sys.gettrace() is trace
+    finally:
+        sys.settrace(None)
+    assert "collect" in calls
+
+
+def test_code_that_sets_a_trace_function_is_not_compared() -> None:
+    """What runs after that was not collected."""
+    with pytest.raises(NotComparableError, match="sets a trace function"):
+        ExecutedCode().collect(sys.settrace, None)
+    with pytest.raises(NotComparableError, match="sets a trace function"):
+        ExecutedCode().collect(sys.settrace, lambda *_: None)
+    assert sys.gettrace() is None
+
+
+def test_an_error_ends_the_collection() -> None:
+    """The error is that of the function."""
+    with pytest.raises(ZeroDivisionError):
+        ExecutedCode().collect(lambda: 1 / 0)
+    assert sys.gettrace() is None
+
+
+class Model(nn.Module):
+    """Multiplies as its ``factor`` says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the product."""
+        return self.lin(x) * self.factor()
+
+    def factor(self) -> int:
+        """Return 2."""
+        return 2
+
+
+def outcome(model: nn.Module, cache: Path, **options: Any) -> str:
+    """Compile with direct mode, and return what came of it."""
+    return trtcache.compile(model, (X,), backend="interpreter", direct="on", cache=cache, **options).report.direct
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_changed_code_is_a_miss_though_the_operations_are_the_same(
+    is_dynamic: bool, interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And then both the old and the new code hit."""
+    shapes = {"dynamic_shapes": ({0: torch.export.Dim("n", max=64)},)} if is_dynamic else {}
+    torch.manual_seed(0)
+    model = Model().eval()
+    assert outcome(model, tmp_path, **shapes).startswith("miss: ")
+    assert outcome(model, tmp_path, **shapes) == "hit"
+    with monkeypatch.context() as patched:
+        patched.setattr(Model, "factor", lambda _: 1 + int(torch.overrides._get_current_function_mode() is not None))
+        why = "miss: code has changed, or did not run before: "
+        changed = f"{why}test_changed_code_is_a_miss_though_the_operations_are_the_same.<locals>.<lambda> of"
+        assert outcome(model, tmp_path, **shapes) == f"{changed} test_executed_code.py"
+        assert outcome(model, tmp_path, **shapes) == "hit"
+    assert outcome(model, tmp_path, **shapes) == "hit"
+
+
+def test_code_that_no_longer_runs_is_a_hit(interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a cache that was filled before."""
+    monkeypatch.setattr(Model, "factor", lambda _: kept() - 1)
+    kept.cache_clear()
+    model = Model().eval()
+    assert outcome(model, tmp_path).startswith("miss: ")
+    assert outcome(model, tmp_path) == "hit"
+
+
+def test_recursion_that_is_too_deep_for_an_export_is_no_hit(interpreter: str, tmp_path: Path) -> None:
+    """An export has more frames than a call."""
+
+    class Deep(nn.Module):
+        depth = 10
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self._multiply(x, self.depth)
+
+        def _multiply(self, x: torch.Tensor, depth: int) -> torch.Tensor:
+            return self._multiply(x, depth - 1) if depth else x * 2
+
+    assert outcome(Deep(), tmp_path).startswith("miss: ")
+    assert outcome(Deep(), tmp_path) == "hit"
+    model = Deep()
+    model.depth = sys.getrecursionlimit() - len(list(_frames())) - 60  # enough for a call, and not for an export
+    assert torch.equal(model(X), X * 2)
+    with pytest.raises(ExportError, match="RecursionError"):
+        outcome(model, tmp_path)
+
+
+def _frames() -> Iterator[Any]:
+    frame: Any = sys._getframe()
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
