@@ -193,8 +193,8 @@ def test_marks_for_dynamo_turn_it_off(interpreter: str, tmp_path: Path) -> None:
 
 def test_a_newer_torch_turns_it_off(interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its exporter may differ from the ones that a replay imitates, in what no comparison shows."""
-    monkeypatch.setattr(torch, "__version__", TorchVersion("2.14.0a0+git0"))
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.15.0a0+git0"))
     for _ in range(2):
         module = trtcache.compile(nn.ReLU(), (X,), backend=interpreter, cache=tmp_path, direct="on")
-        assert module.report.direct == "off: torch 2.14.0a0+git0 is newer than the versions that direct mode supports"
+        assert module.report.direct == "off: torch 2.15.0a0+git0 is newer than the versions that direct mode supports"
         torch.testing.assert_close(module(X), X.relu())

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.config import paused_collector
 from trtcache.errors import ExportError, SettingsError
+from trtcache.frontends.direct import UNKNOWN_TORCH
 from trtcache.frontends.source import Source
 from trtcache.lowering import TORCH_LOCK, export_lock
 from trtcache.lowering.arguments import automatic_sizes, children, reasons_for_fixed_sizes
@@ -180,6 +181,7 @@ class ModuleSource(Source):
 
     Attributes:
         direct_mode: direct mode of this call; None if it is off, or the source is not compiled.
+        direct_off: why it is off, where it is not tried.
     """
 
     kind: ClassVar[str] = "exported"
@@ -219,9 +221,11 @@ class ModuleSource(Source):
         self.model: torch.nn.Module = model
         self.name = name or type(model).__name__
         self._examples = tuple(args or ()), dict(kwargs or {}), dynamic_shapes
-        self._direct = direct
         self.direct_mode: DirectMode | None = None
-        if direct not in {None, "off"} and cache is not None:
+        self.direct_off = "off: direct=off" if direct == "off" else ""
+        if direct not in {None, "off"} and torch.__version__ >= UNKNOWN_TORCH:
+            self.direct_off = f"off: torch {torch.__version__} is newer than the versions that direct mode supports"
+        elif direct not in {None, "off"} and cache is not None:
             with paused_collector():
                 from trtcache.frontends.direct.mode import DirectMode
 
@@ -323,7 +327,7 @@ class ModuleSource(Source):
     def report_direct(self, report: Report, *, is_hit: bool) -> None:
         """Report the outcome of direct mode; its time, reported as ``direct_s``, is no longer part of ``alias_s``."""
         if self.direct_mode is None:
-            report.direct = "off: direct=off" if self._direct == "off" else ""
+            report.direct = self.direct_off
             return
         if is_hit:
             self.direct_mode.outcome = "hit"

@@ -1,1 +1,4 @@
 """Direct mode: a module's program without an export, by the operations that the module performs."""
+
+UNKNOWN_TORCH = "2.15.dev0"
+"""The first version of torch whose exporter a replay was not compared with."""

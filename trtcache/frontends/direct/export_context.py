@@ -250,8 +250,10 @@ def _attention_kernels() -> list[bool]:
 def _flags() -> Iterator[None]:
     """Let the model's code, and torch's, take the paths in the block that they take in an export."""
     compiler: Any = torch.compiler
-    flags = ((compiler, "_is_compiling_flag"), (compiler, "_is_exporting_flag"), (tracer, "_is_fx_tracing_flag"))
-    before = [getattr(owner, name) for owner, name in flags]
+    of_thread = getattr(tracer, "_is_fx_tracing_tls", None)  # from torch 2.14 on
+    traced = (tracer, "_is_fx_tracing_flag") if of_thread is None else (of_thread, "flag")
+    flags = ((compiler, "_is_compiling_flag"), (compiler, "_is_exporting_flag"), traced)
+    before = [getattr(owner, name, False) for owner, name in flags]
     for owner, name in flags:
         setattr(owner, name, True)
     try:

@@ -7,7 +7,6 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.utils import _pytree as pytree
 
@@ -26,6 +25,7 @@ from trtcache.lowering.arguments import replace_inputs
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import torch
     from torch.export import ExportedProgram
 
     from trtcache.cache import Cache
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 VERIFY = "verify"
-_UNKNOWN_TORCH = "2.14.dev0"
-"""The first version of torch whose exporter a replay was not compared with."""
 _NO_CACHE = "there is no cache"
 _NO_ALIAS = "the program has no key alias (TRTCACHE_LOG=keys logs the reason)"
 Examples = tuple[tuple[Any, ...], "Mapping[str, Any] | None", Any]
@@ -107,8 +105,6 @@ class DirectMode:
     def _find(self) -> bool:
         if not self._cache.layers.stores:
             raise NotComparableError(_NO_CACHE)
-        if torch.__version__ >= _UNKNOWN_TORCH:
-            raise NotComparableError(f"torch {torch.__version__} is newer than the versions that direct mode supports")
         # With the lock: another thread's replay has fake weights there.
         self._model.state_dict(keep_vars=True)  # torch.export calls it first, and hooks of it can replace weights
         self.state = weights_of(self._model)
