@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import CodeType
 
+GET_TRACE = sys.gettrace
 X = torch.arange(12.0).reshape(3, 4)
 
 
@@ -161,6 +162,17 @@ def test_a_trace_function_is_kept() -> None:
     finally:
         sys.settrace(None)
     assert "collect" in calls
+
+
+def test_code_does_not_see_that_it_is_traced() -> None:
+    """An export does not trace it, and it could ask."""
+    collected(lambda: check(sys.gettrace() is None))
+    assert sys.gettrace is GET_TRACE
+
+
+def check(condition: bool) -> None:
+    """Check a condition."""
+    assert condition
 
 
 def test_code_that_sets_a_trace_function_is_not_compared() -> None:

@@ -42,15 +42,19 @@ class ExecutedCode:
             NotComparableError: a trace function is set.
             Exception: the function raised it.
         """
-        if sys.gettrace() is not None:
+        python: Any = sys
+        get = python.gettrace
+        if get() is not None:
             raise NotComparableError("a trace function is set, such as that of a debugger")
         note = self._note  # one object, by which it is found again
+        python.gettrace = lambda: None  # as in an export
         sys.settrace(note)
         try:
             result = function(*args, **kwargs)
-            is_set = sys.gettrace() is note
+            is_set = get() is note
         finally:
             sys.settrace(None)
+            python.gettrace = get
         if not is_set:
             raise NotComparableError("forward sets a trace function")
         return result
