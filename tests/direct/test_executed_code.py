@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import cProfile
 import functools
 import os
 import re
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import CodeType
 
-GET_TRACE = sys.gettrace
 X = torch.arange(12.0).reshape(3, 4)
 
 
@@ -101,7 +102,9 @@ def test_a_digest_is_that_of_every_process() -> None:
 def collected(function: Callable[..., Any], *args: Any) -> set[str]:
     """Return the names of the functions that a call runs."""
     code = ExecutedCode()
-    code.collect(function, *args)
+    with code.collect():
+        function(*args)
+    code.require_complete()
     return {one.co_name for one in code.by_digest.values()}
 
 
@@ -147,27 +150,57 @@ def test_all_functions_that_run_are_collected() -> None:
     assert collected(kept) == set()
 
 
-def test_a_trace_function_is_kept() -> None:
-    """A debugger has one, and nothing is collected then; it is not replaced."""
-    calls: list[str] = []
+def test_functions_are_collected_again() -> None:
+    """In each block, though what runs was reported before."""
+    assert [collected(helper, 1) for _ in range(3)] == [{"helper"}] * 3
 
-    def trace(frame: Any, _event: str, _value: Any) -> None:
-        calls.append(frame.f_code.co_name)
 
-    sys.settrace(trace)
+def test_functions_of_other_threads_are_left_out() -> None:
+    """They run by chance."""
+    ends, runs = threading.Event(), threading.Event()
+
+    def elsewhere() -> None:
+        while not ends.is_set():
+            kept.cache_clear()
+            kept()
+            runs.set()
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
     try:
-        with pytest.raises(NotComparableError, match="a trace function is set"):
-            ExecutedCode().collect(helper, 1)
-        assert sys.gettrace() is trace
+        assert collected(lambda: [runs.clear(), runs.wait(60)]) == {"<lambda>"}
     finally:
-        sys.settrace(None)
-    assert "collect" in calls
+        ends.set()
+        thread.join()
 
 
-def test_code_does_not_see_that_it_is_traced() -> None:
-    """An export does not trace it, and it could ask."""
-    collected(lambda: check(sys.gettrace() is None))
-    assert sys.gettrace is GET_TRACE
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring is for several tools")
+def test_a_profiler_is_kept() -> None:
+    """Nothing is collected beside it, and it is not replaced."""
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        with pytest.raises(NotComparableError, match="a profiler is active"):
+            collected(helper, 1)
+        assert sys.getprofile() is profiler
+    finally:
+        profiler.disable()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring is for several tools")
+@pytest.mark.parametrize("profile", [None, lambda *_: None])
+def test_code_that_starts_or_ends_a_profiler_is_not_compared(profile: Any) -> None:
+    """What runs after that is not collected."""
+    with pytest.raises(NotComparableError, match="starts or ends a profiler"):
+        collected(sys.setprofile, profile)
+    assert sys.getprofile() is None
+
+
+def test_code_does_not_see_that_it_is_collected() -> None:
+    """It could ask, and an export is not collected each time."""
+    functions = sys.getprofile, sys.gettrace
+    collected(lambda: check(sys.getprofile() is None and sys.gettrace() is None))
+    assert (sys.getprofile, sys.gettrace) == functions
 
 
 def check(condition: bool) -> None:
@@ -175,20 +208,28 @@ def check(condition: bool) -> None:
     assert condition
 
 
-def test_code_that_sets_a_trace_function_is_not_compared() -> None:
-    """What runs after that was not collected."""
-    with pytest.raises(NotComparableError, match="sets a trace function"):
-        ExecutedCode().collect(sys.settrace, None)
-    with pytest.raises(NotComparableError, match="sets a trace function"):
-        ExecutedCode().collect(sys.settrace, lambda *_: None)
-    assert sys.gettrace() is None
+def test_a_trace_function_is_no_obstacle() -> None:
+    """A debugger has one, and a measurement of coverage."""
+    calls: list[str] = []
+
+    def trace(frame: Any, _event: str, _value: Any) -> None:
+        calls.append(frame.f_code.co_name)
+
+    sys.settrace(trace)
+    try:
+        assert collected(helper, 1) >= {"helper"}
+        assert sys.gettrace() is trace
+    finally:
+        sys.settrace(None)
+    assert "helper" in calls
 
 
 def test_an_error_ends_the_collection() -> None:
     """The error is that of the function."""
     with pytest.raises(ZeroDivisionError):
-        ExecutedCode().collect(lambda: 1 / 0)
-    assert sys.gettrace() is None
+        collected(lambda: 1 / 0)
+    assert sys.getprofile() is None
+    assert collected(helper, 1) == {"helper"}
 
 
 class Model(nn.Module):
@@ -231,12 +272,16 @@ def test_changed_code_is_a_miss_though_the_operations_are_the_same(
     assert outcome(model, tmp_path, **shapes) == "hit"
 
 
-def test_code_that_no_longer_runs_is_a_hit(interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As that of a cache that was filled before."""
+def test_code_that_only_runs_the_first_time_is_no_difference(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caches are filled in the first process by the export, in another by the replay, or before."""
     monkeypatch.setattr(Model, "factor", lambda _: kept() - 1)
     kept.cache_clear()
     model = Model().eval()
     assert outcome(model, tmp_path).startswith("miss: ")
+    assert outcome(model, tmp_path) == "hit"
+    kept.cache_clear()
     assert outcome(model, tmp_path) == "hit"
 
 

@@ -297,7 +297,7 @@ class ModuleSource(Source):
         """
         self.find_backend(options)
         start = time.perf_counter()
-        program = self.program()
+        program = self.direct_mode.export(self.program) if self.direct_mode is not None else self.program()
         export_s = time.perf_counter() - start
         self._reasons = reasons_for_fixed_sizes(program)
         return ExportedSource(

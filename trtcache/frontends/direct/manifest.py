@@ -17,11 +17,11 @@ from trtcache.digests import Digest
 from trtcache.keys.program_digest import devices
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from torch.export import ExportedProgram
 
-    from trtcache.frontends.direct.trace import Recording, Trace
+    from trtcache.frontends.direct.trace import Trace
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
@@ -35,7 +35,7 @@ class Manifest:
 
     Attributes:
         trace: the trace.
-        code: the digests of the code that the model ran.
+        code: the digests of the functions that the model ran, in the recording or in the export.
         program: the digest of the exported program, which has a key alias, and its size in bytes.
         device: the device that it runs on.
         took_s: seconds that exporting took.
@@ -48,7 +48,9 @@ class Manifest:
     took_s: float = field(default=0.0, compare=False)
 
     @classmethod
-    def of(cls, recording: Recording, program: ExportedProgram, digest: Digest, export_s: float) -> Manifest:
+    def of(
+        cls, trace: Trace, code: Iterable[str], program: ExportedProgram, digest: Digest, export_s: float
+    ) -> Manifest:
         """Return the manifest of an exported program.
 
         Raises:
@@ -59,8 +61,8 @@ class Manifest:
         if len(devices(program) | own) > 1:
             raise ValueError("it runs on other devices than those of its weights")
         return cls(
-            trace=recording.trace,
-            code=sorted(recording.code.by_digest),
+            trace=trace,
+            code=sorted(code),
             program=[digest.hex, digest.size_bytes],
             device=str(next(iter(own | devices(program)), torch.device("cpu"))),
             took_s=export_s,

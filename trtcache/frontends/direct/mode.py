@@ -15,6 +15,7 @@ from trtcache.digests import CacheKey, hash_bytes
 from trtcache.frontends.direct import manifest as manifests
 from trtcache.frontends.direct.context import direct_key_parts
 from trtcache.frontends.direct.errors import NotComparableError
+from trtcache.frontends.direct.executed_code import ExecutedCode
 from trtcache.frontends.direct.explain import NO_MANIFEST, differences_to_newest, store_reason
 from trtcache.frontends.direct.manifest import KIND, MEMBER, Manifest
 from trtcache.frontends.direct.replay import format_difference, replay
@@ -79,6 +80,7 @@ class DirectMode:
         self.direct_s = 0.0
         self._shapes: Any = None
         self._parts: dict[str, Json] = {}
+        self._code = set[str]()  # digests of all functions that ran, also of those that only run the first time
         self._stored: list[Manifest] = []
         self._entry: Entry | None = None
 
@@ -114,10 +116,10 @@ class DirectMode:
         self._args, self._kwargs = args, kwargs
         self._parts = direct_key_parts(self._model, self.state, args, kwargs)
         if self._shapes:
-            from trtcache.frontends.direct.symbolic import describe_shapes
+            from trtcache.frontends.direct.symbolic import SYMPY, describe_shapes
 
             sizes = describe_shapes(self._model, args, kwargs, self._shapes)
-            self._parts["sizes"] = [self._has_inputs, sizes]
+            self._parts["sizes"] = [self._has_inputs, sizes, SYMPY]
         digests = {name: hash_bytes(json.dumps(part).encode()).hex() for name, part in self._parts.items()}
         self.key = CacheKey.of(KIND, {"format": manifests.FORMAT, **digests})
         self._entry = self._cache.peek(self.key, counted=False)
@@ -142,9 +144,11 @@ class DirectMode:
         if not self._shapes and not any(map(is_symbolic, traces)):
             replayed = replay(self._model, self._args, self._kwargs, self._stored)
             self.specs = pytree.tree_flatten((self._args, self._kwargs))[1], replayed.out_spec
+            self._code.update(replayed.code.by_digest)
             return replayed.place, replayed.difference
         recording = self._record()
         trace, self.specs = recording.trace, recording.specs
+        self._code.update(recording.code.by_digest)
         change = ""
         for place, stored in enumerate(self._stored):
             if stored.trace == trace:
@@ -172,6 +176,16 @@ class DirectMode:
         from trtcache.frontends.direct.symbolic import record_symbolic
 
         return record_symbolic(self._model, self._args, self._kwargs, self._shapes, is_whole=self._has_inputs)
+
+    def export(self, function: Callable[[], ExportedProgram]) -> ExportedProgram:
+        """Call a function that exports the model, and collect what runs."""
+        if self.key is None:
+            return function()
+        code = ExecutedCode()
+        with code.collect():
+            program = function()
+        self._code.update(code.by_digest)
+        return program
 
     def store_manifest(
         self, program: ExportedProgram, digest: Callable[[], Digest], export_s: float, *, has_alias: bool
@@ -225,7 +239,8 @@ class DirectMode:
             raise ValueError("the exported program has another structure of arguments or results than the model")
         if self.manifest is None:
             self.explain()
-        manifest = Manifest.of(recording, program, digest, export_s)
+        self._code.update(recording.code.by_digest)
+        manifest = Manifest.of(recording.trace, self._code, program, digest, export_s)
         if self.manifest == manifest:
             return
         others = [other for other in self._stored if other not in (manifest, self.manifest)]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from torch.utils import _pytree as pytree
 
     from trtcache.digests import Json
+    from trtcache.frontends.direct.executed_code import ExecutedCode
     from trtcache.frontends.direct.manifest import Manifest
 
 _SHOWN = 60  # characters of an argument
@@ -234,11 +235,13 @@ class Replayed:
         place: the place of the manifest with the model's operations; None if there is none.
         difference: the first difference; empty if there is none.
         out_spec: the structure of the results.
+        code: the model's code.
     """
 
     place: int | None
     difference: str
     out_spec: pytree.TreeSpec
+    code: ExecutedCode
 
 
 def replay(
@@ -256,7 +259,8 @@ def replay(
         out_spec = run(model, args, kwargs, follower, mode)
     finally:
         mode.clear()
-    return Replayed(None if follower.difference else follower.left[0], follower.difference, out_spec)
+    place = None if follower.difference else follower.left[0]
+    return Replayed(place, follower.difference, out_spec, follower.code)
 
 
 def format_difference(place: int, stored: list[Any], line: list[Any], where: str = "") -> str:

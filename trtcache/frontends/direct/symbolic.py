@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from trtcache.digests import Json
 
+SYMPY = str(sympy.__version__)
+"""The version of what computes symbolic sizes."""
 _KNOWN_OF_SYMBOLS = ("axioms", "replacements", "divisible", "var_to_range", "deferred_runtime_asserts")
 _ONE_ROUNDING = frozenset({"IntTrueDiv", "ToFloat"})  # functions of torch.utils._sympy.functions
 

@@ -485,7 +485,9 @@ def run(
                 args, kwargs = pytree.tree_unflatten(inputs, in_spec)  # classes can call operators, as in an export
                 return called(*args, **kwargs)
 
-            leaves, out_spec = _call_deeper(_DEEPER, lambda: writer.code.collect(call))
+            with writer.code.collect():
+                leaves, out_spec = _call_deeper(_DEEPER, call)
+        writer.code.require_complete()
         if assigned:
             writer.lines.append(["assigned", *assigned])
         members = _members_of(model)
