@@ -3497,3 +3497,6 @@ from tests.direct import field_programs  # noqa: E402, F401
 
 # isort: split
 from tests.direct import field_surroundings  # noqa: E402, F401
+
+# isort: split
+from tests.direct import field_workflows  # noqa: E402, F401
