@@ -22,7 +22,7 @@ from trtcache.backends.onnx_attention import rewrite_attention
 from trtcache.backends.onnx_model import OnnxModel
 from trtcache.backends.program_forms import input_name, to_exported_program
 from trtcache.errors import BuildError, UnsupportedOperatorError
-from trtcache.lowering.capture import quiet
+from trtcache.lowering.model_state import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,7 +8,6 @@ import math
 import operator
 import threading
 import traceback
-import warnings
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +40,7 @@ from trtcache.lowering.composite_operators import quick_overrides
 from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.lowering.interface import Content
 from trtcache.lowering.layouts import layout_dependent_inputs, written_inputs
-from trtcache.lowering.model_state import preserve_state, random_states, record_changed_arguments
+from trtcache.lowering.model_state import preserve_state, quiet, random_states, record_changed_arguments
 from trtcache.lowering.operators import all_nodes, is_standard_library
 from trtcache.lowering.rewrites.constants import new_constant
 from trtcache.lowering.rewriting import (
@@ -110,7 +109,6 @@ _REMEDIES = {
 }
 """What torch's message contains -> what to do."""
 _TORCH, _OURS = Path(torch.__file__).parent, Path(__file__).parents[1]
-_FLAT_WEIGHTS = r"The tensor attributes (self\.[\w.]*_flat_weights\[\d+\](, )?)+ were assigned during export"
 
 Model = torch.nn.Module
 """Models that can be exported."""
@@ -729,18 +727,6 @@ def example_arguments(model: torch.nn.Module, arguments: Any) -> tuple[Any, dict
                 raise ExportError(type(model).__name__, f"{why}; {remedy}")
             taken |= memories(leaf)
     return examples, gapped
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence torch's warnings about its own calls."""
-    with warnings.catch_warnings():
-        # torch's warnings about its own calls and its LSTM, which a caller cannot fix.
-        warnings.filterwarnings("ignore", category=FutureWarning)
-        warnings.filterwarnings("ignore", category=DeprecationWarning)
-        warnings.filterwarnings("ignore", message=_FLAT_WEIGHTS, category=UserWarning)
-        warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor", category=UserWarning)
-        yield
 
 
 def explain_failure(error: Exception, most: int = 600) -> str:

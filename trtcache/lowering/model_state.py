@@ -15,6 +15,7 @@ import operator
 import random
 import sys
 import types
+import warnings
 from collections import OrderedDict, deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,8 +33,21 @@ _NOT_FOLLOWED = (
 )
 _DICTS = frozenset({dict, OrderedDict})
 _STDLIB = sys.stdlib_module_names - {"types", "__main__"}
+_FLAT_WEIGHTS = r"The tensor attributes (self\.[\w.]*_flat_weights\[\d+\](, )?)+ were assigned during export"
 MISSING = object()
 """In place of a value that is not there."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence torch's warnings about its own calls."""
+    with warnings.catch_warnings():
+        # torch's warnings about its own calls and its LSTM, which a caller cannot fix.
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", message=_FLAT_WEIGHTS, category=UserWarning)
+        warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor", category=UserWarning)
+        yield
 
 
 @dataclass

@@ -32,7 +32,7 @@ from trtcache.config import paused_collector
 from trtcache.config.inductor_settings import PINNED_INDUCTOR_OPTIONS, InductorSettings
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering import TORCH_LOCK
-from trtcache.lowering.capture import quiet
+from trtcache.lowering.model_state import quiet
 from trtcache.lowering.rewriting import PHYSICAL, lazy_constants
 from trtcache.settings import FROZEN, PACKED, REFITTABLE
 from trtcache.weights.slots import fit

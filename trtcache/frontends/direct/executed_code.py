@@ -6,10 +6,11 @@ those of an export only for code whose operations were compared with one. Code t
 
 from __future__ import annotations
 
+import functools
+import operator
 import sys
 import sysconfig
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from threading import get_ident
 from types import CodeType
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LIBRARY = f"{sysconfig.get_path('stdlib')}/"
-_INSTALLED = tuple(f"{_LIBRARY}{name}/" for name in ("site-packages", "dist-packages"))
 _OF_SYMBOLS = ("sympy", "mpmath")
 """Packages that torch computes symbolic sizes with."""
 _DIGEST_BYTES = 16
@@ -32,7 +32,8 @@ _DIGEST_BYTES = 16
 class ExecutedCode:
     """Collects the functions that run in ``with`` blocks, in this thread.
 
-    Those of torch, SymPy, trtcache and the standard library are left out: their versions are parts of keys.
+    Those of torch, SymPy, trtcache and the standard library are left out, unless others call them: their versions are
+    parts of keys.
 
     Attributes:
         why_incomplete: why some are not collected; empty if all are.
@@ -40,6 +41,7 @@ class ExecutedCode:
 
     def __init__(self) -> None:
         self._codes: dict[int, CodeType] = {}
+        self._calls: dict[tuple[int, int], tuple[CodeType, CodeType]] = {}
         self.why_incomplete = ""
 
     @contextmanager
@@ -52,6 +54,23 @@ class ExecutedCode:
         """Add a function."""
         self._codes[id(code)] = code
 
+    def add_call(self, caller: CodeType, called: CodeType) -> None:
+        """Add a call of one function by another."""
+        self._calls[id(caller), id(called)] = caller, called
+
+    def is_known(self, code: CodeType) -> bool:
+        """Return whether a function is of torch, SymPy, trtcache or the standard library."""
+        path = code.co_filename
+        if path.startswith("<frozen "):
+            return path[8:-1].partition(".")[0] in sys.stdlib_module_names
+        is_of_library = path.startswith(_LIBRARY) and "-packages/" not in path
+        return (is_of_library or path.startswith(self._known_folders)) and "/../" not in path
+
+    @functools.cached_property
+    def _known_folders(self) -> tuple[str, ...]:
+        packages = [getattr(sys.modules.get(name), "__path__", ()) for name in _OF_SYMBOLS]
+        return (*OWN_FOLDERS, *(f"{path}/" for package in packages for path in package))
+
     def require_complete(self) -> None:
         """Check that all functions are collected.
 
@@ -61,12 +80,12 @@ class ExecutedCode:
         if self.why_incomplete:
             raise NotComparableError(self.why_incomplete)
 
-    @cached_property
+    @functools.cached_property
     def by_digest(self) -> dict[str, CodeType]:
         """The code objects by their digests, when all are collected."""
-        packages = [getattr(sys.modules.get(name), "__path__", ()) for name in _OF_SYMBOLS]
-        known = (*OWN_FOLDERS, *(f"{path}/" for package in packages for path in package))
-        return {digest(code): code for code in self._codes.values() if not _is_known(code, known)}
+        found = [code for code in self._codes.values() if not self.is_known(code)]
+        found += [called for caller, called in self._calls.values() if not self.is_known(caller)]
+        return {digest(code): code for code in found}
 
     def describe_change(self, known: set[str]) -> str:
         """Describe code that is not among that of the digests; return '' if there is none."""
@@ -78,7 +97,7 @@ class ExecutedCode:
 
 @contextmanager
 def _monitor(code: ExecutedCode) -> Iterator[None]:
-    """Add the functions that run in the block; each is reported once (PEP 669)."""
+    """Add the functions that run in the block, and calls. Each function, and each call of known code, is seen once."""
     monitoring: Any = sys.monitoring  # type: ignore[attr-defined]  # from Python 3.12 on
     tool = next((one for one in (3, 4) if monitoring.get_tool(one) is None), None)
     if tool is None:
@@ -87,23 +106,34 @@ def _monitor(code: ExecutedCode) -> Iterator[None]:
         return
     thread = get_ident()
 
-    def note(started: CodeType, _: int) -> Any:
+    def note_start(started: CodeType, _: int) -> Any:
         if get_ident() != thread:
             return None
         code.add(started)
         return monitoring.DISABLE
 
-    events = (monitoring.events.PY_START, monitoring.events.PY_RESUME)
+    def note_call(caller: CodeType, _: int, function: Any, __: Any) -> Any:
+        if get_ident() != thread:
+            return None
+        if code.is_known(caller):
+            return monitoring.DISABLE
+        called = getattr(getattr(function, "__func__", function), "__code__", None)
+        if isinstance(called, CodeType):
+            code.add_call(caller, called)
+        return None
+
+    events = monitoring.events
+    callbacks = {events.PY_START: note_start, events.PY_RESUME: note_start, events.CALL: note_call}
     monitoring.use_tool_id(tool, "trtcache")
     try:
-        for event in events:
-            monitoring.register_callback(tool, event, note)
-        monitoring.set_events(tool, events[0] | events[1])
+        for event, callback in callbacks.items():
+            monitoring.register_callback(tool, event, callback)
+        monitoring.set_events(tool, functools.reduce(operator.or_, callbacks))
         monitoring.restart_events()  # what was reported to an earlier block
         yield
     finally:
-        monitoring.set_events(tool, monitoring.events.NO_EVENTS)
-        for event in events:
+        monitoring.set_events(tool, events.NO_EVENTS)
+        for event in callbacks:
             monitoring.register_callback(tool, event, None)
         monitoring.free_tool_id(tool)
 
@@ -119,7 +149,7 @@ def _profile(code: ExecutedCode) -> Iterator[None]:
         code.why_incomplete = "a profiler is active"
         yield
         return
-    profiler: Any = Profiler(subcalls=False, builtins=False)
+    profiler: Any = Profiler(subcalls=True, builtins=False)
     python.getprofile = lambda: None
     profiler.enable()
     try:
@@ -130,8 +160,9 @@ def _profile(code: ExecutedCode) -> Iterator[None]:
         profiler.disable()
         python.getprofile = get
         for entry in profiler.getstats():
-            if isinstance(entry.code, CodeType):
-                code.add(entry.code)
+            code.add(entry.code)
+            for called in entry.calls or ():
+                code.add_call(entry.code, called.code)
 
 
 def digest(code: CodeType) -> str:
@@ -163,9 +194,4 @@ def _describe_constant(value: Any) -> Any:
         return tuple(map(_describe_constant, value))
     if isinstance(value, frozenset):  # whose order is that of hashes
         return sorted(map(repr, value))
-    return repr(value)
-
-
-def _is_known(code: CodeType, folders: tuple[str, ...]) -> bool:
-    path = code.co_filename
-    return path.startswith(folders) or (path.startswith((_LIBRARY, "<frozen ")) and not path.startswith(_INSTALLED))
+    return hex(value) if isinstance(value, int) and not isinstance(value, bool) else repr(value)

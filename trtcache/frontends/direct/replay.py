@@ -6,6 +6,7 @@ operation that differs from all traces torch computes the sizes, and the model i
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from contextlib import suppress
@@ -30,9 +31,10 @@ from trtcache.frontends.direct.trace import (
     is_untraced,
     run,
 )
+from trtcache.lowering.operators import TORCHS_OWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import FrameType
 
     from torch.utils import _pytree as pytree
@@ -72,11 +74,14 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
             return call_untraced(func, args, kwargs or {})
         if threading.get_ident() != self._thread and not self._follower.difference:
             self._follower.difference = "forward calls operators in another thread, which an export does not see"
+        if func.namespace not in TORCHS_OWN:  # its sizes are computed by other code, which may have changed
+            self._complete()
+            compute = functools.partial(super().__torch_dispatch__, func, types, args, kwargs or {})
+            return self._follower.follow_computed(func, args, kwargs or {}, compute)
         try:
             result = self._follower.follow(func, args, kwargs or {}, self._fakes)
         except _DifferenceError:
-            if not self._is_complete:
-                self._complete()
+            self._complete()
             return super().__torch_dispatch__(func, types, args, kwargs or {})
         if func.overloadpacket in RESHAPED_IN_PLACE:
             with in_kernel_invocation_manager(self):
@@ -84,7 +89,9 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
         return result
 
     def _complete(self) -> None:
-        """Let torch initialize the mode, which is active."""
+        """Let torch initialize the mode, which is active, unless it has."""
+        if self._is_complete:
+            return
         from torch._functorch import config
 
         active = {name: value for name, value in vars(self).items() if name.startswith(("old_", "enter_stack"))}
@@ -139,6 +146,34 @@ class _Follower(TraceWriter):
         Raises:
             _DifferenceError: no trace has this call here, or an earlier one.
         """
+        result = self._take(self._take_lines(function, args, kwargs), 3)[3]
+        try:
+            return self._read(result, fakes)
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError):  # an entry can contain anything
+            self.difference = f"operation {self._place} has an invalid result in the trace"
+            raise _DifferenceError from None
+
+    def follow_computed(self, function: Any, args: Any, kwargs: Any, compute: Callable[[], Any]) -> Any:
+        """Return the results of a call as torch computes them, and compare them as well."""
+        call = None
+        with suppress(_DifferenceError):
+            call = self._take_lines(function, args, kwargs)
+        result = compute()
+        if call is not None:
+            try:
+                self._take([*call, self.write_result(result)])
+            except NotComparableError as error:
+                self.difference = str(error)
+            except _DifferenceError:
+                pass  # it is noted
+        return result
+
+    def _take_lines(self, function: Any, args: Any, kwargs: Any) -> list[Json]:
+        """Write a call, and take the lines before it.
+
+        Raises:
+            _DifferenceError: no trace has them here, or there was a difference before.
+        """
         if self.difference:
             raise _DifferenceError
         try:
@@ -149,12 +184,7 @@ class _Follower(TraceWriter):
         for line in self.lines:
             self._take(line)
         self.lines.clear()
-        result = self._take(call, 3)[3]
-        try:
-            return self._read(result, fakes)
-        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError):  # an entry can contain anything
-            self.difference = f"operation {self._place} has an invalid result in the trace"
-            raise _DifferenceError from None
+        return call
 
     def finish(self, spec: pytree.TreeSpec, leaves: Iterable[Any]) -> None:
         """Compare the last line, unless there was a difference before."""

@@ -25,7 +25,8 @@ from torch.utils import _pytree as pytree
 from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.frontends.direct.trace import Recorder, Recording, TraceWriter, run
 from trtcache.lowering.arguments import whole_ranges
-from trtcache.lowering.capture import example_arguments, quiet
+from trtcache.lowering.capture import example_arguments
+from trtcache.lowering.model_state import quiet
 from trtcache.lowering.unguarded_sizes import record_decisions
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ the result that it is, or for a constant the list of ``TraceWriter.name_constant
 
 from __future__ import annotations
 
-import warnings
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +39,7 @@ from trtcache.lowering.interface import Content
 from trtcache.lowering.model_state import (
     copy_attributes,
     preserve_state,
+    quiet,
     record_changed_arguments,
     watch_assignments,
 )
@@ -465,7 +465,7 @@ def run(
     out_spec: pytree.TreeSpec
     with ExitStack() as stack:
         stack.callback(writer.clear)
-        stack.enter_context(warnings.catch_warnings())
+        stack.enter_context(quiet())  # as an export
         stack.enter_context(preserve_state(model, copies_tensors=False))
         caches = stack.enter_context(preserve_caches(model))
         caches.restores_all = True  # but after a hit, as after an export
