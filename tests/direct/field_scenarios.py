@@ -3500,3 +3500,6 @@ from tests.direct import field_surroundings  # noqa: E402, F401
 
 # isort: split
 from tests.direct import field_workflows  # noqa: E402, F401
+
+# isort: split
+from tests.direct import field_code  # noqa: E402, F401

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.digests import hash_bytes
 from trtcache.frontends.direct.errors import NotComparableError
-from trtcache.frontends.direct.export_context import OWN_FOLDERS
+from trtcache.frontends.direct.export_context import OWN_FOLDERS, TORCH_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 _LIBRARY = f"{sysconfig.get_path('stdlib')}/"
 _OF_SYMBOLS = ("sympy", "mpmath")
 """Packages that torch computes symbolic sizes with."""
+_FOR_THREADS = frozenset({("threading.py", "start"), ("thread.py", "submit"), ("queue.py", "put")})
+"""Functions of Python, by their files, that give work to another thread, in which nothing is collected."""
 _DIGEST_BYTES = 16
 
 
 class ExecutedCode:
     """Collects the functions that run in ``with`` blocks, in this thread.
 
-    Those of torch, SymPy, trtcache and the standard library are left out, unless others call them: their versions are
-    parts of keys.
+    Those of torch, SymPy, trtcache and the standard library are left out: their versions are parts of keys. But
+    functions of torch that others call are collected.
 
     Attributes:
         why_incomplete: why some are not collected; empty if all are.
@@ -77,6 +79,8 @@ class ExecutedCode:
         Raises:
             NotComparableError: some are not.
         """
+        if any((Path(one.co_filename).name, one.co_name) in _FOR_THREADS for one in self._codes.values()):
+            self.why_incomplete = "forward gives work to another thread"
         if self.why_incomplete:
             raise NotComparableError(self.why_incomplete)
 
@@ -84,7 +88,11 @@ class ExecutedCode:
     def by_digest(self) -> dict[str, CodeType]:
         """The code objects by their digests, when all are collected."""
         found = [code for code in self._codes.values() if not self.is_known(code)]
-        found += [called for caller, called in self._calls.values() if not self.is_known(caller)]
+        found += [
+            called
+            for caller, called in self._calls.values()
+            if called.co_filename.startswith(TORCH_FOLDER) and not self.is_known(caller)
+        ]
         return {digest(code): code for code in found}
 
     def describe_change(self, known: set[str]) -> str:

@@ -37,8 +37,8 @@ from trtcache.frontends.direct.errors import NotComparableError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-_TORCH = f"{torch.__path__[0]}/"
-OWN_FOLDERS = (_TORCH, f"{Path(__file__).parents[2]}/")
+TORCH_FOLDER = f"{torch.__path__[0]}/"
+OWN_FOLDERS = (TORCH_FOLDER, f"{Path(__file__).parents[2]}/")
 """Where the code of torch and of trtcache is."""
 
 _DROPOUT = torch.nn.functional.dropout
@@ -71,7 +71,7 @@ _GLOBAL_HOOKS = tuple(
 
 
 _call_from_export: Any = eval(  # noqa: S307  # code that looks for torch.export among its callers finds it
-    compile("lambda called, /, *args, **kwargs: called(*args, **kwargs)", f"{_TORCH}export/_trace.py", "eval")
+    compile("lambda called, /, *args, **kwargs: called(*args, **kwargs)", f"{TORCH_FOLDER}export/_trace.py", "eval")
 )
 
 
@@ -126,7 +126,7 @@ def _require_plain_module(path: str, module: nn.Module) -> None:
 
 def _is_of_torch(function: Any) -> bool:
     code = getattr(function, "__code__", None)
-    return getattr(code, "co_filename", "").startswith(_TORCH)
+    return getattr(code, "co_filename", "").startswith(TORCH_FOLDER)
 
 
 def _has_numbers_in_objects(value: Any) -> bool:
@@ -297,7 +297,9 @@ def _watched_options(noted: list[str]) -> Iterator[None]:
     read = kind.__getattr__
 
     def read_option(config: Any, name: str) -> Any:
-        if config.__name__ == "torch._dynamo.config" and not sys._getframe(1).f_code.co_filename.startswith(_TORCH):
+        if config.__name__ == "torch._dynamo.config" and not sys._getframe(1).f_code.co_filename.startswith(
+            TORCH_FOLDER
+        ):
             noted.append("forward reads an option of Dynamo, which an export sets")
         return read(config, name)
 

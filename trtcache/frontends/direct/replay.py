@@ -62,7 +62,8 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
         TorchDispatchMode.__init__(self)  # type: ignore[no-untyped-call]  # torch's
         self.enter_stack = []
         self._mode_key = torch._C._TorchDispatchModeKey.FAKE  # no other mode of fake tensors is active beside it
-        self._follower, self._fakes, self._is_complete = follower, Fakes(self), False
+        self._follower, self._fakes = follower, Fakes(self)
+        self._is_complete = self._is_computing = False
         self._thread = threading.get_ident()
 
     @classmethod
@@ -74,10 +75,16 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
             return call_untraced(func, args, kwargs or {})
         if threading.get_ident() != self._thread and not self._follower.difference:
             self._follower.difference = "forward calls operators in another thread, which an export does not see"
-        if func.namespace not in TORCHS_OWN:  # its sizes are computed by other code, which may have changed
+        if self._is_computing:  # a fake kernel calls operators
+            return super().__torch_dispatch__(func, types, args, kwargs or {})
+        if func.namespace not in TORCHS_OWN:  # its fake kernel is other code, which may have changed
             self._complete()
-            compute = functools.partial(super().__torch_dispatch__, func, types, args, kwargs or {})
-            return self._follower.follow_computed(func, args, kwargs or {}, compute)
+            self._is_computing = True
+            try:
+                compute = functools.partial(super().__torch_dispatch__, func, types, args, kwargs or {})
+                return self._follower.follow_computed(func, args, kwargs or {}, compute)
+            finally:
+                self._is_computing = False
         try:
             result = self._follower.follow(func, args, kwargs or {}, self._fakes)
         except _DifferenceError:
