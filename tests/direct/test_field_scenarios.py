@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.direct.field_known import MISSED
+from tests.direct.field_known import MISSED, WRONG
 from tests.direct.field_scenarios import SCENARIOS, Scenario
 from tests.direct.scenario_runner import site
 from tests.effort import tries
@@ -61,7 +61,12 @@ def _edits_code(scenario: Scenario) -> bool:
     )
 
 
-@pytest.mark.parametrize("number", [pytest.param(number, id=SCENARIOS[number].doc) for number in TRIED])
+def _param(number: int) -> Any:
+    marks = [pytest.mark.xfail(reason="a known wrong hit")] if SCENARIOS[number].doc in WRONG else []
+    return pytest.param(number, id=SCENARIOS[number].doc, marks=marks)
+
+
+@pytest.mark.parametrize("number", [_param(number) for number in TRIED])
 def test_a_field_scenario(number: int, results: Results) -> None:
     """Where it hits, an export in the same process gives the same key and the same answers."""
     scenario = SCENARIOS[number]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -111,6 +112,40 @@ def closure() -> Callable[[Any], torch.Tensor]:
     return get
 
 
+class Tables:
+    """A class beside the model that has tables and caches."""
+
+    kept: dict[str, torch.Tensor] = {}  # noqa: RUF012  # shared by design
+    only: Tables | None = None
+
+    def __init__(self) -> None:
+        self.table = torch.arange(4.0)
+
+    @staticmethod
+    @functools.lru_cache
+    def computed() -> torch.Tensor:
+        """Return the table."""
+        return torch.arange(4.0)
+
+    @classmethod
+    def single(cls) -> Tables:
+        """Return the only object."""
+        if cls.only is None:
+            cls.only = cls()
+        return cls.only
+
+
+def of_function(_: Any) -> torch.Tensor:
+    """Keep the table as an attribute of the function."""
+    if not hasattr(of_function, "table"):
+        of_function.table = torch.arange(4.0)  # type: ignore[attr-defined]  # a function can have any
+    table: torch.Tensor = of_function.table  # type: ignore[attr-defined]  # it has it now
+    return table
+
+
+ORDERED: OrderedDict[int, torch.Tensor] = OrderedDict()
+MADE: defaultdict[int, torch.Tensor] = defaultdict(lambda: torch.arange(4.0))
+
 PLACES: dict[str, Callable[[Any], torch.Tensor]] = {
     "global name": of_global,
     "global dict": lambda _: TABLES.setdefault("table", torch.arange(4.0)),
@@ -122,6 +157,12 @@ PLACES: dict[str, Callable[[Any], torch.Tensor]] = {
     "cache": lambda _: unlimited(),
     "limited cache": lambda _: nested()[1]["table"],
     "cached method": lambda model: model.computed(),
+    "another class": lambda _: Tables.kept.setdefault("table", torch.arange(4.0)),
+    "cached static method of another class": lambda _: Tables.computed(),
+    "only object of another class": lambda _: Tables.single().table,
+    "function": of_function,
+    "ordered dict": lambda _: ORDERED.setdefault(1, torch.arange(4.0)),
+    "default dict": lambda _: MADE[1],
 }
 
 

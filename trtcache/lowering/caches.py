@@ -12,6 +12,7 @@ import sys
 import threading
 import types
 import weakref
+from collections import OrderedDict, defaultdict
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,9 +25,10 @@ from torch.nn.utils import parametrize
 from trtcache.lowering.model_state import MISSING, are_same, lost_tensors, read_slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _OTHERS = (sys.stdlib_module_names - {"__main__"}) | {"torch", "trtcache"}
+_DICTS = frozenset({dict, OrderedDict, defaultdict})
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, type, types.ModuleType, types.BuiltinFunctionType})
 _NOT_FOLLOWED = (type, types.ModuleType, torch.nn.Module, torch.Tensor)
 _MOST_NESTED = 3
@@ -67,10 +69,8 @@ class Caches:
         self._seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
         modules = [one for one in model.modules() if isinstance(one, torch.nn.Module)]
         classes = {one for module in modules for one in type(module).__mro__ if _is_followed(one.__module__)}
-        for one in classes:
-            self._add_class(one)
-        files = {str(one.__module__) for one in classes}
-        self._follow([value for module in modules for value in vars(module).values() if callable(value)])
+        files = self._files = {str(one.__module__) for one in classes}
+        self._follow([*classes, *(value for module in modules for value in vars(module).values() if callable(value))])
         files |= {str(one.__module__) for one in self._seen.values() if isinstance(one, types.FunctionType)}
         for name in filter(_is_followed, files):
             self._add_file(name, files)
@@ -93,6 +93,14 @@ class Caches:
                 self._follow(list(function.__globals__.values()))
 
     def _add_class(self, kind: type) -> None:
+        """Add a class of the model's files, or of the user's."""
+        name = kind.__module__
+        if id(kind) in self._seen or not isinstance(name, str):
+            return
+        if not _is_followed(name) or not (name in self._files or _is_users(sys.modules.get(name))):
+            return
+        self._seen[id(kind)] = kind
+
         def put(name: str, value: object) -> None:
             setattr(kind, name, value)
 
@@ -112,9 +120,11 @@ class Caches:
         while waiting:
             value = waiting.pop()
             kind = type(value)
-            if kind in _PLAIN or id(value) in self._seen or isinstance(value, _NOT_FOLLOWED):
+            if isinstance(value, type):
+                self._add_class(value)
+            elif kind in _PLAIN or id(value) in self._seen or isinstance(value, _NOT_FOLLOWED):
                 continue
-            if kind is dict:
+            elif kind in _DICTS:
                 self._add_dict(value)
                 waiting += value.values()
             elif kind is list:
@@ -124,12 +134,8 @@ class Caches:
             elif isinstance(value, (types.FunctionType, functools._lru_cache_wrapper)):
                 self._seen[id(value)] = value
                 waiting += self._add_function(value)
-            elif isinstance(value, (classmethod, staticmethod, types.MethodType)):
-                waiting.append(value.__func__)
-            elif isinstance(value, weakref.WeakKeyDictionary):
-                waiting.append(vars(value)["data"])
-            elif isinstance(value, threading.local):
-                waiting.append(value.__dict__)
+            elif (inner := _inner(value)) is not None:
+                waiting.append(inner)
             elif _is_followed(kind.__module__):
                 self._seen[id(value)] = value
                 self._add_object(value)
@@ -161,7 +167,8 @@ class Caches:
             found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
             for cell in function.__closure__ or ():
                 found += self._add_cell(cell)
-            return [*found, getattr(function, "__wrapped__", None)]
+            self._add_dict(function.__dict__, f"the function {function.__name__}")
+            return [*found, *function.__dict__.values()]
         return []
 
     def _add_cell(self, cell: Any) -> list[Any]:
@@ -196,6 +203,15 @@ class Caches:
                 function.cache_clear()
 
 
+def _inner(value: Any) -> Any:
+    """Return the function of a method, or the dict behind a container; None for other values."""
+    if isinstance(value, (classmethod, staticmethod, types.MethodType)):
+        return value.__func__
+    if isinstance(value, weakref.WeakKeyDictionary):
+        return vars(value)["data"]
+    return value.__dict__ if isinstance(value, threading.local) else None
+
+
 def _restore_place(
     owner: str,
     before: dict[Any, Any],
@@ -226,10 +242,10 @@ def _can_run_users_code(thread: threading.Thread) -> bool:
     return module is None or module is threading or _is_users(module)
 
 
-def _is_users(module: types.ModuleType) -> bool:
+def _is_users(module: types.ModuleType | None) -> bool:
     """Return whether a module is in a file that does not belong to Python or to an installed distribution."""
     file = getattr(module, "__file__", None)
-    return isinstance(file, str) and _is_followed(module.__name__) and "-packages" not in file
+    return isinstance(file, str) and _is_followed(getattr(module, "__name__", None)) and "-packages" not in file
 
 
 def _is_followed(module: object) -> bool:
@@ -243,7 +259,13 @@ def _has_fake(value: Any, depth: int = 0) -> bool:
         return True
     if depth == _MOST_NESTED or isinstance(value, _NOT_FOLLOWED):
         return False
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    items: Iterable[Any] = ()
+    if isinstance(value, dict):
+        items = value.values()
+    elif isinstance(value, (list, tuple)):
+        items = value
+    elif _is_followed(type(value).__module__):
+        items = getattr(value, "__dict__", {}).values()
     return any(_has_fake(one, depth + 1) for one in list(items))
 
 
