@@ -22,9 +22,9 @@ WRONG = (
     "the model asks for what refers to the input, and a factor if the answer is yes is another",
     "the model asks for Dynamo among the callers, and a factor if the answer is yes is another",
     "the model asks for the modules of the callers, and a factor if the answer is yes is another",
-    "the model asks for the module of one caller, which has the name of the exporter, and a factor if the answer is yes is another",
+    "the model asks for the module of one caller, which has the name of the exporter, and a factor if the answer is yes is another",  # noqa: E501
     "the model asks for the number of its callers, and a factor if the answer is no is another",
-    "the model asks for the number of its callers by the limit of recursion, and a factor if the answer is yes is another",
+    "the model asks for the number of its callers by the limit of recursion, and a factor if the answer is yes is another",  # noqa: E501
     "the model asks for the number of forward's callers named forward, and a factor if the answer is yes is another",
     "the model asks for the static shapes of the fake mode, and a factor if the answer is no is another",
     "the model asks for the time that operators take, and a factor if the answer is yes is another",
@@ -53,7 +53,9 @@ SAME_VALUES = frozenset(
 
 MISSED = {
     "operators at work: a composite operator's unused global is another": "its operator has no version",
-    "tables of the first call: an object at the top of the file": "direct mode is off: a tensor without values that an export has left there",
+    "tables of the first call: an object at the top of the file": (
+        "direct mode is off: a tensor without values that an export has left there"
+    ),
     "tables of the first call: a default dictionary": "as above",
     "first call, then trained: vmap in forward": "direct mode is off: vmap has a tensor in its own operators",
     "nothing has changed: a dataclass of torch is made in the replay": "it reads the fake mode",
