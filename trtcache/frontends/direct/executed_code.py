@@ -13,7 +13,7 @@ import sysconfig
 from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
-from types import CodeType
+from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from trtcache.digests import hash_bytes
@@ -63,6 +63,8 @@ class ExecutedCode:
     def is_known(self, code: CodeType) -> bool:
         """Return whether a function is of torch, SymPy, trtcache or the standard library."""
         path = code.co_filename
+        if path == "<string>" and code.co_qualname.startswith("__create_fn__.<locals>."):
+            return True  # a method of a dataclass, such as ``__eq__``, which runs if hashes collide
         if path.startswith("<frozen "):
             return path[8:-1].partition(".")[0] in sys.stdlib_module_names
         is_of_library = path.startswith(_LIBRARY) and "-packages/" not in path
@@ -125,9 +127,10 @@ def _monitor(code: ExecutedCode) -> Iterator[None]:
             return None
         if code.is_known(caller):
             return monitoring.DISABLE
-        called = getattr(getattr(function, "__func__", function), "__code__", None)
-        if isinstance(called, CodeType):
-            code.add_call(caller, called)
+        if type(function) is MethodType:
+            function = function.__func__
+        if type(function) is FunctionType:
+            code.add_call(caller, function.__code__)
         return None
 
     events = monitoring.events
