@@ -17,8 +17,10 @@ from torch import nn
 
 import trtcache
 from trtcache.errors import ExportError
+from trtcache.frontends.direct import manifest as manifests
 from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.frontends.direct.executed_code import ExecutedCode, digest
+from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -133,8 +135,12 @@ class Number:
         return 2
 
 
+OF_TORCH = {"__init__", "_wrapped_call_impl"}
+"""Of ``Linear``."""
+
+
 def test_all_functions_that_run_are_collected() -> None:
-    """Generators, properties, and what libraries call; no function of torch or the standard library."""
+    """Generators, properties, and what libraries call; of torch only the functions that others call."""
 
     def run() -> Any:
         list(map(helper, numbers()))
@@ -145,7 +151,7 @@ def test_all_functions_that_run_are_collected() -> None:
             torch.nn.Linear(2, 2)(X[:, :2]),
         )
 
-    assert collected(run) == {"run", "helper", "numbers", "value", "<lambda>"}
+    assert collected(run) == {"run", "helper", "numbers", "value", "<lambda>"} | OF_TORCH
     assert collected(kept) == {"kept"}
     assert collected(kept) == set()
 
@@ -270,6 +276,26 @@ def test_changed_code_is_a_miss_though_the_operations_are_the_same(
         assert outcome(model, tmp_path, **shapes) == f"{changed} test_executed_code.py"
         assert outcome(model, tmp_path, **shapes) == "hit"
     assert outcome(model, tmp_path, **shapes) == "hit"
+
+
+def test_versions_of_code_share_a_manifest(interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest eight of them: the trace is stored once, and read once at a hit."""
+    model = Model().eval()
+    factors = [eval(f"lambda _: 2 + 0 * len({n * 'x'!r})") for n in range(10)]  # noqa: S307  # the test's own
+    for factor in factors:
+        monkeypatch.setattr(Model, "factor", factor)
+        assert outcome(model, tmp_path).startswith("miss: ")
+        assert outcome(model, tmp_path) == "hit"
+    store = DiskStore.open(tmp_path)
+    (header,) = (one for one in map(store.header, (one.digest for one in store.scan())) if one.kind == manifests.KIND)
+    entry = store.get(header.key)
+    assert entry is not None
+    (manifest,) = manifests.read(bytes(entry.read(manifests.MEMBER)))
+    assert len(manifest.versions) == 8
+    monkeypatch.setattr(Model, "factor", factors[2])
+    assert outcome(model, tmp_path) == "hit"
+    monkeypatch.setattr(Model, "factor", factors[1])
+    assert outcome(model, tmp_path).startswith("miss: ")
 
 
 def test_code_that_only_runs_the_first_time_is_no_difference(

@@ -21,7 +21,7 @@ from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.frontends.direct.export_context import OWN_FOLDERS, TORCH_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 _LIBRARY = f"{sysconfig.get_path('stdlib')}/"
 _OF_SYMBOLS = ("sympy", "mpmath")
@@ -56,9 +56,10 @@ class ExecutedCode:
         """Add a function."""
         self._codes[id(code)] = code
 
-    def add_call(self, caller: CodeType, called: CodeType) -> None:
-        """Add a call of one function by another."""
-        self._calls[id(caller), id(called)] = caller, called
+    def add_call(self, caller: CodeType, called: CodeType | None) -> None:
+        """Add a call of one function by another, unless that has no Python code."""
+        if called is not None:
+            self._calls[id(caller), id(called)] = caller, called
 
     def is_known(self, code: CodeType) -> bool:
         """Return whether a function is of torch, SymPy, trtcache or the standard library."""
@@ -97,12 +98,16 @@ class ExecutedCode:
         ]
         return {digest(code): code for code in found}
 
-    def describe_change(self, known: set[str]) -> str:
-        """Describe code that is not among that of the digests; return '' if there is none."""
-        for one, code in self.by_digest.items():
-            if one not in known:
-                return f"code has changed, or did not run before: {code.co_qualname} of {Path(code.co_filename).name}"
-        return ""
+    def describe_change(self, versions: Iterable[Collection[str]]) -> str:
+        """Describe code that no version of it has, each the digests of functions; return '' if one has all."""
+        change = ""
+        for version in versions:
+            unknown = [code for one, code in self.by_digest.items() if one not in version]
+            if not unknown:
+                return ""
+            name, file = unknown[0].co_qualname, Path(unknown[0].co_filename).name
+            change = change or f"code has changed, or did not run before: {name} of {file}"
+        return change
 
 
 @contextmanager
@@ -125,13 +130,7 @@ def _monitor(code: ExecutedCode) -> Iterator[None]:
     def note_call(caller: CodeType, _: int, function: Any, __: Any) -> Any:
         if get_ident() != thread:
             return None
-        if code.is_known(caller):
-            return monitoring.DISABLE
-        if type(function) is MethodType:
-            function = function.__func__
-        if type(function) is FunctionType:
-            code.add_call(caller, function.__code__)
-        return None
+        return monitoring.DISABLE if code.is_known(caller) else code.add_call(caller, _code_of(function))
 
     events = monitoring.events
     callbacks = {events.PY_START: note_start, events.PY_RESUME: note_start, events.CALL: note_call}
@@ -147,6 +146,12 @@ def _monitor(code: ExecutedCode) -> Iterator[None]:
         for event in callbacks:
             monitoring.register_callback(tool, event, None)
         monitoring.free_tool_id(tool)
+
+
+def _code_of(function: Any) -> CodeType | None:
+    if type(function) is MethodType:
+        function = function.__func__
+    return function.__code__ if type(function) is FunctionType else None
 
 
 @contextmanager

@@ -7,7 +7,7 @@ its code or its attributes change, and the first ones again when they change bac
 from __future__ import annotations
 
 import json
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 19
+FORMAT = 20
 MAX_MANIFESTS = 8
+_MAX_VERSIONS = 8
 
 
 @frozen_dataclass
@@ -35,14 +36,15 @@ class Manifest:
 
     Attributes:
         trace: the trace.
-        code: the digests of the functions that the model ran, in the recording or in the export.
+        versions: versions of the model's code that perform these operations, newest first. Each has the digests of the
+            functions that ran, in the recording or in the export.
         program: the digest of the exported program, which has a key alias, and its size in bytes.
         device: the device that it runs on.
         took_s: seconds that exporting took.
     """
 
     trace: Trace
-    code: list[str]
+    versions: list[list[str]]
     program: list[Any]
     device: str
     took_s: float = field(default=0.0, compare=False)
@@ -62,11 +64,19 @@ class Manifest:
             raise ValueError("it runs on other devices than those of its weights")
         return cls(
             trace=trace,
-            code=sorted(code),
+            versions=[sorted(code)],
             program=[digest.hex, digest.size_bytes],
             device=str(next(iter(own | devices(program)), torch.device("cpu"))),
             took_s=export_s,
         )
+
+    def add_to(self, older: Iterable[Manifest]) -> list[Manifest]:
+        """Return this and older manifests, newest first; those of the same program and operations are one."""
+        same = [one for one in older if replace(one, versions=self.versions) == self]
+        versions = [*self.versions, *(version for one in same for version in one.versions)]
+        unique = [version for place, version in enumerate(versions) if version not in versions[:place]]
+        newest = replace(self, versions=unique[:_MAX_VERSIONS])
+        return [newest, *(one for one in older if one not in same)]
 
     @property
     def digest(self) -> Digest:
@@ -127,9 +137,13 @@ def _manifest(written: Any) -> Manifest:
         raise ValueError("it has values of other types")
     if not isinstance(manifest.trace, list) or not manifest.trace or not all(map(_is_line, manifest.trace)):
         raise ValueError("its trace has another form")
-    if not isinstance(manifest.code, list) or not all(isinstance(one, str) for one in manifest.code):
+    if not isinstance(manifest.versions, list) or not all(map(_is_version, manifest.versions)):
         raise ValueError("its code has another form")
     return manifest
+
+
+def _is_version(version: Any) -> bool:
+    return isinstance(version, list) and all(isinstance(one, str) for one in version)
 
 
 def _is_line(line: Any) -> bool:

@@ -152,7 +152,7 @@ class DirectMode:
         change = ""
         for place, stored in enumerate(self._stored):
             if stored.trace == trace:
-                change = recording.code.describe_change(set(stored.code))
+                change = recording.code.describe_change(map(set, stored.versions))
                 if not change:
                     return place, ""
         if change:
@@ -241,11 +241,11 @@ class DirectMode:
             self.explain()
         self._code.update(recording.code.by_digest)
         manifest = Manifest.of(recording.trace, self._code, program, digest, export_s)
-        if self.manifest == manifest:
-            return
-        others = [other for other in self._stored if other not in (manifest, self.manifest)]
-        members = manifests.write([manifest, *others], self._parts)
-        self._cache.keep(self.key, members, build_s=manifest.took_s, name=self._name)
+        others = [one for one in self._stored if one is not self.manifest or one.program == manifest.program]
+        kept = manifest.add_to(others)
+        if self.manifest != kept[0]:
+            members = manifests.write(kept, self._parts)
+            self._cache.keep(self.key, members, build_s=manifest.took_s, name=self._name)
 
     def _is_trace_of(self, program: ExportedProgram, recording: Recording) -> bool:
         """Return whether an exported program performs the operations of a recorded trace."""

@@ -130,7 +130,7 @@ class _Follower(TraceWriter):
     def __init__(self, stored: Sequence[Manifest]) -> None:
         super().__init__()
         self._traces = [one.trace for one in stored]
-        self._codes = [set(one.code) for one in stored]
+        self._versions = [list(map(set, one.versions)) for one in stored]
         self.left = list(range(len(stored)))
         self._place = 0
         self.difference = ""
@@ -205,7 +205,7 @@ class _Follower(TraceWriter):
             if not self.left:
                 self.difference = "it ends before the traces do"
                 return
-        changes = [self.code.describe_change(self._codes[one]) for one in self.left]
+        changes = [self.code.describe_change(self._versions[one]) for one in self.left]
         self.left = [one for one, change in zip(self.left, changes, strict=True) if not change]
         if not self.left:
             self.difference = changes[0]
