@@ -165,6 +165,9 @@ def test_another_program_with_the_same_operations_takes_the_place(compiled: Comp
         lambda document: document["manifests"][0]["trace"][0].__setitem__(3, ["new", 1]),
         lambda document: document["manifests"][0]["trace"][0].__setitem__(3, ["t", "nothing"]),
         lambda document: document.update(manifests=[]),
+        lambda document: document["manifests"][0].update(versions=[]),
+        lambda document: document["manifests"][0].update(versions=7),
+        lambda document: document["manifests"][0].update(versions=[[7]]),
         lambda document: document["manifests"][0].update(device="nowhere"),
     ],
 )

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 _LIBRARY = f"{sysconfig.get_path('stdlib')}/"
 _OF_SYMBOLS = ("sympy", "mpmath")
 """Packages that torch computes symbolic sizes with."""
-_FOR_THREADS = frozenset({("threading.py", "start"), ("thread.py", "submit"), ("queue.py", "put")})
+_FOR_THREADS = frozenset(
+    (f"{_LIBRARY}{file}", name)
+    for file, name in (("threading.py", "start"), ("concurrent/futures/thread.py", "submit"), ("queue.py", "put"))
+)
 """Functions of Python, by their files, that give work to another thread, in which nothing is collected."""
 _DIGEST_BYTES = 16
 
@@ -82,7 +85,7 @@ class ExecutedCode:
         Raises:
             NotComparableError: some are not.
         """
-        if any((Path(one.co_filename).name, one.co_name) in _FOR_THREADS for one in self._codes.values()):
+        if any((one.co_filename, one.co_name) in _FOR_THREADS for one in self._codes.values()):
             self.why_incomplete = "forward gives work to another thread"
         if self.why_incomplete:
             raise NotComparableError(self.why_incomplete)

@@ -137,7 +137,8 @@ def _manifest(written: Any) -> Manifest:
         raise ValueError("it has values of other types")
     if not isinstance(manifest.trace, list) or not manifest.trace or not all(map(_is_line, manifest.trace)):
         raise ValueError("its trace has another form")
-    if not isinstance(manifest.versions, list) or not all(map(_is_version, manifest.versions)):
+    versions = manifest.versions
+    if not isinstance(versions, list) or not versions or not all(map(_is_version, versions)):
         raise ValueError("its code has another form")
     return manifest
 

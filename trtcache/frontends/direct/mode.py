@@ -182,7 +182,7 @@ class DirectMode:
         if self.key is None:
             return function()
         code = ExecutedCode()
-        with code.collect():
+        with export_lock(), code.collect():  # one thread collects at a time
             program = function()
         self._code.update(code.by_digest)
         return program
