@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -309,6 +310,43 @@ def test_code_that_only_runs_the_first_time_is_no_difference(
     assert outcome(model, tmp_path) == "hit"
     kept.cache_clear()
     assert outcome(model, tmp_path) == "hit"
+
+
+def test_work_for_another_thread_turns_it_off(interpreter: str, tmp_path: Path) -> None:
+    """Nothing is collected there."""
+
+    class Pooled(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with ThreadPoolExecutor(1) as pool:
+                return x * pool.submit(helper, 2).result()
+
+    for _ in range(2):
+        assert outcome(Pooled(), tmp_path) == "off: forward gives work to another thread"
+
+
+def test_the_fake_kernel_of_a_custom_operator_is_code(interpreter: str, tmp_path: Path) -> None:
+    """An export has the sizes that it computes, and what it refuses."""
+
+    @torch.library.custom_op("executed::head", mutates_args=())
+    def head(x: torch.Tensor) -> torch.Tensor:
+        return x[:, :most].clone()
+
+    @head.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return x.new_empty(x.shape[0], most)
+
+    class Head(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch.ops.executed.head(x) * 2
+
+    most = 2
+    options = {"settings": {"operator_versions": {"executed::head": "1"}}}
+    assert outcome(Head(), tmp_path, **options).startswith("miss: ")
+    assert outcome(Head(), tmp_path, **options) == "hit"
+    most = 3
+    missed = outcome(Head(), tmp_path, **options)
+    assert missed.endswith("executed.head(input 0), with other values, sizes or structure")
+    assert outcome(Head(), tmp_path, **options) == "hit"
 
 
 def test_recursion_that_is_too_deep_for_an_export_is_no_hit(interpreter: str, tmp_path: Path) -> None:
