@@ -57,13 +57,7 @@ MISSED = {
         "direct mode is off: a tensor without values that an export has left there"
     ),
     "tables of the first call: a default dictionary": "as above",
-    "first call, then trained: vmap in forward": "direct mode is off: vmap has a tensor in its own operators",
     "nothing has changed: a dataclass of torch is made in the replay": "it reads the fake mode",
-    "vmap, then trained: a vmap of a layer": "as above",
-    "vmap, then trained: a vmap of an operation": "as above",
-    "vmap, then trained: a vmap over weights": "as above",
-    "vmap, then trained: a vmap of two arguments": "as above",
-    "vmap, then trained: a vmap in chunks": "as above",
     "gradient checkpointing is enabled for a BERT in eval mode": "a hook runs that did not run before",
     "FX: names of nodes are others": "the generated code has them",
     "harmless: a parametrization is put on and removed": "the weight comes after the bias then",

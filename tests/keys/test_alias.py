@@ -502,6 +502,33 @@ def test_a_program_without_a_key_has_no_alias(
     assert alias_digests(tmp_path / "cache") == []
 
 
+class Mapped(nn.Module):
+    """Maps a function over dimensions of its input."""
+
+    def __init__(self, by: int, outer: int, inner: int) -> None:
+        super().__init__()
+        self.by, self.outer, self.inner = by, outer, inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the products, summed over the dimension that is left."""
+        result: torch.Tensor = torch.vmap(torch.vmap(self._sum, self.inner), self.outer)(x)
+        return result
+
+    def _sum(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * self.by).sum()
+
+
+def test_a_vmap_has_an_alias(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Its tensors have levels, and their dimensions are parts of the digest."""
+    x = torch.randn(3, 4, 5)
+    variants = [Mapped(2, 0, 0), Mapped(3, 0, 0), Mapped(2, 1, 0), Mapped(2, 0, 1), Mapped(2, 2, 0)]
+    for route in ("lowered", "alias"):
+        for model in variants:
+            module = compiled(model, (x,))
+            assert module.report.route == route
+            torch.testing.assert_close(module(x), model(x))
+
+
 def test_an_alias_with_an_unregistered_type_is_an_error() -> None:
     """Reading it raises instead of guessing how arguments are nested."""
     with pytest.raises(ValueError, match="not registered"):

@@ -12,6 +12,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C import _functorch as functorch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import ConstantArgument, SymBoolArgument, SymFloatArgument, SymIntArgument
 from torch.export.graph_signature import TensorArgument as TensorArg
@@ -143,6 +144,9 @@ class _Writer:
 
     def _value(self, value: Any) -> Json:
         """Write the result of a node."""
+        if isinstance(value, torch.Tensor) and functorch.is_batchedtensor(value):  # in ``torch.vmap``
+            batch = [functorch.maybe_get_level(value), functorch.maybe_get_bdim(value)]
+            return {"batched": [*batch, self._value(functorch.get_unwrapped(value))]}
         if isinstance(value, FakeTensor):
             if value.layout != torch.strided:
                 raise ValueError(f"a tensor of layout {value.layout} has no strides")
