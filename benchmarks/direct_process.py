@@ -14,6 +14,7 @@ from trtcache.config import paused_collector
 from trtcache.digests import CacheKey, Digest, hash_bytes
 from trtcache.frontends.direct import manifest as manifests
 from trtcache.frontends.direct.context import direct_key_parts
+from trtcache.frontends.direct.executed_code import ExecutedCode
 from trtcache.frontends.direct.manifest import Manifest
 from trtcache.frontends.direct.program_trace import perform_same_operations, trace_program
 from trtcache.frontends.direct.replay import replay
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
-    from trtcache.frontends.direct.trace import Trace
+    from trtcache.frontends.direct.trace import Recording
 
 T = TypeVar("T")
 
@@ -53,12 +54,14 @@ def store(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> timing.Sa
     from trtcache.lowering.capture import export
 
     _trace(model, inputs, export(model, inputs, {}, None))  # imports what exports and records
-    taken: timing.Samples = {"export_s": [], "record_s": [], "write_s": []}
+    taken: timing.Samples = {"export_s": [], "collect_s": [], "record_s": [], "write_s": []}
     for _ in range(5):
         program, export_s = timed(lambda: export(model, inputs, {}, None))
-        trace, record_s = timed(lambda program=program: _trace(model, inputs, program))  # type: ignore[misc]
-        _, write_s = timed(lambda program=program, trace=trace: _write(program, trace))  # type: ignore[misc]
-        for name, one_s in zip(taken, (export_s, record_s, write_s), strict=True):
+        with ExecutedCode().collect():
+            _, collected_s = timed(lambda: export(model, inputs, {}, None))
+        found, record_s = timed(lambda program=program: _trace(model, inputs, program))  # type: ignore[misc]
+        _, write_s = timed(lambda program=program, found=found: _write(program, found))  # type: ignore[misc]
+        for name, one_s in zip(taken, (export_s, collected_s - export_s, record_s, write_s), strict=True):
             taken[name].append(one_s)
     return taken
 
@@ -69,11 +72,11 @@ def look(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> timing.Sam
 
     program = export(model, inputs, {}, None)
     stored = _write(program, _trace(model, inputs, program))
-    traces = [one.trace for one in manifests.read(stored)]
+    kept = manifests.read(stored)
 
     def replay_once() -> str:
         with export_lock(imports_dynamo=False):
-            return replay(model, inputs, {}, traces).difference
+            return replay(model, inputs, {}, kept).difference
 
     assert not replay_once(), replay_once()
     ways: dict[str, Callable[[], object]] = {
@@ -84,7 +87,7 @@ def look(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> timing.Sam
     taken = {name: [timed(way)[1] for _ in range(15)] for name, way in ways.items()}
     modules, size_bytes = len(list(model.modules())), sum(one.nbytes for one in model.parameters())
     counts = {"modules_count": [float(modules)], "weights_bytes": [float(size_bytes)]}
-    return taken | {"operations_count": [float(len(traces[0]))]} | counts
+    return taken | {"operations_count": [float(len(kept[0].trace))]} | counts
 
 
 def _key(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> str:
@@ -93,18 +96,18 @@ def _key(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> str:
     return CacheKey.of("direct", digests).digest
 
 
-def _trace(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], program: ExportedProgram) -> Trace:
+def _trace(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], program: ExportedProgram) -> Recording:
     """Record the trace of a model, and check that its program performs the same operations."""
     with export_lock():
         found = record(model, inputs, {})
         performed = trace_program(program, found.mode, found.inputs, found.results)
         assert perform_same_operations(found.trace, performed)
-    return found.trace
+    return found
 
 
-def _write(program: ExportedProgram, trace: Trace) -> bytes:
-    """Return the manifest of a trace as it is stored; the program's digest is made anyway, for its key alias."""
-    manifest = Manifest.of(trace, program, Digest("0" * 64, 0), 0.0)
+def _write(program: ExportedProgram, found: Recording) -> bytes:
+    """Return the manifest of a recording as it is stored; the program's digest is made anyway, for its key alias."""
+    manifest = Manifest.of(found.trace, found.code.by_digest, program, Digest("0" * 64, 0), 0.0)
     return manifests.write([manifest], {})[manifests.MEMBER]
 
 
