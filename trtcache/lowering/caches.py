@@ -85,7 +85,8 @@ class Caches:
         for value in values:
             if isinstance(value, types.ModuleType) and id(vars(value)) not in self._seen and _is_users(value):
                 self._add_file(value.__name__, files)
-            function = value.__wrapped__ if isinstance(value, functools._lru_cache_wrapper) else value
+            is_cache = isinstance(value, functools._lru_cache_wrapper)
+            function = getattr(value, "__wrapped__", value) if is_cache else value
             if not isinstance(function, types.FunctionType) or function.__module__ in files:
                 continue
             if _is_followed(function.__module__) and id(function.__globals__) not in self._seen:
