@@ -64,8 +64,8 @@ RESHAPED_IN_PLACE = frozenset(
 )
 """Operators that change the sizes and strides of their argument; a replay runs these. Others have no trace."""
 
-_DEEPER = 170
-"""Frames that an export has more: 27, and one for each nested module, of which 1,000 frames have at most 135."""
+_DEEPER = 250
+"""More frames than an export has: 27, and one for each nested module, of which 1,000 frames have at most 135."""
 _PLAIN = frozenset({int, str, type(None)})
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 NAMED = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format})
