@@ -36,20 +36,22 @@ class Profile:
         self.files.add(frame.f_code.co_filename)
         above: FrameType | None = frame
         stack: list[str] = []
+        below = None
         while above is not None:
-            if above.f_code.co_filename.startswith(OWN):
+            code, below = below, above.f_code
+            if above.f_code.co_filename.startswith(OWN) and above.f_code is not code:  # recursion is one frame
                 stack.append(f"{Path(above.f_code.co_filename).relative_to(OWN)}:{above.f_code.co_qualname}")
             above = above.f_back
         if len(stack) > len(self.deepest):
             self.deepest = stack[::-1]
 
     def run(self, action: Callable[[], Any]) -> Any:
-        """Run a function under the profiler, and return its result."""
-        sys.setprofile(self._note)
+        """Run a function with a trace function, and return its result; direct mode is off under a profiler."""
+        sys.settrace(self._note)
         try:
             return action()
         finally:
-            sys.setprofile(None)
+            sys.settrace(None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts."""

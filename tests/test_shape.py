@@ -15,8 +15,9 @@ _LIMITS = {
     # operators.py looks for functions in torch's tables that are not torch's own; layouts.py compares layouts.
     "file": {"calls": 1_300, "files": 66, "frames": 22, "entries": 2},
     "exported": {"calls": 2_150, "files": 70, "frames": 22, "entries": 2},
-    # export_context.py: torch.fx calls each module, as in an export.
-    "direct": {"calls": 2_900, "files": 71, "frames": 25, "entries": 3},
+    # export_context.py: torch.fx calls each module, as in an export. executed_code.py describes the functions that ran,
+    # and 250 calls are the frames by which an export is deeper.
+    "direct": {"calls": 3_800, "files": 72, "frames": 27, "entries": 3},
 }
 
 

@@ -52,6 +52,8 @@ SAME_VALUES = frozenset(
 """Scenarios in which an integer is computed in another way: the program has another key, and the same values."""
 
 MISSED = {
+    "a worker thread checks the input before the main thread goes on": "direct mode is off: work for another thread",
+    "a table is computed in a worker thread, with no input of the model": "as above",
     "operators at work: a composite operator's unused global is another": "its operator has no version",
     "tables of the first call: an object at the top of the file": (
         "direct mode is off: a tensor without values that an export has left there"
