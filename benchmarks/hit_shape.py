@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
+    from types import CodeType, FrameType
 
 OWN = str(Path(__file__).parents[1] / "trtcache")
 
@@ -35,13 +35,13 @@ class Profile:
         self.calls += 1
         self.files.add(frame.f_code.co_filename)
         above: FrameType | None = frame
+        below: CodeType | None = None
         stack: list[str] = []
-        below = None
         while above is not None:
-            code, below = below, above.f_code
-            if above.f_code.co_filename.startswith(OWN) and above.f_code is not code:  # recursion is one frame
-                stack.append(f"{Path(above.f_code.co_filename).relative_to(OWN)}:{above.f_code.co_qualname}")
-            above = above.f_back
+            code = above.f_code
+            if code.co_filename.startswith(OWN) and code is not below:  # recursion counts as one frame
+                stack.append(f"{Path(code.co_filename).relative_to(OWN)}:{code.co_qualname}")
+            above, below = above.f_back, code
         if len(stack) > len(self.deepest):
             self.deepest = stack[::-1]
 

@@ -16,7 +16,7 @@ _LIMITS = {
     "file": {"calls": 1_300, "files": 66, "frames": 22, "entries": 2},
     "exported": {"calls": 2_150, "files": 70, "frames": 22, "entries": 2},
     # export_context.py: torch.fx calls each module, as in an export. executed_code.py describes the functions that ran,
-    # and 250 calls are the frames by which an export is deeper.
+    # and a replay nests 250 calls, since an export is nested more deeply.
     "direct": {"calls": 3_800, "files": 72, "frames": 27, "entries": 3},
 }
 

@@ -11,7 +11,7 @@ _BY = "x * (2 if {} else 3)"
 _SWAP = f"{_PROXY}\n"
 
 
-# Functions of torch in the place of others
+# Functions of torch that replace a model's functions
 _PLACES = (
     ("an attribute of the model", "self.ask()", "self.ask = torch.jit.is_scripting", "", "model.ask = get_proxy_mode"),
     ("an attribute of a submodule", "self.act.ask()", "self.act = nn.ReLU()\nself.act.ask = torch.jit.is_scripting", "", "model.act.ask = get_proxy_mode"),
@@ -442,7 +442,7 @@ _COMPILE = "import app, trtcache\ndef once():\n    trtcache.compile(app.Model().
 _PARTS = f"{_PROXY}\ndef one():\n    return 3\ndef two():\n    return 4\nONE, TWO = one, two"
 for _doc, _first, _change in (
     ("the new of one and the old of the other", "app.one, app.two = (lambda: 2 if get_proxy_mode() is not None else 3), app.two", "app.one = lambda: 2 if get_proxy_mode() is not None else 3"),
-    ("a function of torch in the place of one", "once()\napp.one = lambda: 1 + 2", f"{_PROXY}\nimport functools\napp.one = functools.partial(max, 3)"),
+    ("a partial of a builtin replaces a function", "once()\napp.one = lambda: 1 + 2", f"{_PROXY}\nimport functools\napp.one = functools.partial(max, 3)"),
     ("the first again", "once()\napp.one = lambda: 1 + 2\nonce()\napp.one = lambda: 6 // 2\nonce()\napp.one = app.ONE", "app.one = lambda: 1 + 2"),
     ("the second version of both, and the first of one", "once()\napp.one, app.two = (lambda: 2 + 1), (lambda: 2 + 2)\nonce()\napp.one, app.two = app.ONE, app.TWO", "app.one, app.two = (lambda: 2 + 1), app.TWO"),
     ("exchanged functions", "once()", "app.one, app.two = app.two, app.one"),
@@ -508,7 +508,7 @@ for _doc, _forward in _FEATURES:
 _ONCE = (
     ("forward imports a file", "import lazy\nreturn x * lazy.BY", ""),
     ("forward imports a file that imports another", "import lazier\nreturn x * lazier.BY", ""),
-    ("a package imports its parts when they are asked for", "x * pkg.part.BY", "import pkg"),
+    ("a package imports its parts on first use", "x * pkg.part.BY", "import pkg"),
     ("a helper of another file is cached", "x * lazy.cached()", "import lazy"),
     ("a helper in the model's file is cached", "x * cached()", "import functools\n@functools.lru_cache\ndef cached():\n    return compute()\ndef compute():\n    return 2"),
     ("a table in another file is filled once", "x * lazy.table()", "import lazy"),
@@ -526,7 +526,7 @@ _ONCE = (
     ("a named tuple's class is made in forward", "x * collections.namedtuple('P', 'a b')(2, 3).a", "import collections"),
     ("an enum's class is made in forward", "x * enum.Enum('E', 'a b').b.value", "import enum"),
     ("a dataclass of torch is made in the replay", "x.fake_mode.shape_env\nreturn x * 2" , ""),
-    ("a size of symbols is asked for", "x * torch.sym_max(x.shape[0], 2)", ""),
+    ("a maximum of a symbolic size is computed", "x * torch.sym_max(x.shape[0], 2)", ""),
     ("numpy computes a table", "x * float(np.linspace(0, 2, 3).max())", "import numpy as np"),
     ("the version of a distribution is read", "x * (2 if importlib.metadata.version('torch') else 3)", "import importlib.metadata"),
     ("a resource is read", "x * float(importlib.resources.files('pkg').joinpath('by.txt').read_text())", "import importlib.resources, pkg"),

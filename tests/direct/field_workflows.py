@@ -241,7 +241,7 @@ _MODE = "from torch.overrides import TorchFunctionMode\nclass Scale(TorchFunctio
 _add("global: a mode of functions in forward has another attribute", _model("with MODE:\n    return self.lin(x)", top=_MODE), "app.MODE.by = 3.0")
 _add("global: a mode of functions is entered around the compile", _model("self.lin(x)", top=_MODE), "app.MODE.__enter__()")
 _add("global: a mode of functions around the compile has another attribute", _model("self.lin(x)", top=_MODE + "MODE.__enter__()\n"), "app.MODE.by = 3.0")
-_add("global: deterministic algorithms are asked for", _model("x.cumsum(1).index_add(0, torch.tensor([0, 0]), x[:2])"), "torch.use_deterministic_algorithms(True)")
+_add("global: deterministic algorithms are enabled", _model("x.cumsum(1).index_add(0, torch.tensor([0, 0]), x[:2])"), "torch.use_deterministic_algorithms(True)")
 _add("global: onednn is switched off", _model("self.lin(x)"), "torch.backends.mkldnn.enabled = False")
 _add("global: the precision of products is lower", _model("self.lin(x)"), "torch.set_float32_matmul_precision('medium')")
 _add("global: anomalies are detected", _model("self.lin(x)"), "torch.autograd.set_detect_anomaly(True)")
@@ -626,7 +626,7 @@ for _doc, _forward, _init, _change in (
     ("whether two weights are tied is asked by identity", "self.two(self.lin(x)) * (3.0 if self.two.weight is self.lin.weight else 2.0)", "self.two = nn.Linear(4, 4)", "model.two.weight = model.lin.weight"),
     ("whether two layers are one is asked by identity", "self.two(self.lin(x)) * (3.0 if self.two is self.lin else 2.0)", "self.two = nn.Linear(4, 4)", "model.two = model.lin"),
     ("a weight is asked whether it is a Parameter", "x @ self.w * (3.0 if isinstance(self.w, nn.Parameter) else 2.0)", "self.w = nn.Parameter(torch.ones(4, 4))", "del model.w; model.w = torch.ones(4, 4)"),
-    ("a weight is asked for a gradient", "self.lin(x) * (2.0 if self.lin.weight.grad is None else 3.0)", "pass", "model.lin.weight.grad = torch.ones(4, 4)"),
+    ("whether a weight has a gradient decides", "self.lin(x) * (2.0 if self.lin.weight.grad is None else 3.0)", "pass", "model.lin.weight.grad = torch.ones(4, 4)"),
     ("a weight is asked whether it requires gradients", "self.lin(x) * (2.0 if self.lin.weight.requires_grad else 3.0)", "pass", "model.lin.weight.requires_grad_(False)"),
     ("a weight is asked whether it is a leaf", "self.lin(x) * (2.0 if self.w.is_leaf else 3.0)", "self.w = self.lin.weight", "model.__dict__['w'] = model.lin.weight * 1"),
     ("the number of parameters is counted", "x * sum(1 for _ in self.parameters())", "self.extra = nn.ParameterList()", "model.extra.append(torch.ones(1))"),
@@ -952,12 +952,12 @@ for _doc, _forward, _init, _top, _change in (
     ("the mode is set to training and back", "if self.on:\n    self.train()\ny = self.lin(x)\nself.eval()\nreturn y", "self.on = False", "", "model.on = True"),
     ("a dropout is set to training in forward", "self.drop.train(self.on)\nreturn self.drop(self.lin(x))", "self.on, self.drop = False, nn.Dropout()", "", "model.on = True"),
     ("weights are frozen in forward", "self.lin.weight.requires_grad_(self.on)\nreturn self.lin(x)", "self.on = True", "", "model.on = False"),
-    ("a check on values is asked for", "if self.on:\n    torch._assert_async(torch.ones(()), 'a')\nreturn x * 2", "self.on = False", "", "model.on = True"),
-    ("a check on values of the input is asked for", "if self.on:\n    torch._assert_async((x >= 0).all(), 'a')\nreturn x * 2", "self.on = False", "", "model.on = True"),
+    ("a check on values is enabled", "if self.on:\n    torch._assert_async(torch.ones(()), 'a')\nreturn x * 2", "self.on = False", "", "model.on = True"),
+    ("a check on values of the input is enabled", "if self.on:\n    torch._assert_async((x >= 0).all(), 'a')\nreturn x * 2", "self.on = False", "", "model.on = True"),
     ("a check's message on values of the input", "torch._assert_async((x >= 0).all(), self.text)\nreturn x * 2", "self.text = 'a'", "", "model.text = 'b'"),
     ("a result that is not used is computed", "if self.on:\n    x + 1\nreturn x * 2", "self.on = False", "", "model.on = True"),
     ("a random number that is not used is drawn", "if self.on:\n    torch.rand(2)\nreturn x * 2", "self.on = False", "", "model.on = True"),
-    ("a synchronization is asked for", "if self.on:\n    torch.cpu.synchronize()\nreturn x * 2", "self.on = False", "", "model.on = True"),
+    ("a synchronization is enabled", "if self.on:\n    torch.cpu.synchronize()\nreturn x * 2", "self.on = False", "", "model.on = True"),
     ("memory is released by the collector", "if self.on:\n    gc.collect()\nreturn x * 2", "self.on = False", "import gc\n", "model.on = True"),
 ):
     _add(f"between: {_doc}", _model(_forward, _init, _top), _change)

@@ -144,9 +144,6 @@ class _Writer:
 
     def _value(self, value: Any) -> Json:
         """Write the result of a node."""
-        if isinstance(value, torch.Tensor) and functorch.is_batchedtensor(value):  # in ``torch.vmap``
-            batch = [functorch.maybe_get_level(value), functorch.maybe_get_bdim(value)]
-            return {"batched": [*batch, self._value(functorch.get_unwrapped(value))]}
         if isinstance(value, FakeTensor):
             if value.layout != torch.strided:
                 raise ValueError(f"a tensor of layout {value.layout} has no strides")
@@ -154,6 +151,9 @@ class _Writer:
             offset = value.storage_offset()
             rest = [offset if type(offset) is int else self._scalar(offset), value.requires_grad]
             return [str(value.dtype), str(value.device), sizes, *rest]
+        if isinstance(value, torch.Tensor) and functorch.is_batchedtensor(value):  # in ``torch.vmap``
+            batch = [functorch.maybe_get_level(value), functorch.maybe_get_bdim(value)]
+            return {"batched": [*batch, self._value(functorch.get_unwrapped(value))]}
         if type(value) in _PLAIN:
             return value  # type: ignore[no-any-return]  # one of the JSON types
         if isinstance(value, (list, tuple)):

@@ -562,7 +562,7 @@ def _torchs_folder() -> str:
     return os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120  # torch's own spelling
 
 
+@functools.lru_cache(maxsize=1024)
 def is_standard_library(file: str) -> bool:
     """Return whether a source file belongs to Python's standard library, such as a decorator's."""
-    library = sysconfig.get_path("stdlib") + os.sep
-    return file.startswith(library) and "site-packages" not in file and "dist-packages" not in file
+    return file.startswith(sysconfig.get_path("stdlib") + os.sep) and "-packages" not in file

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 from trtcache.digests import hash_bytes
 from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.frontends.direct.export_context import OWN_FOLDERS, TORCH_FOLDER
+from trtcache.lowering.operators import is_standard_library
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-_LIBRARY = f"{sysconfig.get_path('stdlib')}/"
 _OF_SYMBOLS = ("sympy", "mpmath")
 """Packages that torch computes symbolic sizes with."""
 _FOR_THREADS = frozenset(
-    (f"{_LIBRARY}{file}", name)
+    (f"{sysconfig.get_path('stdlib')}/{file}", name)
     for file, name in (("threading.py", "start"), ("concurrent/futures/thread.py", "submit"), ("queue.py", "put"))
 )
 """Functions of Python, by their files, that give work to another thread, in which nothing is collected."""
@@ -46,7 +46,7 @@ class ExecutedCode:
 
     def __init__(self) -> None:
         self._codes: dict[int, CodeType] = {}
-        self._calls: dict[tuple[int, int], tuple[CodeType, CodeType]] = {}
+        self._calls: dict[tuple[int, int], CodeType] = {}  # by caller and called function
         self.why_incomplete = ""
 
     @contextmanager
@@ -62,7 +62,7 @@ class ExecutedCode:
     def add_call(self, caller: CodeType, called: CodeType | None) -> None:
         """Add a call of one function by another, unless that has no Python code."""
         if called is not None:
-            self._calls[id(caller), id(called)] = caller, called
+            self._calls[id(caller), id(called)] = called
 
     def is_known(self, code: CodeType) -> bool:
         """Return whether a function is of torch, SymPy, trtcache or the standard library."""
@@ -71,8 +71,7 @@ class ExecutedCode:
             return True  # a method of a dataclass, such as ``__eq__``, which runs if hashes collide
         if path.startswith("<frozen "):
             return path[8:-1].partition(".")[0] in sys.stdlib_module_names
-        is_of_library = path.startswith(_LIBRARY) and "-packages/" not in path
-        return (is_of_library or path.startswith(self._known_folders)) and "/../" not in path
+        return (path.startswith(self._known_folders) or is_standard_library(path)) and "/../" not in path
 
     @functools.cached_property
     def _known_folders(self) -> tuple[str, ...]:
@@ -93,13 +92,13 @@ class ExecutedCode:
     @functools.cached_property
     def by_digest(self) -> dict[str, CodeType]:
         """The code objects by their digests, when all are collected."""
-        found = [code for code in self._codes.values() if not self.is_known(code)]
-        found += [
+        unknown = {place: code for place, code in self._codes.items() if not self.is_known(code)}
+        of_torch = [
             called
-            for caller, called in self._calls.values()
-            if called.co_filename.startswith(TORCH_FOLDER) and not self.is_known(caller)
+            for (caller, _), called in self._calls.items()
+            if caller in unknown and called.co_filename.startswith(TORCH_FOLDER)
         ]
-        return {digest(code): code for code in found}
+        return {digest(code): code for code in (*unknown.values(), *of_torch)}
 
     def describe_change(self, versions: Iterable[Collection[str]]) -> str:
         """Describe code that no version of it has, each the digests of functions; return '' if one has all."""
