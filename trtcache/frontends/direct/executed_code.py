@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.digests import hash_bytes
 from trtcache.frontends.direct.errors import NotComparableError
-from trtcache.frontends.direct.export_context import OWN_FOLDERS, TORCH_FOLDER
+from trtcache.frontends.direct.export_context import OUR_FOLDER, OWN_FOLDERS
 from trtcache.lowering.operators import is_standard_library
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ _DIGEST_BYTES = 16
 class ExecutedCode:
     """Collects the functions that run in ``with`` blocks, in this thread.
 
-    Those of torch, SymPy, trtcache and the standard library are left out: their versions are parts of keys. But
-    functions of torch that others call are collected.
+    Those of torch, SymPy, trtcache and the standard library are left out: their versions are parts of keys. But those
+    that other code calls are collected, unless they are trtcache's.
 
     Attributes:
         why_incomplete: why some are not collected; empty if all are.
@@ -93,12 +93,12 @@ class ExecutedCode:
     def by_digest(self) -> dict[str, CodeType]:
         """The code objects by their digests, when all are collected."""
         unknown = {place: code for place, code in self._codes.items() if not self.is_known(code)}
-        of_torch = [
+        known = [
             called
             for (caller, _), called in self._calls.items()
-            if caller in unknown and called.co_filename.startswith(TORCH_FOLDER)
+            if caller in unknown and not called.co_filename.startswith(OUR_FOLDER)
         ]
-        return {digest(code): code for code in (*unknown.values(), *of_torch)}
+        return {digest(code): code for code in (*unknown.values(), *known)}
 
     def describe_change(self, versions: Iterable[Collection[str]]) -> str:
         """Describe code that no version of it has, each the digests of functions; return '' if one has all."""

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 TORCH_FOLDER = f"{torch.__path__[0]}/"
-OWN_FOLDERS = (TORCH_FOLDER, f"{Path(__file__).parents[2]}/")
+OUR_FOLDER = f"{Path(__file__).parents[2]}/"
+OWN_FOLDERS = (TORCH_FOLDER, OUR_FOLDER)
 """Where the code of torch and of trtcache is."""
 
 _DROPOUT = torch.nn.functional.dropout
@@ -326,8 +327,11 @@ def _traced_modules(proxies: _ModuleStackTracer) -> Iterator[None]:
 
     @functools.wraps(call)
     def module_call_wrapper(mod: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        def forward(*args: Any, **kwargs: Any) -> Any:
+        def call_original(*args: Any, **kwargs: Any) -> Any:
             return call(mod, *args, **kwargs)
+
+        def forward(*args: Any, **kwargs: Any) -> Any:  # an export has this frame, too, which a recursion can notice
+            return call_original(*args, **kwargs)
 
         tracer._autowrap_check(patcher, getattr(getattr(mod, "forward", mod), "__globals__", {}), set())
         if isinstance(mod, torch.fx.GraphModule) or type(mod).__module__ == "torch._dynamo.eval_frame":

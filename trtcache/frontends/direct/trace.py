@@ -64,8 +64,8 @@ RESHAPED_IN_PLACE = frozenset(
 )
 """Operators that change the sizes and strides of their argument; a replay runs these. Others have no trace."""
 
-_DEEPER = 250
-"""More frames than an export has: 27, and one for each nested module, of which 1,000 frames have at most 135."""
+_DEEPER = 26
+"""Frames between the caller of ``compile`` and ``forward`` that only an export has."""
 _PLAIN = frozenset({int, str, type(None)})
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 NAMED = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format})
@@ -503,7 +503,7 @@ def run(
 
 
 def _call_deeper(frames: int, function: Callable[[], Any]) -> Any:
-    """Call a function below this many further frames, so that recursion which is too deep for an export fails here."""
+    """Call a function below this many further frames, so that recursion fails where it fails in an export."""
     return _call_deeper(frames - 1, function) if frames else function()
 
 
