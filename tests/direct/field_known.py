@@ -49,6 +49,7 @@ MISSED = {
     "a worker thread checks the input before the main thread goes on": "direct mode is off: work for another thread",
     "a table is computed in a worker thread, with no input of the model": "as above",
     "nothing has changed: an executor's thread is started once": "as above",
+    "first call, then trained: a pool of threads runs two heads": "as above",
     "operators at work: a composite operator's unused global is another": "its operator has no version",
     "tables of the first call: an object at the top of the file": (
         "direct mode is off: a tensor without values that an export has left there"
