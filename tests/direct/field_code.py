@@ -137,6 +137,16 @@ def hook(frame, event, arg):
     if arg is len:
         STATE['by'] = by()
 """),
+    ("a trace function", "sys.settrace(hook)\nnothing()\nsys.settrace(None)\nreturn x * STATE['by']", """
+STATE = {'by': 3}
+def by():
+    return 3
+def nothing():
+    pass
+def hook(frame, event, arg):
+    if frame.f_code.co_name == 'nothing':
+        STATE['by'] = by()
+"""),
     ("a callback of a weak reference", "ref = weakref.ref(Thing(), lambda _: STATE.update(by=by()))\nreturn x * STATE['by']", """
 STATE = {'by': 3}
 class Thing:

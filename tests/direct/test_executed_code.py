@@ -231,6 +231,33 @@ def test_a_trace_function_is_no_obstacle() -> None:
     assert "helper" in calls
 
 
+def traces() -> None:
+    """Set and remove a trace function."""
+    sys.settrace(lambda *_: None)
+    sys.settrace(None)
+
+
+def profiles() -> None:
+    """Set a profile function; Python 3.11 has one at a time."""
+    sys.setprofile(lambda *_: None)
+    sys.setprofile(None)
+
+
+def audits() -> None:
+    """Raise an auditing event."""
+    sys.audit("trtcache.tests")
+
+
+@pytest.mark.parametrize("function", [traces, profiles, audits])
+def test_code_that_has_functions_called_unseen_is_not_compared(function: Callable[[], None]) -> None:
+    """Python does not report what trace, profile and audit functions call."""
+    functions = sys.settrace, sys.setprofile, sys.audit
+    with pytest.raises(NotComparableError, match="forward calls sys|starts or ends a profiler"):
+        collected(function)
+    assert (sys.settrace, sys.setprofile, sys.audit) == functions
+    assert collected(sys.settrace, None) == set()
+
+
 def test_an_error_ends_the_collection() -> None:
     """The error is that of the function."""
     with pytest.raises(ZeroDivisionError):

@@ -52,7 +52,7 @@ class ExecutedCode:
     @contextmanager
     def collect(self) -> Iterator[None]:
         """Collect the functions that run in the block."""
-        with (_monitor if sys.version_info >= (3, 12) else _profile)(self):
+        with (_monitor if sys.version_info >= (3, 12) else _profile)(self), _notice_callbacks(self):
             yield
 
     def add(self, code: CodeType) -> None:
@@ -110,6 +110,28 @@ class ExecutedCode:
             name, file = unknown[0].co_qualname, Path(unknown[0].co_filename).name
             change = change or f"code has changed, or did not run before: {name} of {file}"
         return change
+
+
+@contextmanager
+def _notice_callbacks(code: ExecutedCode) -> Iterator[None]:
+    """Notice calls of functions of ``sys`` that lead to trace, profile and audit functions, which Python hides."""
+    functions = {name: getattr(sys, name) for name in ("settrace", "setprofile", "audit")}
+
+    def replacement(name: str) -> Any:
+        def call(*args: Any) -> None:
+            if args[:1] != (None,):
+                code.why_incomplete = f"forward calls sys.{name}"
+            functions[name](*args)
+
+        return call
+
+    for name in functions:
+        setattr(sys, name, replacement(name))
+    try:
+        yield
+    finally:
+        for name, function in functions.items():
+            setattr(sys, name, function)
 
 
 @contextmanager
