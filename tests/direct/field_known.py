@@ -12,6 +12,7 @@ WRONG = (
     "a value that only an export uses is another: the annotations of nodes",
     "a value that only an export uses is another: the number of function modes",
     "a value that only an export uses is another: whether make_fx runs",
+    "code asks whether it is exported: an audit hook",
     "a registered class sets the factor in an export in flatten: an argument",
     "the model asks whether the operator dropout returns its argument, and a factor if the answer is no is another",
     "the model asks whether F.dropout's result shares memory, and a factor if the answer is no is another",
@@ -56,7 +57,8 @@ MISSED = {
     "tables of the first call: a default dictionary": "as above",
     "nothing has changed: a dataclass of torch is made in the replay": "it reads the fake mode",
     "gradient checkpointing is enabled for a BERT in eval mode": "a hook runs that did not run before",
-    "a layer is checkpointed": "torch draws no random number then, and says so in an operation",
+    "a layer is checkpointed": "some versions of torch make an empty tensor for it",
+    "torch.utils.checkpoint wraps a block": "as above",
     **dict.fromkeys(
         (
             "nothing has changed: a random number of the names of functions",

@@ -114,16 +114,16 @@ class ExecutedCode:
 
 @contextmanager
 def _notice_callbacks(code: ExecutedCode) -> Iterator[None]:
-    """Notice calls of functions of ``sys`` that lead to trace, profile and audit functions, which Python hides."""
-    functions = {name: getattr(sys, name) for name in ("settrace", "setprofile", "audit")}
+    """Notice trace and profile functions that the block sets: Python does not report what they call."""
+    functions = {name: getattr(sys, name) for name in ("settrace", "setprofile")}
 
     def replacement(name: str) -> Any:
-        def call(*args: Any) -> None:
-            if args[:1] != (None,):
+        def set_function(function: Any) -> None:
+            if function is not None:
                 code.why_incomplete = f"forward calls sys.{name}"
-            functions[name](*args)
+            functions[name](function)
 
-        return call
+        return set_function
 
     for name in functions:
         setattr(sys, name, replacement(name))
