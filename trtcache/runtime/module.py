@@ -18,6 +18,7 @@ from trtcache.config import threads as thread_counts
 from trtcache.config.threads import Threads, fork_safe_lock
 from trtcache.errors import InputError, RefitError, VerifyError
 from trtcache.lowering.interface import FixedSize, describe, symbol_names
+from trtcache.runtime.held_tensors import HeldTensors
 from trtcache.runtime.module_call import ModuleCall
 from trtcache.runtime.module_state import ModelNames, changed_by, part_of, prefix_of, publish, tensors_by_name
 from trtcache.runtime.operator import storage
@@ -133,6 +134,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         self._refitting = fork_safe_lock()
         self.examples = Examples()
         self._names: ModelNames | None = None
+        self._held: HeldTensors | None = None
         self._state = tensors_by_name(self._interface, self._weights)
         self._drop_tables()
 
@@ -312,15 +314,13 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             SettingsError: ``verify`` is not a valid tolerance.
             NoDeviceError: the engine is a plan, and there is no GPU.
         """
-        from trtcache.runtime.weight_source import WeightSource  # reads files of all kinds; a hit needs none
-
         start = time.perf_counter()
         tolerance = tolerance_of(verify)
         if self.weight_file is not None:
             if self.weight_file.reads(weights):
                 weights = self.weight_file.read(weights)
             self._swap.weights = self._weights or EngineWeights(self.weight_file.current())
-        source = WeightSource.of(weights, known=self._known, constants=self._constants)
+        source = self._source_of(weights)
         needed = self._interface.weights
         self._check_nested(source)
         with self._refitting:
@@ -354,6 +354,23 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             refit_s=time.perf_counter() - start,
         )
 
+    def _source_of(self, weights: Weights) -> WeightSource:
+        """Return weights by the model's names.
+
+        Raises:
+            RefitError: the constants of a module differ from those in the program, or a name is not a string.
+            WeightsFileError: the file cannot be read.
+        """
+        from trtcache.runtime.weight_source import WeightSource  # reads files of all kinds; a hit needs none
+
+        return WeightSource.of(
+            weights, known=self._known, constants=self._constants, held=self._held, names=self._weight_names
+        )
+
+    @property
+    def _weight_names(self) -> frozenset[str]:
+        return frozenset(name for slot in self._interface.slots if not slot.transient for name in slot.names)
+
     def check_weights(self, state: Mapping[str, torch.Tensor]) -> None:
         """Check that a refit would take weights, if the engine is still built; nothing is changed.
 
@@ -383,9 +400,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         Raises:
             RefitError: a constant of the program has another value.
         """
-        from trtcache.runtime.weight_source import WeightSource
-
-        source = WeightSource.of(weights, known=self._known, constants=self._constants)
+        source = self._source_of(weights)
         self._check_nested(source)
         with self._refitting:
             self._require_whole()
@@ -473,9 +488,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         Raises:
             RefitError: see ``refit``.
         """
-        from trtcache.runtime.weight_source import WeightSource
-
-        source = WeightSource.of(state, known=self._known, constants=self._constants)
+        source = self._source_of(state)
         self._check_nested(source)
         with self._refitting:
             self._require_whole()
@@ -541,7 +554,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     # What torch.nn.Module offers. Its parameters, buffers and submodules are created on first use: a hit does without.
 
     def name_weights(self, model: torch.nn.Module) -> None:
-        """Take names and kinds of weights from the model, with its weights that the program does not use."""
+        """Take from the model: names and kinds of weights, those that the program does not use, and other tensors."""
+        self._held = HeldTensors.of(model, self._weight_names, self._constants.values())
         self._names = ModelNames.of(model, {name for slot in self._interface.slots for name in slot.names})
         live = self._executable.live
         if not isinstance(model, torch.jit.ScriptModule):  # in which a compiled module is only an operator

@@ -13,10 +13,11 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
 from trtcache.frontends.checkpoint import read_weights
 from trtcache.lowering.interface import Content
-from trtcache.weights.slots import dtype_name, is_fake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
+
+    from trtcache.runtime.held_tensors import HeldTensors
 
 Weights: TypeAlias = "torch.nn.Module | Mapping[str, torch.Tensor] | str | os.PathLike[str]"
 """Accepted by ``refit``: a module, its state_dict, or the path of a file of weights."""
@@ -45,13 +46,23 @@ class WeightSource:
     is_part: bool = False
 
     @classmethod
-    def of(cls, weights: Weights, *, known: frozenset[str], constants: Mapping[str, Content]) -> WeightSource:
+    def of(
+        cls,
+        weights: Weights,
+        *,
+        known: frozenset[str],
+        constants: Mapping[str, Content],
+        held: HeldTensors | None = None,
+        names: Collection[str] = (),
+    ) -> WeightSource:
         """Return the weights of a module, a state_dict or a file.
 
         Args:
             weights: a module, its state_dict, or a path.
             known: all names of weights and constants in the compiled model.
             constants: contents of the program's constants by the model's names.
+            held: the tensors that the compiled model held without registering them; None if it is not known.
+            names: the names of the program's weights.
 
         Raises:
             TypeError: it is none of these.
@@ -62,7 +73,10 @@ class WeightSource:
         if isinstance(weights, torch.nn.Module):
             module = weights
             _check_constants(constants, lambda name: _attribute(module, name))
-            _check_unnamed_constants(constants, weights)
+            if held is not None:
+                _check_held(held, module, names, constants)
+            else:
+                _check_unnamed_constants(constants, module)
             state = weights.state_dict(keep_vars=True)
         elif isinstance(weights, (str, os.PathLike)):
             state = read_weights(Path(weights))
@@ -89,32 +103,33 @@ def _check_constants(constants: Mapping[str, Content], value_of: Callable[[str],
         raise RefitError(mismatched=tuple(changed))
 
 
-def _check_unnamed_constants(constants: Mapping[str, Content], module: torch.nn.Module) -> None:
-    """Compare the constants that are no attributes, which torch.export names by numbers, with those in containers.
+def _check_held(
+    held: HeldTensors, module: torch.nn.Module, names: Collection[str], constants: Mapping[str, Content]
+) -> None:
+    if different := held.find_differences(module, names, constants.values()):
+        why = "not registered, and not as in the compiled model; compile the new model, or refit its state_dict if they"
+        raise RefitError(mismatched=(f"{different} ({why} do not matter)",))
 
-    Where they were found is not known. One that is not found is refused if another tensor of its dtype and shape, which
-    is no constant of the program, could be in its place; otherwise it is taken for one that ``forward`` creates.
+
+def _check_unnamed_constants(constants: Mapping[str, Content], module: torch.nn.Module) -> None:
+    """Check the constants that are no attributes, if the compiled model is not known.
+
+    torch.export names them by numbers, and it is not known where they were. One that ``forward`` creates is in no
+    module; any other is only known to be in its place if nothing else of its shape could be.
 
     Raises:
-        RefitError: there is such a constant.
+        RefitError: the module has other tensors of such a shape, or the program has two such constants.
     """
     unnamed = {name: one for name, one in constants.items() if not isinstance(_attribute(module, name), torch.Tensor)}
     if not unnamed:
         return
-    from trtcache.lowering.model_state import tensors_in  # few programs have such constants
+    from trtcache.runtime.held_tensors import HeldTensors  # few programs have such constants
 
-    forms = {(one.dtype, one.shape) for one in unnamed.values()}
-    held = {
-        Content.of(one)
-        for one in tensors_in(module)
-        if one.layout == torch.strided and not is_fake(one) and (dtype_name(one.dtype), tuple(one.shape)) in forms
-    }
-    others = {(one.dtype, one.shape) for one in held.difference(constants.values())}
-    changed = [
-        f"{name} (a constant of the program, in no list, dict or object of the module; compile the new model instead)"
-        for name, one in unnamed.items()
-        if one not in held and (one.dtype, one.shape) in others
-    ]
+    held = {*HeldTensors.of(module, (), unnamed.values()).contents.values()}
+    shapes = {one.shape for one in held}
+    in_shape = {shape: {one for one in (*held, *constants.values()) if one.shape == shape} for shape in shapes}
+    why = "a constant of the program that is maybe an unregistered tensor of the module; compile the new model instead"
+    changed = [f"{name} ({why})" for name, one in unnamed.items() if in_shape.get(one.shape, {one}) != {one}]
     if changed:
         raise RefitError(mismatched=tuple(changed))
 

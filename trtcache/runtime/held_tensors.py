@@ -1,0 +1,233 @@
+"""Tensors that a model holds without registering them: what is compared when another model's weights are set.
+
+``torch.export`` makes constants of such tensors, and does not say where a model has them. So all are compared that have
+the shape of a constant of the program, by their places. A tensor that shares the memory of a weight is that weight in
+the program, and has to be so in the other model.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import gc
+import sys
+import types
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.config.frozen import frozen_dataclass
+from trtcache.lowering.interface import Content
+from trtcache.lowering.model_state import read_slot
+from trtcache.weights.slots import is_fake
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+Place = tuple[object, ...]
+"""Attributes, keys and indexes that lead to an object."""
+
+_LEAVES = (
+    *(type(None), str, bytes, int, float, complex, range, slice, torch.Generator, torch.jit.ScriptModule),
+    *(types.ModuleType, types.CodeType, types.FrameType, types.GeneratorType, types.CoroutineType),
+)
+_KNOWN = sys.stdlib_module_names - {"__main__"} | {"torch", "trtcache"}
+_CONTAINERS = frozenset({dict, OrderedDict, list, tuple, deque, set, frozenset})
+_OBJECTS = (*_CONTAINERS, torch.nn.Module, types.FunctionType, type)
+_SHOWN = 3
+
+
+@frozen_dataclass
+class WeightPart:
+    """A part of a weight.
+
+    Attributes:
+        weight: the name of the weight.
+        shape, stride: those of the part.
+        offset: where it begins, in elements from the first one of the weight.
+    """
+
+    weight: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+    def of(self, weight: torch.Tensor) -> torch.Tensor:
+        """Return this part of a weight.
+
+        Raises:
+            RuntimeError: the weight is too small.
+        """
+        return weight.detach().as_strided(self.shape, self.stride, weight.storage_offset() + self.offset)
+
+
+@frozen_dataclass
+class HeldTensors:
+    """The unregistered tensors of a model that matter for a program.
+
+    Attributes:
+        parts: those that share memory with a weight of the program.
+        contents: the contents of those that have the shape of a constant of the program.
+    """
+
+    parts: Mapping[Place, WeightPart]
+    contents: Mapping[Place, Content]
+
+    @classmethod
+    def of(cls, model: torch.nn.Module, weights: Collection[str], constants: Iterable[Content]) -> HeldTensors:
+        """Return the tensors that a model holds.
+
+        Args:
+            model: the model.
+            weights: the names of the program's weights.
+            constants: the program's constants.
+        """
+        shapes = {one.shape for one in constants}
+        memory = _by_memory(model, weights)
+        parts, contents = dict[Place, WeightPart](), dict[Place, Content]()
+        for place, tensor in _walk(model):
+            if tensor.layout != torch.strided or is_fake(tensor) or tensor.device.type == "meta":
+                continue
+            name, weight = memory.get(tensor.untyped_storage()._cdata, ("", None))
+            if weight is not None and weight.dtype == tensor.dtype:
+                offset = int(tensor.storage_offset()) - int(weight.storage_offset())
+                parts[place] = WeightPart(name, tuple(tensor.shape), tensor.stride(), offset)
+            elif tuple(tensor.shape) in shapes:
+                contents[place] = Content.of(tensor.detach())
+        return cls(parts, contents)
+
+    def find_differences(self, model: torch.nn.Module, weights: Collection[str], constants: Iterable[Content]) -> str:
+        """Return which of another model's tensors are not as those of this one; empty if all are.
+
+        A tensor in the place of a part of a weight may be one by itself with equal values, as tied weights may.
+        """
+        other = HeldTensors.of(model, weights, constants)
+        state = dict(_named_weights(model))
+        found = {place: tensor for place, tensor in _walk(model) if place in self.parts} if self.parts else {}
+        different = [
+            place
+            for place, view in self.parts.items()
+            if other.parts.get(place) != view and not _has_values(found.get(place), view, state.get(view.weight))
+        ]
+        places = (self.contents.keys() | other.contents.keys()) - self.parts.keys()
+        different += [place for place in places if self.contents.get(place) != other.contents.get(place)]
+        names = sorted({_format(place) for place in different})
+        return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+
+
+def _has_values(tensor: torch.Tensor | None, view: WeightPart, weight: torch.Tensor | None) -> bool:
+    if tensor is None or weight is None or tensor.dtype != weight.dtype or tensor.device != weight.device:
+        return False
+    try:
+        return torch.equal(tensor.detach(), view.of(weight))
+    except RuntimeError:  # of another shape
+        return False
+
+
+def _named_weights(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+
+
+def _by_memory(model: torch.nn.Module, names: Collection[str]) -> dict[int, tuple[str, torch.Tensor]]:
+    """Return the first of the named weights in each memory."""
+    found: dict[int, tuple[str, torch.Tensor]] = {}
+    for name, tensor in _named_weights(model):
+        if name in names and tensor.layout == torch.strided and not is_fake(tensor):
+            found.setdefault(tensor.untyped_storage()._cdata, (name, tensor))
+    return found
+
+
+def _walk(model: torch.nn.Module) -> Iterator[tuple[Place, torch.Tensor]]:
+    """Yield the tensors that a model leads to, but for its registered parameters and buffers, with their places.
+
+    Everything is followed that Python's garbage collector follows, classes and closures too, but not the globals of
+    functions, and no modules and classes of Python and torch.
+    """
+    found = [vars(part).get(name) for part in model.modules() for name in ("_parameters", "_buffers")]
+    tables = {id(table): table for table in found if isinstance(table, dict)}  # a module of TorchScript has none
+    seen: dict[int, object] = {}  # keeps temporary objects alive, so that no other gets the address of one
+    followed: dict[type, bool] = {}  # by class: a model has thousands of objects of few classes
+    waiting: list[tuple[Place, Any]] = [] if isinstance(model, _LEAVES) else [((), model)]
+    while waiting:
+        place, value = waiting.pop()
+        if not isinstance(value, _OBJECTS) and (tensor := _as_tensor(value)) is not None:
+            yield place, tensor
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        is_table = id(value) in tables  # what is attached to its tensors counts, but not they
+        for label, child in _children(value):
+            kind = type(child)
+            if kind not in followed:
+                # A compiled module has a comparison of its own.
+                followed[kind] = not issubclass(kind, _LEAVES) and kind.__module__.partition(".")[0] != "trtcache"
+            if is_table and child is not None:
+                waiting += [((*place, label, name), one) for name, one in vars(child).items()]
+            elif (
+                followed[kind]
+                and (child or kind not in _CONTAINERS)
+                and not (isinstance(child, type) and _is_known_class(child))
+            ):
+                waiting.append(((*place, label), child))
+
+
+def _is_known_class(kind: type) -> bool:
+    return str(kind.__module__).partition(".")[0] in _KNOWN
+
+
+def _as_tensor(value: object) -> torch.Tensor | None:
+    if isinstance(value, torch.Tensor):
+        return value
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.ndarray):
+        return None
+    try:
+        return torch.from_numpy(value.copy())
+    except TypeError:  # of a dtype that torch lacks
+        return None
+
+
+def _children(value: Any) -> Iterable[tuple[object, Any]]:
+    """Return the objects that an object leads to, with a label of each."""
+    if isinstance(value, torch.nn.Module):
+        return [*vars(value).items(), ("class", type(value)), *_slots(value)]
+    if isinstance(value, torch.Tensor):
+        return vars(value).items()
+    if isinstance(value, types.FunctionType):  # not its globals
+        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+        return [*cells, ("defaults", value.__defaults__), ("keywords", value.__kwdefaults__), *vars(value).items()]
+    if isinstance(value, type):
+        return [*vars(value).items(), *enumerate(value.__bases__)]
+    items: list[tuple[object, Any]] = []
+    if isinstance(value, dict):
+        if "__builtins__" in value:  # the globals of a module
+            return ()
+        items = [(key if isinstance(key, (str, int)) else at, one) for at, (key, one) in enumerate(dict.items(value))]
+    elif isinstance(value, (list, tuple, deque)):
+        kind: Any = next(one for one in (list, tuple, deque) if isinstance(value, one))
+        items = list(enumerate(kind.__iter__(value)))
+    elif isinstance(value, (set, frozenset)):
+        items = list(enumerate(value))
+    if type(value) in _CONTAINERS:
+        return items
+    return items + _attributes(value)
+
+
+def _attributes(value: Any) -> list[tuple[object, Any]]:
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        attributes = None
+    named = list(attributes.items()) if isinstance(attributes, dict) else []
+    # What has no name: slots, the contents of C's objects, and the class.
+    return named + [(f"({place})", one) for place, one in enumerate(gc.get_referents(value)) if one is not attributes]
+
+
+def _slots(value: object) -> list[tuple[object, Any]]:
+    names = copyreg._slotnames(type(value))  # type: ignore[attr-defined]  # what pickle uses
+    return [(name, read_slot(value, name)) for name in names]
+
+
+def _format(place: Place) -> str:
+    return ".".join(str(one) for one in place if one != "_modules")
