@@ -22,6 +22,7 @@ import itertools
 import logging
 import random
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -170,7 +171,15 @@ class TrialRun(fx.Interpreter):
     def check(self) -> None:
         """Run the graph."""
         inputs = [_input(one.meta.get("val"), self._sizes, self._strides.get(one.name)) for one in self._inputs]
-        self.run(*inputs, enable_io_processing=False)
+        functorch: Any = torch._C._functorch
+        depth = functorch.get_dynamic_layer_stack_depth()
+        try:
+            self.run(*inputs, enable_io_processing=False)
+        finally:
+            if functorch.get_dynamic_layer_stack_depth() > depth:  # it has failed within a transform of torch.func
+                functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+                with suppress(RuntimeError):  # which was not jvp
+                    torch._C._exit_dual_level(level=0)
 
     def _check_write(self, node: fx.Node) -> None:
         """Record which results a write changes, and compare them with the program's."""
