@@ -6,7 +6,6 @@ import importlib
 import logging
 import math
 import operator
-import threading
 import traceback
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -61,6 +60,7 @@ from trtcache.lowering.rewriting import (
 )
 from trtcache.lowering.symbols import InputSizes, as_tensor, sizes_differ
 from trtcache.lowering.unguarded_sizes import record_decisions
+from trtcache.lowering.unrecorded import reject_unrecorded
 from trtcache.weights.arrays import can_overlap_itself
 from trtcache.weights.slots import is_fake, layout
 
@@ -189,14 +189,13 @@ def _trace(
             _preserved_hooks(),
             record_decisions() as decisions,
             record_assignments(model) as assigned,
-            _watch_threads() as called_elsewhere,
+            reject_unrecorded(label),
         ):
             program: ExportedProgram = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+    except ExportError:
+        raise
     except Exception as error:
         raise ExportError(label, f"torch.export: {explain_failure(error)}") from error
-    if called_elsewhere:
-        why = "which torch.export does not see; call it in the thread of forward"
-        raise ExportError(label, f"forward calls {called_elsewhere[0]} in another thread, {why}")
     if gapped and not program.range_constraints:
         leaves = pytree.tree_leaves(program.example_inputs)
         matter = written_inputs(program) | layout_dependent_inputs(program)
@@ -242,25 +241,6 @@ def _reject_equal_modules(model: torch.nn.Module, label: str) -> None:
         if other is not module:
             why = "torch.export takes one for the other: let their class not define __eq__"
             raise ExportError(label, f"the modules {first} and {path} are equal, and {why}")
-
-
-@contextmanager
-def _watch_threads() -> Iterator[list[str]]:
-    """Yield a list, to which operators on fake tensors are added that another thread calls: torch.export loses them."""
-    owner, found = threading.get_ident(), list[str]()
-    kind: Any = FakeTensor
-    dispatch = vars(FakeTensor)["__torch_dispatch__"]
-
-    def watch(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if threading.get_ident() != owner:
-            found.append(str(func))
-        return dispatch.__func__(cls, func, types, args, kwargs or {})
-
-    kind.__torch_dispatch__ = classmethod(watch)
-    try:
-        yield found
-    finally:
-        kind.__torch_dispatch__ = dispatch
 
 
 def _reject_layouts(values: Mapping[str, object], label: str) -> None:

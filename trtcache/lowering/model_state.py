@@ -82,11 +82,6 @@ def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> It
         state.restore()
 
 
-def tensors_in(model: torch.nn.Module) -> list[torch.Tensor]:
-    """Return the tensors in a model's attributes, and in the containers and objects there, but for registered ones."""
-    return _State(model, copies_tensors=False).tensors
-
-
 def copy_attributes(tensor: torch.Tensor, fake: torch.Tensor) -> None:
     """Set the attributes of a weight (``weight.scale = 2``) on the fake one in its place, as torch.export does not."""
     for name, value in vars(tensor).items():
@@ -223,9 +218,9 @@ class _State:
         self._mappings: list[tuple[Any, dict[Any, Any]]] = []
         self._sets: list[tuple[set[Any], set[Any]]] = []
         self._slots: list[tuple[Any, dict[str, Any]]] = []
-        self.tensors: list[torch.Tensor] = []
         self._tensors: list[tuple[torch.Tensor, int]] = []
         self._storages: dict[int, torch.UntypedStorage] = {}
+        self._registered = {id(module) for module in model.modules()}
         seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
         waiting: list[Any] = [model]
         while waiting:
@@ -237,7 +232,6 @@ class _State:
     def _record(self, value: Any) -> list[Any]:
         """Record the state of one object, and return the objects that it leads to."""
         if isinstance(value, torch.Tensor):
-            self.tensors.append(value)
             # torch.export replaces registered parameters and buffers by fake tensors; those are recorded here only if
             # something else holds them too. Parameters are not copied: an LSTM also holds all of its own in a list.
             is_real = type(value) in {torch.Tensor, torch.nn.Buffer} and value.layout == torch.strided
@@ -262,13 +256,16 @@ class _State:
         return found + self._record_slots(value)
 
     def _record_module(self, module: torch.nn.Module) -> list[Any]:
-        """Record the state of a module, and return the objects that it leads to, but for its weights."""
+        """Record the state of a module, and return the objects that it leads to, but for its weights.
+
+        Those of a module that no module registers are returned, too: torch.export makes constants of them.
+        """
         self._attributes.append((module, dict(module.__dict__)))
         tables: list[dict[str, Any]] = [module._parameters, module._buffers]
         # A module has a dozen dicts of hooks, most of them empty.
         tables += [item for item in module.__dict__.values() if type(item) in _DICTS and not item]
         self._mappings += [(table, dict(table)) for table in tables]
-        known = {id(table) for table in tables}
+        known = {id(table) for table in tables} if id(module) in self._registered else set()
         return [item for item in module.__dict__.values() if id(item) not in known] + self._record_slots(module)
 
     def _record_slots(self, value: Any) -> list[Any]:
