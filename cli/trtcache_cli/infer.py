@@ -94,7 +94,8 @@ def infer(
     first_s = time.perf_counter() - start
     arrays = _arrays(_leaves(program, output))
     if len(outputs) > len(arrays):
-        raise click.BadParameter(f"the program has {len(arrays)} outputs", param_hint="--output")
+        counts = f"{len(outputs)} files for {len(arrays)} output{'' if len(arrays) == 1 else 's'} of the program"
+        raise click.BadParameter(counts, param_hint="--output")
     for path, array in zip(outputs, arrays, strict=False):
         _save(path, array)
     document = {
@@ -140,7 +141,8 @@ def _parse_value(value: str) -> Any:
         try:
             array = np.load(value, allow_pickle=False)
         except (OSError, EOFError, ValueError) as error:
-            raise click.BadParameter(f"{value}: {error}", param_hint="--input") from error
+            why = getattr(error, "strerror", None) or error
+            raise click.BadParameter(f"{value}: {why}", param_hint="--input") from error
         return _as_bfloat16(value, array) if array.dtype == _BFLOAT16_IN_NPY else array
     try:
         return json.loads(value)

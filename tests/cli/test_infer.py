@@ -68,7 +68,11 @@ def test_what_is_wrong_is_one_line(run: Callable[..., Result], exported: Path, t
         (("-i", "x", *trusted), 2, "is not NAME=VALUE"),
         (("-i", f"1={x}", *trusted), 2, "position 0 is missing; given: 1"),
         (("-i", f"0={x}", "-i", f"2={x}", *trusted), 2, "position 1 is missing; given: 0, 2"),
-        (("-i", f"x={x}", *trusted, *(part for n in range(3) for part in ("-o", tmp_path / f"{n}.npy"))), 2, "has 2"),
+        (
+            ("-i", f"x={x}", *trusted, *(part for n in range(3) for part in ("-o", tmp_path / f"{n}.npy"))),
+            2,
+            "for 2 outputs",
+        ),
         (("-i", f"x={x}", *trusted, "-o", tmp_path / "no" / "y.npy"), 2, "there is no directory"),
         (("-i", f"x={x}"), 3, "no trusted signature"),
         (("-i", f"x={x}"), 3, "trtcache infer --trust local-file"),

@@ -132,7 +132,7 @@ def test_what_is_no_program_is_one_line(program: Callable[..., Result], tmp_path
     failures = [program("why", path) for path in (tmp_path / "gone.pt2", text, archive)]
     assert [one.err.partition(".pt2: ")[2] for one in failures] == [
         "the file does not exist\n",
-        "torch.export.save did not write it; save it again with torch.export.save\n",
+        "it is no exported program; give a file that torch.export.save wrote\n",
         "it is a zip archive, but not an exported program; save it again with torch.export.save\n",
     ]
     assert {one.code for one in failures} == {1}

@@ -268,7 +268,7 @@ def test_unreadable_files_are_reported(
         ((file, "-w", tmp_path / "damaged.safetensors"), 1, "cannot read weights"),
         ((file, "-w", tmp_path / "gone"), 1, "No such file"),
         ((tmp_path / "less.pt2", "-w", save(1)), 1, "its weights are in an unknown format"),
-        ((tmp_path / "damaged.safetensors", "-w", save(1)), 1, "torch.export.save did not write it"),
+        ((tmp_path / "damaged.safetensors", "-w", save(1)), 1, "it is no exported program"),
         ((file, "-w", save(1), "-o", tmp_path / "no" / "out"), 2, "there is no directory"),
         (("abcdef", "-w", save(1)), 5, "no entry has a key"),
         ((file,), 2, "Missing option"),

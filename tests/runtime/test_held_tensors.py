@@ -71,6 +71,7 @@ HOLDERS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Te
     "a default": (lambda t: lambda t=t: t, lambda held: held()),
     "a default of a keyword": (lambda t: lambda *, t=t: t, lambda held: held()),
     "a partial function": (lambda t: functools.partial(torch.mul, t), lambda held: held(1.0)),
+    "several values": (lambda t: types.SimpleNamespace(t=torch.stack([t, t])), lambda held: held.t[0]),
     "an array": (lambda t: t.numpy().copy(), torch.from_numpy),
     "an unregistered buffer": (hidden, lambda held: held[0].factor),
     "an unregistered layer": (lambda t: [linear(t)], lambda held: held[0](torch.zeros(4))),

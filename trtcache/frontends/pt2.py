@@ -71,6 +71,7 @@ _LEGACY = "serialized_exported_program.json"  # written by torch up to 2.7
 _OTHER_FORM = (LookupError, TypeError, AttributeError, RuntimeError)  # RuntimeError: also nested too deeply
 _ENGINES = "trtcache/header.json"  # written by trtcache.export
 _SAVE_AGAIN = "save it again with torch.export.save"
+_NOT_A_PROGRAM = "it is no exported program; give a file that torch.export.save wrote"
 
 
 class Pt2Source(Source):
@@ -338,8 +339,8 @@ class Pt2Source(Source):
                 infos = archive.infolist()
         except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
             begins = bytes(self._bytes[:2]) == b"PK"
-            what = "it is damaged or cut off" if begins else "torch.export.save did not write it"
-            raise self._error(f"{what}; {_SAVE_AGAIN}") from error
+            what = f"it is damaged or cut off; {_SAVE_AGAIN}" if begins else _NOT_A_PROGRAM
+            raise self._error(what) from error
         if infos and min(info.header_offset for info in infos):  # truncated after an archive inside it
             raise self._error(f"it is damaged or cut off; {_SAVE_AGAIN}")
         root = infos[0].filename.partition("/")[0] + "/" if infos else ""

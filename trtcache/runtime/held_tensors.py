@@ -166,7 +166,7 @@ def _walk(model: torch.nn.Module) -> Iterator[tuple[Place, torch.Tensor]]:
                 waiting += [((*place, label, name), one) for name, one in vars(child).items()]
             elif (
                 followed[kind]
-                and (child or kind not in _CONTAINERS)
+                and (kind not in _CONTAINERS or child)
                 and not (isinstance(child, type) and _is_known_class(child))
             ):
                 waiting.append(((*place, label), child))

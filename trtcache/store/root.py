@@ -74,7 +74,9 @@ def prepare(root: Path, *, readonly: bool) -> StoreRoot:
         if writable and not (real / TAG).exists():
             publish_bytes(real / TAG, _TAG_TEXT)
     except OSError as error:
-        raise NotAStoreError(str(root), f"it cannot be created or read ({error.strerror})") from error
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        why = "there is no room for it" if is_full else "it cannot be created or read"
+        raise NotAStoreError(str(root), f"{why} ({error.strerror})") from error
     return StoreRoot(real, writable, shared)
 
 
