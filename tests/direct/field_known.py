@@ -59,6 +59,8 @@ MISSED = {
     "gradient checkpointing is enabled for a BERT in eval mode": "a hook runs that did not run before",
     "a layer is checkpointed": "some versions of torch make an empty tensor for it",
     "torch.utils.checkpoint wraps a block": "as above",
+    "a checkpoint of activations wraps a layer": "as above",
+    "einsum finds its path otherwise": "the operations of an einsum have another order",
     **dict.fromkeys(
         (
             "nothing has changed: a random number of the names of functions",
@@ -66,6 +68,7 @@ MISSED = {
             "the operations are the same: another function that does the same",
             "the operations are the same: a helper's cache is emptied",
             "a Python function in the model is wrapped in torch.compile",
+            "a helper in forward is compiled by torch",
         ),
         "a function runs that did not run before",
     ),

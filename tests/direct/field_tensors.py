@@ -388,8 +388,6 @@ _add("the last hidden state is kept as an attribute", _model("a = x.sum(0)\npass
      ("pass\n        return", "self.last = a\n        return"), harmless=True)
 _add("a parameter is exchanged in forward", _model("self.lin.weight = self.other\nreturn self.lin(x)", "self.other = nn.Parameter(torch.ones(4, 4))\nself.third = nn.Parameter(torch.zeros(4, 4))"), "",
      ("self.lin.weight = self.other", "self.lin.weight = self.third"))
-_add("a parameter's data are exchanged in forward", _model("self.lin.weight.data = self.one\nreturn self.lin(x)", "self.register_buffer('one', torch.ones(4, 4))\nself.register_buffer('two', torch.zeros(4, 4))"), "",
-     ("data = self.one", "data = self.two"), harmless=True)
 _add("the running mean is updated in evaluation, too", _model("a = x.mean(0)\npass\nreturn x - a", _STATE), "", ("pass\n        return", "self.one.mul_(0.9).add_(a, alpha=0.1)\n        return"))
 _add("momentum of a BatchNorm in training is another", _model("self.bn(x)", "self.bn = nn.BatchNorm1d(4)"), "model.train(); model.bn.momentum = 0.3",
      make="import app\nmodel = app.Model().train()\n")

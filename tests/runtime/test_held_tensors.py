@@ -220,9 +220,10 @@ def test_other_tensors_do_not_matter(interpreter: str, tmp_path: Path) -> None:
 
 
 def test_what_leads_nowhere_is_left_out() -> None:
-    """Sparse and fake tensors, arrays of objects, modules of Python, the globals of functions, and cycles."""
+    """Tensors without memory, arrays of objects, modules of Python, the globals of functions, and cycles."""
     model = nn.Linear(2, 2)
     model.things = [torch.eye(2).to_sparse(), torch.empty(2, device="meta"), np.array([object()]), np, globals()]  # type: ignore[assignment]  # any attribute
+    model.things += [nn.UninitializedParameter(), nn.UninitializedBuffer(), torch.nested.nested_tensor([torch.eye(2)])]  # type: ignore[operator]  # a list
     model.things.append(model.things)  # type: ignore[operator]  # a list
     held = HeldTensors.of(model, ["weight", "bias"], [])
     assert (held.parts, held.contents) == ({}, {})

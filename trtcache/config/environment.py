@@ -53,7 +53,7 @@ VARIABLES = {
     "TRTCACHE_READONLY": "1: take hits, write nothing",
     "TRTCACHE_RECACHE": "1: build although there is an entry, and replace it",
     "TRTCACHE_FORBID_BUILD": "1: a miss is an error (for deployments and tests that must not build)",
-    "TRTCACHE_NO_TORCH": "1: importing torch is an error (for programs that must start without it)",
+    "TRTCACHE_NO_TORCH": "1: load, infer and compile of a file raise an error instead of importing torch",
     "TRTCACHE_ON_BUSY": "while another process builds an entry: wait (default), build it too, or eager (run in torch)",
     "TRTCACHE_BUSY_TIMEOUT": "seconds to wait for it; then it is built (default: no limit; 480 in a distributed job)",
     "TRTCACHE_ON_MISS": "build (default), or background: run in torch while a worker process builds",

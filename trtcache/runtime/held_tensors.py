@@ -15,6 +15,7 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.interface import Content
@@ -86,7 +87,7 @@ class HeldTensors:
         memory = _by_memory(model, weights)
         parts, contents = dict[Place, WeightPart](), dict[Place, Content]()
         for place, tensor in _walk(model):
-            if tensor.layout != torch.strided or is_fake(tensor) or tensor.device.type == "meta":
+            if not _has_values(tensor):
                 continue
             name, weight = memory.get(tensor.untyped_storage()._cdata, ("", None))
             if weight is not None and weight.dtype == tensor.dtype:
@@ -107,7 +108,7 @@ class HeldTensors:
         different = [
             place
             for place, view in self.parts.items()
-            if other.parts.get(place) != view and not _has_values(found.get(place), view, state.get(view.weight))
+            if other.parts.get(place) != view and not _is_equal(found.get(place), view, state.get(view.weight))
         ]
         places = (self.contents.keys() | other.contents.keys()) - self.parts.keys()
         different += [place for place in places if self.contents.get(place) != other.contents.get(place)]
@@ -115,7 +116,18 @@ class HeldTensors:
         return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
 
-def _has_values(tensor: torch.Tensor | None, view: WeightPart, weight: torch.Tensor | None) -> bool:
+def _has_values(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has memory; ``torch.export`` takes no other as a constant."""
+    if is_lazy(tensor) or is_fake(tensor) or tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta:
+        return False
+    try:
+        tensor.untyped_storage()
+    except (RuntimeError, NotImplementedError):  # of a class whose tensors consist of others
+        return False
+    return True
+
+
+def _is_equal(tensor: torch.Tensor | None, view: WeightPart, weight: torch.Tensor | None) -> bool:
     if tensor is None or weight is None or tensor.dtype != weight.dtype or tensor.device != weight.device:
         return False
     try:
@@ -133,7 +145,7 @@ def _by_memory(model: torch.nn.Module, names: Collection[str]) -> dict[int, tupl
     """Return the first of the named weights in each memory."""
     found: dict[int, tuple[str, torch.Tensor]] = {}
     for name, tensor in _named_weights(model):
-        if name in names and tensor.layout == torch.strided and not is_fake(tensor):
+        if name in names and _has_values(tensor):
             found.setdefault(tensor.untyped_storage()._cdata, (name, tensor))
     return found
 
