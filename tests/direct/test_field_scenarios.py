@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.torture]
 PROJECT = Path(__file__).parents[2]
 STEPS = (("first", "1"), ("second", "7"))
 """The process before the change and the one after it, each with its own seed of hashes."""
-TRIED = [*range(len(SCENARIOS))][:: tries(100, 1)]
-"""Every 100th scenario, or with ``make torture`` all of them."""
+TRIED = [*range(len(SCENARIOS))][:: tries(200, 1)]
+"""Every 200th scenario, or with ``make torture`` all of them."""
 Results = dict[int, dict[str, dict[str, Any]]]
 
 

@@ -27,8 +27,8 @@ SCENARIOS = {
     for suite in SUITES
     for name, scenario in importlib.import_module(f"tests.direct.{suite}").SCENARIOS.items()
 }
-TRIED = [*SCENARIOS][:: tries(32, 1)]
-"""Every 32nd scenario, or with ``make torture`` all of them."""
+TRIED = [*SCENARIOS][:: tries(64, 1)]
+"""Every 64th scenario, or with ``make torture`` all of them."""
 Results = dict[tuple[str, str], dict[str, dict[str, Any]]]
 
 
