@@ -16,6 +16,7 @@ from torch import nn
 
 import trtcache
 from trtcache.errors import RefitError
+from trtcache.lowering.interface import Content
 from trtcache.runtime.held_tensors import HeldTensors
 
 if TYPE_CHECKING:
@@ -219,11 +220,13 @@ def test_other_tensors_do_not_matter(interpreter: str, tmp_path: Path) -> None:
     torch.testing.assert_close(compiled(X), other(X))
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 def test_what_leads_nowhere_is_left_out() -> None:
     """Tensors without memory, arrays of objects, modules of Python, the globals of functions, and cycles."""
     model = nn.Linear(2, 2)
     model.things = [torch.eye(2).to_sparse(), torch.empty(2, device="meta"), np.array([object()]), np, globals()]  # type: ignore[assignment]  # any attribute
     model.things += [nn.UninitializedParameter(), nn.UninitializedBuffer(), torch.nested.nested_tensor([torch.eye(2)])]  # type: ignore[operator]  # a list
     model.things.append(model.things)  # type: ignore[operator]  # a list
-    held = HeldTensors.of(model, ["weight", "bias"], [])
-    assert (held.parts, held.contents) == ({}, {})
+    model.things.append(torch.quantize_per_tensor(torch.eye(2), 0.1, 0, torch.qint8))  # type: ignore[operator]  # a list
+    held = HeldTensors.of(model, ["weight", "bias"], [Content.of(torch.eye(2))])
+    assert (held.parts, {*held.contents.values()}) == ({}, {None})

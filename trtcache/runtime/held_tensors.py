@@ -68,11 +68,11 @@ class HeldTensors:
 
     Attributes:
         parts: those that share memory with a weight of the program.
-        contents: the contents of those that have the shape of a constant of the program.
+        contents: the contents of those that have the shape of a constant of the program; None for a quantized one.
     """
 
     parts: Mapping[Place, WeightPart]
-    contents: Mapping[Place, Content]
+    contents: Mapping[Place, Content | None]
 
     @classmethod
     def of(cls, model: torch.nn.Module, weights: Collection[str], constants: Iterable[Content]) -> HeldTensors:
@@ -85,7 +85,7 @@ class HeldTensors:
         """
         shapes = {one.shape for one in constants}
         memory = _by_memory(model, weights)
-        parts, contents = dict[Place, WeightPart](), dict[Place, Content]()
+        parts, contents = dict[Place, WeightPart](), dict[Place, Content | None]()
         for place, tensor in _walk(model):
             if not _has_values(tensor):
                 continue
@@ -94,7 +94,7 @@ class HeldTensors:
                 offset = int(tensor.storage_offset()) - int(weight.storage_offset())
                 parts[place] = WeightPart(name, tuple(tensor.shape), tensor.stride(), offset)
             elif tuple(tensor.shape) in shapes:
-                contents[place] = Content.of(tensor.detach())
+                contents[place] = None if tensor.is_quantized else Content.of(tensor.detach())
         return cls(parts, contents)
 
     def find_differences(self, model: torch.nn.Module, weights: Collection[str], constants: Iterable[Content]) -> str:

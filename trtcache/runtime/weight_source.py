@@ -125,7 +125,7 @@ def _check_unnamed_constants(constants: Mapping[str, Content], module: torch.nn.
         return
     from trtcache.runtime.held_tensors import HeldTensors  # few programs have such constants
 
-    held = {*HeldTensors.of(module, (), unnamed.values()).contents.values()}
+    held = {one for one in HeldTensors.of(module, (), unnamed.values()).contents.values() if one is not None}
     shapes = {one.shape for one in held}
     in_shape = {shape: {one for one in (*held, *constants.values()) if one.shape == shape} for shape in shapes}
     why = "a constant of the program that is maybe an unregistered tensor of the module; compile the new model instead"
