@@ -5,7 +5,8 @@ ONLY ?=
 PEERS ?=
 PEERS_OPTIONS ?=
 TORTURED ?= tests
-JOBS ?= 2
+# Twice the cores: tests wait for processes and locks.
+JOBS ?= 4
 
 BIN := .venv/bin
 READY := .venv/.ready
