@@ -95,6 +95,29 @@ def test_another_value_is_refused_and_an_equal_one_is_not(holder: str, interpret
     assert torch.equal(compiled(X), equal(X))
 
 
+class Attributed(dict[object, Any]):
+    """A dict with attributes."""
+
+
+def test_an_item_and_an_attribute_of_one_name_are_two(interpreter: str, tmp_path: Path) -> None:
+    """So are a number as a key, and a key without a text at that place."""
+
+    def make(first: float, second: float) -> Held:
+        held = Attributed(t=torch.full((4,), first))
+        held.t = torch.full((4,), second)  # type: ignore[attr-defined]  # any attribute
+        return Held(lambda _: held, lambda one: one["t"] * one.t, 0.0)
+
+    compiled = trtcache.compile(make(2.0, 3.0), (X,), backend=interpreter, cache=tmp_path)
+    for first, second in ((5.0, 3.0), (2.0, 5.0)):
+        with pytest.raises(RefitError):
+            compiled.refit(make(first, second))
+    held = HeldTensors.of(nn.Module(), [], [])
+    assert held.find_differences(nn.Module()) == ""
+    model = nn.Module()
+    model.table = {0: torch.ones(4), 1: torch.ones(4), (1,): torch.ones(4)}  # type: ignore[assignment]  # any attribute
+    assert len(HeldTensors.of(model, [], [Content.of(X[0])]).contents) == 3
+
+
 class Two(nn.Module):
     """A model with two constants of one shape in a list."""
 

@@ -270,8 +270,7 @@ class _State:
 
     def _record_slots(self, value: Any) -> list[Any]:
         """Record the values of an object's ``__slots__``, and return them."""
-        names = copyreg._slotnames(type(value))  # type: ignore[attr-defined]  # what pickle uses
-        slots = {name: read_slot(value, name) for name in names}
+        slots = slots_of(value)
         if slots:
             self._slots.append((value, slots))
         return [item for item in slots.values() if item is not MISSING]
@@ -404,6 +403,12 @@ def read_slot(value: Any, name: str) -> Any:
         return object.__getattribute__(value, name)  # runs no ``__getattr__`` of the class
     except AttributeError:
         return MISSING
+
+
+def slots_of(value: Any) -> dict[str, Any]:
+    """Return what an object has in its ``__slots__``, by their names, or ``MISSING`` for one that is not set."""
+    names = copyreg._slotnames(type(value))  # type: ignore[attr-defined]  # what pickle uses
+    return {name: read_slot(value, name) for name in names}
 
 
 def _restore_slots(value: Any, slots: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ the program, and has to be so in the other model.
 
 from __future__ import annotations
 
-import copyreg
 import gc
 import sys
 import types
@@ -19,7 +18,7 @@ from torch.nn.parameter import is_lazy
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.interface import Content
-from trtcache.lowering.model_state import read_slot
+from trtcache.lowering.model_state import slots_of
 from trtcache.weights.slots import is_fake
 
 if TYPE_CHECKING:
@@ -67,10 +66,14 @@ class HeldTensors:
     """The unregistered tensors of a model that matter for a program.
 
     Attributes:
-        parts: those that share memory with a weight of the program.
+        weights: the names of the program's weights.
+        shapes: those of the program's constants.
+        parts: the tensors that share memory with a weight of the program.
         contents: the contents of those that have the shape of a constant of the program; None for a quantized one.
     """
 
+    weights: frozenset[str]
+    shapes: frozenset[tuple[int, ...]]
     parts: Mapping[Place, WeightPart]
     contents: Mapping[Place, Content | None]
 
@@ -83,10 +86,19 @@ class HeldTensors:
             weights: the names of the program's weights.
             constants: the program's constants.
         """
-        shapes = {one.shape for one in constants}
+        return cls._among(dict(_walk(model)), model, frozenset(weights), frozenset(one.shape for one in constants))
+
+    @classmethod
+    def _among(
+        cls,
+        tensors: Mapping[Place, torch.Tensor],
+        model: torch.nn.Module,
+        weights: frozenset[str],
+        shapes: frozenset[tuple[int, ...]],
+    ) -> HeldTensors:
         memory = _by_memory(model, weights)
         parts, contents = dict[Place, WeightPart](), dict[Place, Content | None]()
-        for place, tensor in _walk(model):
+        for place, tensor in tensors.items():
             if not _has_values(tensor):
                 continue
             name, weight = memory.get(tensor.untyped_storage()._cdata, ("", None))
@@ -95,20 +107,20 @@ class HeldTensors:
                 parts[place] = WeightPart(name, tuple(tensor.shape), tensor.stride(), offset)
             elif tuple(tensor.shape) in shapes:
                 contents[place] = None if tensor.is_quantized else Content.of(tensor.detach())
-        return cls(parts, contents)
+        return cls(weights, shapes, parts, contents)
 
-    def find_differences(self, model: torch.nn.Module, weights: Collection[str], constants: Iterable[Content]) -> str:
+    def find_differences(self, model: torch.nn.Module) -> str:
         """Return which of another model's tensors are not as those of this one; empty if all are.
 
-        A tensor in the place of a part of a weight may be one by itself with equal values, as tied weights may.
+        Where this model held a part of a weight, the other one may hold a separate tensor with equal values. A refit
+        accepts that for tied weights, too.
         """
-        other = HeldTensors.of(model, weights, constants)
-        state = dict(_named_weights(model))
-        found = {place: tensor for place, tensor in _walk(model) if place in self.parts} if self.parts else {}
+        tensors, state = dict(_walk(model)), dict(_named_weights(model))
+        other = self._among(tensors, model, self.weights, self.shapes)
         different = [
             place
-            for place, view in self.parts.items()
-            if other.parts.get(place) != view and not _is_equal(found.get(place), view, state.get(view.weight))
+            for place, part in self.parts.items()
+            if other.parts.get(place) != part and not _is_equal(tensors.get(place), part, state.get(part.weight))
         ]
         places = (self.contents.keys() | other.contents.keys()) - self.parts.keys()
         different += [place for place in places if self.contents.get(place) != other.contents.get(place)]
@@ -127,11 +139,11 @@ def _has_values(tensor: torch.Tensor) -> bool:
     return True
 
 
-def _is_equal(tensor: torch.Tensor | None, view: WeightPart, weight: torch.Tensor | None) -> bool:
+def _is_equal(tensor: torch.Tensor | None, part: WeightPart, weight: torch.Tensor | None) -> bool:
     if tensor is None or weight is None or tensor.dtype != weight.dtype or tensor.device != weight.device:
         return False
     try:
-        return torch.equal(tensor.detach(), view.of(weight))
+        return torch.equal(tensor.detach(), part.of(weight))
     except RuntimeError:  # of another shape
         return False
 
@@ -201,44 +213,46 @@ def _as_tensor(value: object) -> torch.Tensor | None:
 
 
 def _children(value: Any) -> Iterable[tuple[object, Any]]:
-    """Return the objects that an object leads to, with a label of each."""
+    """Return the objects that an object leads to, each with a label, which is in parentheses if it has no name."""
     if isinstance(value, torch.nn.Module):
-        return [*vars(value).items(), ("class", type(value)), *_slots(value)]
+        return [*vars(value).items(), ("(class)", type(value)), *slots_of(value).items()]
     if isinstance(value, torch.Tensor):
         return vars(value).items()
     if isinstance(value, types.FunctionType):  # not its globals
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-        return [*cells, ("defaults", value.__defaults__), ("keywords", value.__kwdefaults__), *vars(value).items()]
+        return [
+            *cells,
+            ("(defaults)", value.__defaults__),
+            ("(keywords)", value.__kwdefaults__),
+            ("(attributes)", vars(value)),
+        ]
     if isinstance(value, type):
         return [*vars(value).items(), *enumerate(value.__bases__)]
     items: list[tuple[object, Any]] = []
     if isinstance(value, dict):
         if "__builtins__" in value:  # the globals of a module
             return ()
-        items = [(key if isinstance(key, (str, int)) else at, one) for at, (key, one) in enumerate(dict.items(value))]
+        items = [
+            (key if isinstance(key, (str, int)) else f"({at})", one) for at, (key, one) in enumerate(dict.items(value))
+        ]
     elif isinstance(value, (list, tuple, deque)):
         kind: Any = next(one for one in (list, tuple, deque) if isinstance(value, one))
         items = list(enumerate(kind.__iter__(value)))
     elif isinstance(value, (set, frozenset)):
         items = list(enumerate(value))
-    if type(value) in _CONTAINERS:
-        return items
-    return items + _attributes(value)
+    return items if type(value) in _CONTAINERS else items + _attributes(value, is_container=bool(items))
 
 
-def _attributes(value: Any) -> list[tuple[object, Any]]:
+def _attributes(value: Any, *, is_container: bool) -> list[tuple[object, Any]]:
     try:
         attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
         attributes = None
-    named = list(attributes.items()) if isinstance(attributes, dict) else []
+    named: list[tuple[object, Any]] = []
+    if isinstance(attributes, dict):  # an item of a container can have the name of an attribute
+        named = [("(attributes)", attributes)] if is_container else list(attributes.items())
     # What has no name: slots, the contents of C's objects, and the class.
     return named + [(f"({place})", one) for place, one in enumerate(gc.get_referents(value)) if one is not attributes]
-
-
-def _slots(value: object) -> list[tuple[object, Any]]:
-    names = copyreg._slotnames(type(value))  # type: ignore[attr-defined]  # what pickle uses
-    return [(name, read_slot(value, name)) for name in names]
 
 
 def _format(place: Place) -> str:

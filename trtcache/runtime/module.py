@@ -363,13 +363,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """
         from trtcache.runtime.weight_source import WeightSource  # reads files of all kinds; a hit needs none
 
-        return WeightSource.of(
-            weights, known=self._known, constants=self._constants, held=self._held, names=self._weight_names
-        )
-
-    @property
-    def _weight_names(self) -> frozenset[str]:
-        return frozenset(name for slot in self._interface.slots if not slot.transient for name in slot.names)
+        return WeightSource.of(weights, known=self._known, constants=self._constants, held=self._held)
 
     def check_weights(self, state: Mapping[str, torch.Tensor]) -> None:
         """Check that a refit would take weights, if the engine is still built; nothing is changed.
@@ -555,7 +549,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
 
     def name_weights(self, model: torch.nn.Module) -> None:
         """Take from the model: names and kinds of weights, those that the program does not use, and other tensors."""
-        self._held = HeldTensors.of(model, self._weight_names, self._constants.values())
+        kept = [name for slot in self._interface.slots if not slot.transient for name in slot.names]
+        self._held = HeldTensors.of(model, kept, self._constants.values())
         self._names = ModelNames.of(model, {name for slot in self._interface.slots for name in slot.names})
         live = self._executable.live
         if not isinstance(model, torch.jit.ScriptModule):  # in which a compiled module is only an operator

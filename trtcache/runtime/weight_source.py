@@ -15,7 +15,7 @@ from trtcache.frontends.checkpoint import read_weights
 from trtcache.lowering.interface import Content
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from trtcache.runtime.held_tensors import HeldTensors
 
@@ -53,7 +53,6 @@ class WeightSource:
         known: frozenset[str],
         constants: Mapping[str, Content],
         held: HeldTensors | None = None,
-        names: Collection[str] = (),
     ) -> WeightSource:
         """Return the weights of a module, a state_dict or a file.
 
@@ -62,7 +61,6 @@ class WeightSource:
             known: all names of weights and constants in the compiled model.
             constants: contents of the program's constants by the model's names.
             held: the tensors that the compiled model held without registering them; None if it is not known.
-            names: the names of the program's weights.
 
         Raises:
             TypeError: it is none of these.
@@ -74,7 +72,7 @@ class WeightSource:
             module = weights
             _check_constants(constants, lambda name: _attribute(module, name))
             if held is not None:
-                _check_held(held, module, names, constants)
+                _check_held(held, module)
             else:
                 _check_unnamed_constants(constants, module)
             state = weights.state_dict(keep_vars=True)
@@ -103,12 +101,11 @@ def _check_constants(constants: Mapping[str, Content], value_of: Callable[[str],
         raise RefitError(mismatched=tuple(changed))
 
 
-def _check_held(
-    held: HeldTensors, module: torch.nn.Module, names: Collection[str], constants: Mapping[str, Content]
-) -> None:
-    if different := held.find_differences(module, names, constants.values()):
-        why = "not registered, and not as in the compiled model; compile the new model, or refit its state_dict if they"
-        raise RefitError(mismatched=(f"{different} ({why} do not matter)",))
+def _check_held(held: HeldTensors, module: torch.nn.Module) -> None:
+    if different := held.find_differences(module):
+        what = "not registered, and not as in the compiled model"
+        remedy = "compile the new model, or refit its state_dict if they do not matter"
+        raise RefitError(mismatched=(f"{different} ({what}; {remedy})",))
 
 
 def _check_unnamed_constants(constants: Mapping[str, Content], module: torch.nn.Module) -> None:
