@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 import torch
 from torch import nn
 
 import trtcache
-from trtcache.errors import InputError, RefitError
+from trtcache.errors import ExportError, InputError, RefitError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [
     pytest.mark.gpu,
@@ -189,3 +194,64 @@ def test_calls_follow_the_callers_stream(compiled: trtcache.CompiledModule) -> N
         result = compiled(late, y)["sum"]
     stream.synchronize()
     assert (result - expected).abs().max().item() < TOLERANCE
+
+
+class TwoDevices(nn.Module):
+    """A model on the GPU with a scalar, a vector and an index on the CPU."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.weight = nn.Parameter(torch.rand(5, device="cuda"))
+        self.register_buffer("scalar", torch.rand(()))
+        self.register_buffer("vector", torch.rand(5))
+        self.register_buffer("index", torch.tensor([seed, 4]))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x * self.weight * self.scalar,
+            torch.where(x > 0, x, torch.tensor(0.5)),
+            x + self.vector.to(x.device),
+            x[:, self.index],
+            x[:, torch.tensor([0, 2])],
+            torch.arange(4) * 2,
+            self.vector * self.scalar,
+        )
+
+
+def test_weights_and_constants_on_the_cpu_beside_the_gpu(cache: trtcache.Cache, tmp_path: Path) -> None:
+    """The engine has copies on the GPU; the model's tensors stay where they are, and refits take them from there."""
+    model, other = TwoDevices(0), TwoDevices(1)
+    x = torch.randn(7, 5, device="cuda")
+
+    def check(compiled: trtcache.CompiledModule, model: nn.Module) -> None:
+        for value, expected in zip(compiled(x), model(x), strict=True):
+            assert value.device == expected.device
+            torch.testing.assert_close(value, expected)
+        for name, tensor in model.state_dict().items():
+            assert compiled.state_dict()[name].device == tensor.device, name
+            assert torch.equal(compiled.state_dict()[name], tensor), name
+
+    compiled = trtcache.compile(model, (x,), cache=cache)
+    check(compiled, model)
+    found = trtcache.compile(other, (x,), cache=cache)
+    assert found.report.outcome == "hit"
+    check(found, other)
+    compiled.refit(other.state_dict())
+    check(compiled, other)
+    compiled.refit(model)
+    check(compiled, model)
+    trtcache.export(compiled, tmp_path / "program.pt2")
+    check(trtcache.load(tmp_path / "program.pt2", trust="local-file"), model)
+
+
+def test_a_buffer_on_the_cpu_that_calls_change_is_refused(cache: trtcache.Cache) -> None:
+    """The error names it, and what to do."""
+
+    class Counts(TwoDevices):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.scalar.add_(1)
+            return x * self.scalar
+
+    with pytest.raises(ExportError, match=r"its buffer scalar is on cpu, and a call changes it: move it to cuda:0"):
+        trtcache.compile(Counts(0), (torch.randn(7, 5, device="cuda"),), cache=cache)

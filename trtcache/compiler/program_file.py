@@ -22,7 +22,7 @@ from trtcache.frontends.torch_archive import capture_logged_error
 from trtcache.keys.key import structure
 from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.arguments import children, module_class
-from trtcache.lowering.device_guard import keep_device_guard
+from trtcache.lowering.devices import keep_device_guard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -43,7 +43,7 @@ from trtcache.frontends.torch_archive import (
     flat,
 )
 from trtcache.lowering import TORCH_LOCK
-from trtcache.lowering.device_guard import keep_device_guard
+from trtcache.lowering.devices import keep_device_guard
 from trtcache.lowering.operators import identify_operators, refuse_replaced_kernels
 from trtcache.weights import archive as archives
 from trtcache.weights.archive import KNOWN_VERSION

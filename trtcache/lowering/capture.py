@@ -36,7 +36,7 @@ from trtcache.lowering.arguments import assume_sizes_of_two, configurations, has
 from trtcache.lowering.assignments import record_assignments, reject_lost_assignments
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.composite_operators import quick_overrides
-from trtcache.lowering.device_guard import keep_device_guard
+from trtcache.lowering.devices import keep_device_guard
 from trtcache.lowering.interface import Content
 from trtcache.lowering.layouts import layout_dependent_inputs, written_inputs
 from trtcache.lowering.model_state import preserve_state, quiet, random_states, record_changed_arguments

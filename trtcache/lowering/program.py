@@ -10,6 +10,7 @@ from torch import fx
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError
+from trtcache.lowering.devices import device_of
 from trtcache.lowering.interface import (
     NOT_COMPUTED,
     Content,
@@ -90,17 +91,6 @@ class LoweredProgram:
     def text(self) -> str:
         """The lowered program as text: a line for each node, in canonical order, with canonical names."""
         return render(self)
-
-
-def _device(name: str, nodes: Iterable[fx.Node]) -> torch.device:
-    values = (node.meta.get("val") for node in nodes)
-    flat = (one for value in values for one in (value if isinstance(value, (list, tuple)) else (value,)))
-    devices = {one.device for one in flat if isinstance(one, torch.Tensor)}
-    accelerators = {device for device in devices if device.type != "cpu"}
-    if len(accelerators) > 1 or any(device.type != "cuda" for device in accelerators):
-        names = ", ".join(sorted(map(str, devices)))
-        raise ExportError(name, f"its tensors are on {names}; an engine runs on the CPU or on one CUDA device")
-    return next(iter(accelerators), torch.device("cpu"))
 
 
 def finish(
@@ -193,7 +183,7 @@ def assemble_program(
     constants, digests = _constants(graph_module, order)
     return LoweredProgram(
         name=name,
-        device=_device(name, graph_module.graph.nodes),
+        device=device_of(name, graph_module.graph.nodes),
         graph_module=graph_module,
         order=tuple(order),
         arguments=arguments,

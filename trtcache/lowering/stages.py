@@ -19,6 +19,7 @@ import torch
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import PassError, SettingsError, did_you_mean
 from trtcache.lowering.capture import decompose, export, mark
+from trtcache.lowering.devices import move_weights
 from trtcache.lowering.guards import ExportGuards
 from trtcache.lowering.passes import installed_passes
 from trtcache.lowering.pipeline import default_pipeline, last_pipeline
@@ -96,6 +97,7 @@ def lower(
         error.before = (*(run.spec for run in runs), *error.before)
         raise
     restore_targets(marked.graph_module.graph)
+    move_weights(marked.graph_module, name or label)
     specs = (*first.spec, *last.spec, *(f"keep@1{{{operator}}}" for operator in sorted(keep)))
     program = finish(exported, marked, name=name or label, pipeline=specs, runs=runs, guards=guards)
     seconds["lower"] = time.perf_counter() - start

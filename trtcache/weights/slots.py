@@ -16,7 +16,7 @@ from trtcache.weights.arrays import contiguous as contiguous
 from trtcache.weights.recipes import Recipe, WeightRef, document, evaluate_into, is_elementwise, pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import torch
 
@@ -95,8 +95,9 @@ class EngineWeight:
 
     @property
     def slot(self) -> Slot | None:
-        """The slot that this weight is equal to, if its recipe is a single slot."""
-        return self.slots[0] if isinstance(self.recipe, WeightRef) else None
+        """The slot that this weight is equal to, if its recipe is a single slot on its device."""
+        is_slot = isinstance(self.recipe, WeightRef) and self.slots[0].device == self.device
+        return self.slots[0] if is_slot else None
 
     @property
     def is_mutated(self) -> bool:
@@ -153,12 +154,12 @@ class SlotWeights:
 
     Attributes:
         given: the weight of each slot, by slot index.
-        places: target device of each weight. A weight elsewhere, such as in a file, is moved when it is used.
+        device: device of the engine. A weight elsewhere, such as in a file, is moved when it is used.
         kept: names of transient engine weights that were not given and stay unchanged.
     """
 
     given: Mapping[str | int, torch.Tensor]
-    places: Mapping[str | int, torch.device]
+    device: torch.device
     kept: frozenset[str]
 
     def shared_tensor(self, weight: EngineWeight) -> torch.Tensor | None:
@@ -184,8 +185,8 @@ class SlotWeights:
         # Calls write to some weights, which outside of inference mode they may not if the weights are made in it.
         with torch.inference_mode(False), torch.no_grad():
             if is_elementwise(weight.recipe):
-                result = allocate(getattr(torch, weight.dtype), self.places[weight.slots[0].index])
-                evaluate_into(result, weight.recipe, self.given, self._bring)
+                result = allocate(getattr(torch, weight.dtype), self._place(weight))
+                evaluate_into(result, weight.recipe, self.given, self._bring_to(weight))
                 return result
             made: torch.Tensor | None = None
             for place, piece in self.pieces(weight):
@@ -198,14 +199,23 @@ class SlotWeights:
 
     def pieces(self, weight: EngineWeight) -> Iterator[tuple[Any, torch.Tensor]]:
         """Compute an engine weight that is not shared, in as many pieces as needed."""
-        return pieces(weight.recipe, self.given, weight.shape, self._bring)
+        return pieces(weight.recipe, self.given, weight.shape, self._bring_to(weight))
 
-    def _bring(self, index: str | int, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(self.places[index])
+    def _bring_to(self, weight: EngineWeight) -> Callable[[str | int, torch.Tensor], torch.Tensor]:
+        place = self._place(weight)
+        return lambda _, tensor: tensor.to(place)
+
+    def _place(self, target: EngineWeight | Slot) -> torch.device:
+        """Return the device of a weight in the engine, or of a slot in the model."""
+        import torch
+
+        return self.device if target.device == self.device.type else torch.device(target.device)
 
     def by_name(self, slots: Iterable[Slot]) -> dict[str, torch.Tensor]:
         """Return the weights on their target devices by all their names in the model."""
-        placed = {index: tensor.to(self.places[index]) for index, tensor in self.given.items()}
+        placed = {
+            slot.index: self.given[slot.index].to(self._place(slot)) for slot in slots if slot.index in self.given
+        }
         return {name: placed[slot.index] for slot in slots if slot.index in placed for name in slot.names}
 
     def source_weights(self, weights: Iterable[EngineWeight]) -> dict[int, torch.Tensor]:
@@ -315,16 +325,12 @@ def check(
     Raises:
         RefitError: as ``fit``.
     """
-    import torch
-
     weights = tuple(weights)
     kept, needed = select_slots(weights, state, keep=keep, is_part=is_part)
     missing: list[str] = []
     mismatched: list[str] = []
     tensors: dict[str | int, torch.Tensor] = {}
-    places: dict[str | int, torch.device] = {}
     for index, slot in needed.items():
-        places[index] = device if slot.device == device.type else torch.device(slot.device)
         given = [(name, state[name]) for name in slot.names if name in state]
         if not given:
             missing.append(slot.names[0] if slot.names else f"slot {slot.index}")
@@ -343,12 +349,12 @@ def check(
     unexpected = sorted(set(state) - known)
     if missing or mismatched or unexpected:
         raise RefitError(tuple(missing), tuple(unexpected), tuple(mismatched))
-    return SlotWeights(tensors, places, kept)
+    return SlotWeights(tensors, device, kept)
 
 
 def alike(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Return whether two tensors of one dtype and shape are bit-identical."""
-    first, second = (one.detach().resolve_conj().resolve_neg() for one in (first, second))
+    """Return whether two tensors of one dtype and shape, on any devices, are bit-identical."""
+    first, second = (one.detach().to(second.device).resolve_conj().resolve_neg() for one in (first, second))
     if first.data_ptr() == second.data_ptr() and first.stride() == second.stride():
         return True
     import torch
@@ -367,7 +373,7 @@ def equals(given: object, current: torch.Tensor) -> bool:
         return False
     if (given.dtype, given.shape, given.layout) != (current.dtype, current.shape, current.layout):
         return False
-    return memory_fault(given) is None and alike(given.to(current.device), current)
+    return memory_fault(given) is None and alike(given, current)
 
 
 def is_unchanged(new: torch.Tensor, old: torch.Tensor) -> bool:
