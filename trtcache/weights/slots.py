@@ -213,10 +213,9 @@ class SlotWeights:
 
     def by_name(self, slots: Iterable[Slot]) -> dict[str, torch.Tensor]:
         """Return the weights on their target devices by all their names in the model."""
-        placed = {
-            slot.index: self.given[slot.index].to(self._place(slot)) for slot in slots if slot.index in self.given
-        }
-        return {name: placed[slot.index] for slot in slots if slot.index in placed for name in slot.names}
+        held = [slot for slot in slots if slot.index in self.given]
+        placed = {slot.index: self.given[slot.index].to(self._place(slot)) for slot in held}
+        return {name: placed[slot.index] for slot in held for name in slot.names}
 
     def source_weights(self, weights: Iterable[EngineWeight]) -> dict[int, torch.Tensor]:
         """Return the model weights that recipes use."""
