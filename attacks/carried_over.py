@@ -11,8 +11,8 @@ from typing import Any
 from attacks.poisoning import EVIL
 from attacks.stage import MAIN, PULL, Stage, Succeeded, engine_of, key_of
 from trtcache.config.signing_keys import Trust
+from trtcache.store.contract import Entry
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 from trtcache.store.sync import plan_sync
 
 

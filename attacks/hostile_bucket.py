@@ -37,7 +37,7 @@ from trtcache.store.sync import plan_sync
 
 if TYPE_CHECKING:
     from trtcache.remote.entries import RemoteEntries
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
 
 MOST_S = 8.0
 MOST_GROWTH_BYTES = 384 << 20

@@ -9,7 +9,7 @@ from pathlib import Path
 from attacks.stage import Stage, Succeeded, engine_of, key_of, served
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore
-from trtcache.store.rows import INDEX_NAME
+from trtcache.store.record import INDEX_NAME
 
 _HOSTILE = (
     "UPDATE entries SET kind = 'tensorrt', name = 'other', inode = inode, size_bytes = 9223372036854775807",

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from trtcache.config.signing_keys import SecretKey, Trust
 from trtcache.digests import CacheKey, hash_bytes
-from trtcache.store.contract import Miss
+from trtcache.store.contract import Entry, Miss
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 from trtcache.store.format import MAGIC
 from trtcache.store.root import share
 

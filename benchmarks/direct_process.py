@@ -13,9 +13,9 @@ from benchmarks import timing
 from trtcache.config import paused_collector
 from trtcache.digests import CacheKey, Digest, hash_bytes
 from trtcache.frontends.direct import manifest as manifests
-from trtcache.frontends.direct.context import direct_key_parts
 from trtcache.frontends.direct.executed_code import ExecutedCode
 from trtcache.frontends.direct.manifest import Manifest
+from trtcache.frontends.direct.mode import direct_key_parts
 from trtcache.frontends.direct.program_trace import perform_same_operations, trace_program
 from trtcache.frontends.direct.replay import replay
 from trtcache.frontends.direct.trace import record, weights_of

@@ -14,7 +14,7 @@ import trtcache
 from benchmarks.memory import watched
 from benchmarks.timing import timed
 from trtcache.backends.protocol import Artifact, Backend, Capabilities, Engine
-from trtcache.config import backend_names
+from trtcache.config import backend_settings
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def main() -> None:
     """Do one step, and print its figures."""
     step, way, place = sys.argv[1:4]
     folder = Path(place)
-    backend_names.BUILT_IN = {**backend_names.BUILT_IN, "large": "benchmarks.export_process:Large"}
+    backend_settings.BUILT_IN = {**backend_settings.BUILT_IN, "large": "benchmarks.export_process:Large"}
     print(json.dumps(_export(way, folder) if step == "export" else _load(way, folder)))
 
 

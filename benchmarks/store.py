@@ -11,7 +11,7 @@ from benchmarks.store_ways import content_of, ways
 from benchmarks.timing import Samples, child, gathered, per_call_s, timed
 from tests.cli.crowd import KINDS, crowded
 from trtcache.digests import CacheKey
-from trtcache.store.entry import Entry
+from trtcache.store.contract import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

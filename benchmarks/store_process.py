@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks.store_ways import content_of
 from trtcache.digests import CacheKey
+from trtcache.store.contract import Entry
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 
 COUNTS = (1, 4, 8)
 DURATION_S = 3.0

@@ -11,8 +11,8 @@ from blake3 import blake3
 
 from benchmarks import engine_cache
 from trtcache.digests import CacheKey
+from trtcache.store.contract import Entry
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

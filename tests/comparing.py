@@ -6,8 +6,8 @@ import copy
 from typing import TYPE_CHECKING
 
 from tests.models import retrained
-from trtcache.testing.comparing import difference as difference
-from trtcache.testing.comparing import mixed_results as mixed_results
+from trtcache.testing.refit import difference as difference
+from trtcache.testing.refit import mixed_results as mixed_results
 
 if TYPE_CHECKING:
     from tests.models import Case

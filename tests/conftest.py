@@ -265,7 +265,7 @@ def compiled(interpreter: str, tmp_path: Path) -> Callable[..., Any]:
 @pytest.fixture(scope="session")
 def interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Install the interpreter as another distribution would, by an entry point, and return its name."""
-    from trtcache.config import backend_names
+    from trtcache.config import backend_settings
 
     site = tmp_path_factory.mktemp("site")
     (site / "interpreter-1.0.dist-info").mkdir()
@@ -276,5 +276,5 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
         "portable = tests.backends.portable:Portable\n"
     )
     sys.path.append(str(site))
-    backend_names.backend_table.cache_clear()
+    backend_settings.backend_table.cache_clear()
     return "interpreter"

@@ -85,7 +85,7 @@ BUGS = (
     ),
     Bug(
         "the lock file is unlinked",
-        "trtcache/store/file_lock.py",
+        "trtcache/store/files.py",
         "            opened.discard(fd)\n",
         "            opened.discard(fd)\n            path.unlink(missing_ok=True)\n",
         ("tests/store/test_mutex.py", "tests/crash/test_single_flight.py"),
@@ -106,7 +106,7 @@ BUGS = (
     ),
     Bug(
         "an entry is served for another key",
-        "trtcache/store/reading.py",
+        "trtcache/store/reader.py",
         "        if file.header.key.digest != digest:\n",
         "        if not file.header.key.digest:\n",
         ("tests/store/test_damage.py",),

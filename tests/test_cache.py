@@ -27,7 +27,7 @@ from trtcache.errors import (
 )
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore
-from trtcache.store.rows import IndexState, read_rows
+from trtcache.store.record import IndexState, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

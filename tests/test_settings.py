@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trtcache.config.inductor_settings import PINNED_INDUCTOR_OPTIONS
+from trtcache.config.backend_settings import PINNED_INDUCTOR_OPTIONS
 from trtcache.digests import CacheKey
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache.settings import Settings

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from trtcache.bundle.export import export as export
     from trtcache.bundle.load import load as load
     from trtcache.cache import Cache as Cache
-    from trtcache.compiler.inspect import key as key
-    from trtcache.compiler.inspect import lower as lower
+    from trtcache.compiler.build import key as key
+    from trtcache.compiler.build import lower as lower
     from trtcache.config.threads import threads as threads
     from trtcache.digests import CacheKey as CacheKey
     from trtcache.digests import Digest as Digest
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from trtcache.runtime import CompiledModule as CompiledModule
     from trtcache.runtime.program import Program as Program
     from trtcache.settings import Settings as Settings
-    from trtcache.store.entry import Entry as Entry
+    from trtcache.store.contract import Entry as Entry
 
     __version__: str
 
@@ -60,7 +60,7 @@ _EXPORTS = {
     "CacheKey": "trtcache.digests",
     "CompiledModule": "trtcache.runtime",
     "Digest": "trtcache.digests",
-    "Entry": "trtcache.store.entry",
+    "Entry": "trtcache.store.contract",
     "Input": "trtcache.lowering.arguments",
     "Program": "trtcache.runtime.program",
     "Settings": "trtcache.settings",
@@ -70,9 +70,9 @@ _EXPORTS = {
     "export": "trtcache.bundle.export",
     "flush": "trtcache.remote.uploads",
     "install": "trtcache.integrations.torch_tensorrt",
-    "key": "trtcache.compiler.inspect",
+    "key": "trtcache.compiler.build",
     "load": "trtcache.bundle.load",
-    "lower": "trtcache.compiler.inspect",
+    "lower": "trtcache.compiler.build",
     "threads": "trtcache.config.threads",
     "uninstall": "trtcache.integrations.torch_tensorrt",
     "watching": "trtcache.progress",

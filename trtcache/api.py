@@ -1,7 +1,7 @@
 """The ``compile`` function that uses torch. ``trtcache.compile`` calls it, unless a hit needs no torch.
 
-It checks the arguments, makes a source, and calls ``compile_source`` (``compiler/compile.py``), where all look-ups are.
-``after_load`` completes the module.
+It checks the arguments, makes a source, and calls ``compile_source`` (``compiler/compile.py``), where all look-ups
+are. ``after_load`` completes the module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trtcache.config.imports import take_import_s
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.resolve import Model, as_args, resolve
 from trtcache.frontends.source import CompileOptions
-from trtcache.keys.code import code_digest
+from trtcache.keys.alias_key import code_digest
 from trtcache.lowering import TORCH_LOCK
 from trtcache.runtime.verify import AutocastState, Examples, modes_of
 from trtcache.settings import parse_on_guard
@@ -97,7 +97,7 @@ def compile(  # noqa: A001  # named like torch.compile
                 if isinstance(source, Pt2Source):
                     store_alias(source, module, options, cache)
             if keep_program:
-                from trtcache.compiler.kept_program import KeptOptions, keep  # rarely needed
+                from trtcache.compiler.program_file import KeptOptions, keep  # rarely needed
 
                 keep(cache, module.report, source.program, KeptOptions.of(options))
             if guard_policy != "error":

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trtcache.config.lazy import lazy_names
+from trtcache.config.imports import lazy_names
 
 if TYPE_CHECKING:
-    from trtcache.backends.diagnosis import Check as Check
-    from trtcache.backends.diagnosis import SelfTest as SelfTest
-    from trtcache.backends.node_dtypes import node_dtypes as node_dtypes
+    from trtcache.backends.fitness import Check as Check
+    from trtcache.backends.fitness import SelfTest as SelfTest
     from trtcache.backends.onnx_export import to_onnx as to_onnx
-    from trtcache.backends.onnx_model import OnnxModel as OnnxModel
-    from trtcache.backends.onnx_model import Range as Range
+    from trtcache.backends.onnx_operators import OnnxModel as OnnxModel
+    from trtcache.backends.onnx_operators import Range as Range
     from trtcache.backends.onnx_operators import why_no_onnx as why_no_onnx
+    from trtcache.backends.program_forms import node_dtypes as node_dtypes
     from trtcache.backends.program_forms import to_exported_program as to_exported_program
     from trtcache.backends.program_forms import to_graph_module as to_graph_module
     from trtcache.backends.program_forms import to_module_with_weights as to_module_with_weights
@@ -48,23 +48,23 @@ _EXPORTS = {
     "BackendUnavailableError": "trtcache.errors",
     "BuildError": "trtcache.errors",
     "Capabilities": "trtcache.backends.protocol",
-    "Check": "trtcache.backends.diagnosis",
+    "Check": "trtcache.backends.fitness",
     "Engine": "trtcache.backends.protocol",
     "FrozenWeightsError": "trtcache.errors",
     "Gpu": "trtcache.target",
     "IncompatibleEngineError": "trtcache.errors",
     "Interface": "trtcache.lowering.interface",
     "LoweredProgram": "trtcache.lowering.program",
-    "OnnxModel": "trtcache.backends.onnx_model",
+    "OnnxModel": "trtcache.backends.onnx_operators",
     "Parallel": "trtcache.backends.protocol",
-    "SelfTest": "trtcache.backends.diagnosis",
-    "Range": "trtcache.backends.onnx_model",
+    "SelfTest": "trtcache.backends.fitness",
+    "Range": "trtcache.backends.onnx_operators",
     "Settings": "trtcache.settings",
     "SettingsError": "trtcache.errors",
     "Slot": "trtcache.weights.slots",
     "Target": "trtcache.target",
     "UnsupportedOperatorError": "trtcache.errors",
-    "node_dtypes": "trtcache.backends.node_dtypes",
+    "node_dtypes": "trtcache.backends.program_forms",
     "resolve_target": "trtcache.target",
     "to_exported_program": "trtcache.backends.program_forms",
     "to_graph_module": "trtcache.backends.program_forms",

@@ -1,8 +1,8 @@
 """Torch-free cache API: cache the output of any build function, and build each entry once.
 
-``get_or_build`` is for callers with build functions of their own; ``trtcache.compile`` uses ``fetch`` and ``peek`` with
-its own keys. Store failures are not raised: a damaged entry is a miss with a reason, and a build that could not be
-stored is still returned. Build failures are always raised.
+``get_or_build`` is for callers with build functions of their own; ``trtcache.compile`` uses ``fetch`` and ``peek``
+with its own keys. Store failures are not raised: a damaged entry is a miss with a reason, and a build that could not
+be stored is still returned. Build failures are always raised.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeGuard
 
-from trtcache.config.contention import ContentionPolicy
 from trtcache.config.environment import LOG_VARIABLE, Config, start_logging
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import absolute, absolute_paths
 from trtcache.config.remotes import parse_remotes, refuse_url
-from trtcache.config.units import parse_size
+from trtcache.config.units import ContentionPolicy, parse_size
 from trtcache.digests import CacheKey
 from trtcache.errors import (
     BuildCancelledError,
@@ -37,8 +36,18 @@ from trtcache.errors import (
     StoreError,
     UnknownKeyError,
 )
-from trtcache.store.contract import COLLISION, Miss, describe_miss
-from trtcache.store.entry import REMOTE, Entry, check_kind, check_labels, is_companion, run_build, without_files
+from trtcache.store.contract import (
+    COLLISION,
+    REMOTE,
+    Entry,
+    Miss,
+    check_kind,
+    check_labels,
+    describe_miss,
+    is_companion,
+    run_build,
+    without_files,
+)
 from trtcache.store.format import HEX_DIGEST, LONGEST_BUILD_S
 from trtcache.store.layers import BELOW, Layers
 from trtcache.store.single_flight import hold_build_lock
@@ -205,7 +214,7 @@ class Cache:
             return False
         if not self.store.writable or not self.store.contains(digest):
             return self.store.remove(digest) > 0
-        from trtcache.store.gc import drop_rows
+        from trtcache.store.catalog import drop_rows
 
         is_pinned = self.store.is_pinned(digest)
         if is_pinned and not force:
@@ -218,8 +227,10 @@ class Cache:
 
     def stats(self) -> CacheStats:
         """Return the number and size of entries, and the counts since the first event or ``trtcache stats --zero``."""
-        from trtcache.store.catalog import load_records  # a hit does not need it
-        from trtcache.store.zero import counters_from_zero
+        from trtcache.store.catalog import (
+            counters_from_zero,
+            load_records,  # a hit does not need it
+        )
 
         if self.store is None:
             return CacheStats()
@@ -637,7 +648,7 @@ class Cache:
 
     def _after_put(self, store: DiskStore, digest: str, *, index: bool = True) -> None:
         """Add the index row of a new entry and prune the store to its limits. Failures are logged."""
-        from trtcache.store.gc import prune_after_put
+        from trtcache.store.catalog import prune_after_put
 
         if index:
             from trtcache.store.catalog import add  # a hit imports no SQLAlchemy

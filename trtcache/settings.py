@@ -6,12 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, fields, replace
 from typing import Any, TypeVar, cast
 
-from trtcache.config import backend_names
-from trtcache.config.backend_settings import BackendSettings, label
+from trtcache.config import backend_settings
+from trtcache.config.backend_settings import BackendSettings, InductorSettings, TensorRTSettings, label
 from trtcache.config.environment import ON_MISS, parse_choice
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.config.inductor_settings import InductorSettings
-from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.config.threads import Threads
 from trtcache.config.units import field_names, refuse_unknown
 from trtcache.digests import canonical
@@ -219,7 +217,7 @@ def setting_names(given: Collection[str]) -> list[str]:
     known = [name for name in field_names(Settings) if name != "backends"]
     if set(given) <= {*known, "backends"}:
         return [*known, "backends"]
-    return [*known, *(name for name in backend_names.backend_table() if name not in backend_names.BUILT_IN)]
+    return [*known, *(name for name in backend_settings.backend_table() if name not in backend_settings.BUILT_IN)]
 
 
 def _require_plain(section: BackendSettings) -> None:
@@ -244,7 +242,7 @@ def _section_class(name: str) -> type[BackendSettings]:
     if name in field_names(Settings):
         raise SettingsError(f"settings.backends[{name!r}]", f"it is a field of its own: settings.{name}")
     try:
-        kind = getattr(backend_names.load_backend_class(name), "settings_class", None)
+        kind = getattr(backend_settings.load_backend_class(name), "settings_class", None)
     except BackendUnavailableError as error:
         raise SettingsError(f"settings.{name}", str(error)) from error
     if not (isinstance(kind, type) and issubclass(kind, BackendSettings)) or getattr(kind, "section", "") != name:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trtcache.integrations.foreign_caches.adoption import Adopted, AdoptionPlan
-    from trtcache.integrations.foreign_caches.find import Find
+    from trtcache.integrations.foreign_caches.layouts import Find
 
 _HEADER = ("FILE", "WHAT", "SIZE", "MADE BY", "FOR", "STATE", "WHY")
 _LONGEST_NAME = 48

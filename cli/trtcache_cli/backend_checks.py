@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from trtcache.backends import registry
-from trtcache.backends.diagnosis import Check
+from trtcache.backends.fitness import Check
 from trtcache.errors import BackendUnavailableError
 
 if TYPE_CHECKING:

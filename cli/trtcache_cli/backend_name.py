@@ -7,7 +7,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from trtcache.config.backend_names import BUILT_IN, backend_table
+from trtcache.config.backend_settings import BUILT_IN, backend_table
 from trtcache.errors import did_you_mean
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtcache.config import backend_names
+from trtcache.config import backend_settings
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BackendUnavailableError
 from trtcache_cli.output import on_terminal, print_json, print_table, print_tsv
@@ -51,7 +51,7 @@ def backends(session: Session) -> None:
 
     A backend of another package is registered by its entry point. Settings are shown with their defaults.
     """
-    found = [describe(name) for name in backend_names.backend_table()]
+    found = [describe(name) for name in backend_settings.backend_table()]
     if session.as_json:
         print_json({"backends": [asdict(one) for one in found]})
     elif on_terminal():
@@ -72,9 +72,9 @@ def _text(default: object) -> str:
 def describe(name: str) -> Description:
     """Return the description of a backend; one that cannot be loaded has its error as state."""
     from trtcache.backends import registry
-    from trtcache.backends.diagnosis import reasons_by_device, state_of
+    from trtcache.backends.fitness import reasons_by_device, state_of
 
-    package, version = backend_names.package_of(name)
+    package, version = backend_settings.package_of(name)
     try:
         backend = registry.load_backend(name)
         reasons = reasons_by_device(backend)

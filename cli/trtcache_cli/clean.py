@@ -7,8 +7,7 @@ from dataclasses import replace
 import click
 
 from trtcache.config.units import format_size
-from trtcache.store.catalog import load_records
-from trtcache.store.gc import Eviction, PrunePlan, remove
+from trtcache.store.catalog import Eviction, PrunePlan, load_records, remove
 from trtcache.store.root import is_store
 from trtcache_cli.output import entries_text, note, print_json
 from trtcache_cli.removal import confirm, execute_plan

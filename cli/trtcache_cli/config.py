@@ -32,7 +32,7 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from trtcache.config.toml_lines import Value
+    from trtcache.config.units import Value
 
 _NAMES = {setting_name(variable): variable for variable in VARIABLES if variable != "TRTCACHE_CONFIG"}
 """Name in the settings file -> variable."""

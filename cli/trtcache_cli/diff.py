@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from trtcache.keys.explain import explain
-from trtcache.keys.nearest import stored_graph
+from trtcache.keys.explain import explain, stored_graph
 from trtcache_cli.differences import print_differences
 from trtcache_cli.keys import KeyType
 from trtcache_cli.output import note, print_json

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtcache.backends.diagnosis import Check
+from trtcache.backends.fitness import Check
 from trtcache.config.units import format_size
 from trtcache.errors import NotAStoreError
 from trtcache.store.files import TEMPORARY

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtcache.config.percentiles import percentile
-from trtcache.config.units import format_duration
+from trtcache.config.units import format_duration, percentile
 from trtcache.errors import InputError
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.output_file import check_output, open_output
@@ -216,7 +215,7 @@ def _leaves(program: Any, output: Any) -> list[Any]:
         from torch.utils import _pytree as pytree
 
         return list(pytree.tree_leaves(output))
-    from trtcache.runtime.structure import flatten
+    from trtcache.runtime.argument_order import flatten
 
     return flatten(output)[0]
 

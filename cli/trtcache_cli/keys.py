@@ -63,7 +63,7 @@ def resolve_upper(session: Session, store: DiskStore, key: str) -> str:
 
 
 def _completions(store: DiskStore, incomplete: str) -> list[CompletionItem]:
-    from trtcache.store.rows import INDEX_NAME, read_rows
+    from trtcache.store.record import INDEX_NAME, read_rows
 
     prefix = incomplete.removeprefix("b3:")
     typed = incomplete.removesuffix(prefix)  # zsh and fish drop what does not begin with all of the typed text

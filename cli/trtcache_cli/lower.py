@@ -14,7 +14,7 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 from trtcache_cli.shapes import script_shape_option
 
 if TYPE_CHECKING:
-    from trtcache.lowering.pipeline import PassRun
+    from trtcache.lowering.stages import PassRun
 
 
 @click.command(

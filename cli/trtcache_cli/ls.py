@@ -10,7 +10,7 @@ import click
 from trtcache.config.units import format_duration, format_size
 from trtcache.errors import StoreError
 from trtcache.store.catalog import load_records
-from trtcache.store.entry import is_companion
+from trtcache.store.contract import is_companion
 from trtcache.store.record import names_one, parse_filters
 from trtcache_cli.in_flight import show_building
 from trtcache_cli.keys import SHORT_DIGITS

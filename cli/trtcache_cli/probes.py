@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtcache.backends.diagnosis import Check, check_distribution, distribution_version
-from trtcache.config import backend_names
+from trtcache.backends.fitness import Check, check_distribution, distribution_version
+from trtcache.config import backend_settings
 from trtcache.errors import SettingsError, TrtcacheError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def check_backends(
         command: the command to run, with the names as further arguments.
         timeout_s: seconds after which a child is killed.
     """
-    left = [*backend_names.backend_table()]
+    left = [*backend_settings.backend_table()]
     if distribution_version(DISTRIBUTIONS["torch"]) is None:
         advice = "pip install 'trtcache[torch]'"
         yield from (Check(f"backend {name}", "missing", "torch is not installed", advice) for name in left)

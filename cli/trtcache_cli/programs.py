@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtcache.compiler import inspect
+from trtcache.compiler import build
 from trtcache.errors import CanonicalizationError, SettingsError
 from trtcache.frontends.onnx.file import is_onnx
 from trtcache.frontends.pt2 import SUFFIX, Pt2Source
@@ -124,7 +124,7 @@ def lower_file(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredP
         PassError: a pass broke its contract.
         BackendUnavailableError: the backend is unknown or cannot run here.
     """
-    return inspect.lower(_open_without_shapes(path, shapes), backend=backend, name=program_name(path), trace=True)
+    return build.lower(_open_without_shapes(path, shapes), backend=backend, name=program_name(path), trace=True)
 
 
 def outline_file(path: Path, backend: str, settings: Mapping[str, object], shapes: Sequence[str]) -> Outline:
@@ -137,7 +137,7 @@ def outline_file(path: Path, backend: str, settings: Mapping[str, object], shape
         SettingsError: a setting is unknown, or the arguments do not match the shapes.
     """
     program = _open_without_shapes(path, shapes)
-    return inspect.outline(program, backend=backend, settings=settings, name=program_name(path))
+    return build.outline(program, backend=backend, settings=settings, name=program_name(path))
 
 
 def _open_without_shapes(path: Path, shapes: Sequence[str]) -> ExportedProgram | Path:
@@ -164,7 +164,7 @@ def find_key(
     try:
         program, inputs = open_program(path, shapes)
         name = program_name(path)
-        key, graph = inspect.key_and_graph(program, backend=backend, target=target, inputs=inputs, name=name)
+        key, graph = build.key_and_graph(program, backend=backend, target=target, inputs=inputs, name=name)
     except CanonicalizationError as error:
         return None, None, str(error)
     return key, graph, ""

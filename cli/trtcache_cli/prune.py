@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trtcache.config.units import parse_duration, parse_size
-from trtcache.store.catalog import load_records
-from trtcache.store.gc import plan_prune
+from trtcache.store.catalog import load_records, plan_prune
 from trtcache.store.record import parse_filters
 from trtcache_cli.output import entries_text, note, spinner
 from trtcache_cli.places import UrlType, open_remote, refuse_options
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 
     from trtcache.config.remotes import RemoteUrl
     from trtcache.remote.entries import RemoteEntries
+    from trtcache.store.catalog import PrunePlan
     from trtcache.store.disk import DiskStore
-    from trtcache.store.gc import PrunePlan
     from trtcache.store.record import Record
 
 _RECENT_NS = 3600 * 10**9
@@ -131,7 +130,7 @@ def _evict(remote: RemoteEntries, plan: PrunePlan) -> tuple[int, Collection[str]
 
 
 def _stale(store: DiskStore, records: list[Record]) -> dict[str, str]:
-    from trtcache.compiler.staleness import Staleness  # imports torch
+    from trtcache.compiler.build import Staleness  # imports torch
 
     found = Staleness.of(store, records)
     for kind, why in sorted(found.unchecked.items()):

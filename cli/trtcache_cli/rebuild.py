@@ -71,7 +71,7 @@ def _rebuild_all(session: Session, store: DiskStore, records: list[Record]) -> l
 
 
 def _rebuild(session: Session, store: DiskStore, cache: Cache, record: Record) -> dict[str, object]:
-    from trtcache.compiler.rebuild import rebuild as rebuild_program  # imports torch
+    from trtcache.compiler.build import rebuild as rebuild_program  # imports torch
 
     document = _document(record)
     try:

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from trtcache.backends.diagnosis import Check
+from trtcache.backends.fitness import Check
 from trtcache.errors import CorruptBlobError, RemoteError, SettingsError, StoreError
 from trtcache_cli.places import open_remote
 

@@ -7,8 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trtcache.config.percentiles import percentile
-from trtcache.config.units import format_duration, format_size
+from trtcache.config.units import format_duration, format_size, percentile
 from trtcache.store.events import BYTES, SAVED
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from trtcache_cli.output import entries_text, note, on_terminal, print_json, pri
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from trtcache.store.gc import PrunePlan
+    from trtcache.store.catalog import PrunePlan
     from trtcache_cli.session import Session
 
 _HEADER = ("KEY", "KIND", "NAME", "SIZE", "BUILD", "WHY")

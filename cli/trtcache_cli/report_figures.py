@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_size
-from trtcache.store.catalog import counters, load_records
-from trtcache.store.entry import is_companion
-from trtcache.store.gc import PrunePlan, plan_prune
+from trtcache.store.catalog import PrunePlan, counters, load_records, plan_prune
+from trtcache.store.contract import is_companion
 from trtcache_cli.kind_sums import sum_entries, sums_as_json
 from trtcache_cli.output import spinner
 from trtcache_cli.places import open_remote

@@ -191,7 +191,7 @@ def _curve(figures: Figures) -> list[tuple[float, float]]:
 
     Entries are evicted as ``trtcache prune --max-size`` does; pinned ones stay.
     """
-    from trtcache.store.gc import plan_prune
+    from trtcache.store.catalog import plan_prune
 
     plan = plan_prune(figures.records, now_ns=figures.now_ns, max_size_bytes=0)
     total_bytes, total_s = figures.stats.file_bytes, sum(record.build_s for record in figures.records)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trtcache.config.units import format_size
-from trtcache.store.catalog import load_records
-from trtcache.store.gc import Eviction, remove
+from trtcache.store.catalog import Eviction, load_records, remove
 from trtcache_cli.keys import SHORT_DIGITS, KeyType, resolve_upper
 from trtcache_cli.output import entries_text, note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.removal import confirm

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trtcache.backends import registry
-from trtcache.backends.diagnosis import distribution_version
-from trtcache.backends.gpu import driver_cuda, gpu_here
+from trtcache.backends.fitness import distribution_version, driver_cuda, gpu_here
 from trtcache.config.environment import installed_version
 from trtcache.target import capability_words
 from trtcache_cli import probes

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from trtcache.cache import Cache
     from trtcache.digests import CacheKey
+    from trtcache.store.contract import Entry
     from trtcache.store.disk import DiskStore
-    from trtcache.store.entry import Entry
     from trtcache.store.layers import Layers
 
 F = TypeVar("F", bound="Callable[..., Any]")

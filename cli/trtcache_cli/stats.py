@@ -12,10 +12,9 @@ import click
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration, format_size, parse_since
-from trtcache.store.catalog import counters, load_records, refold
-from trtcache.store.entry import is_companion
+from trtcache.store.catalog import counters, counters_from_zero, load_records, refold, set_zero
+from trtcache.store.contract import is_companion
 from trtcache.store.layers import BELOW
-from trtcache.store.zero import counters_from_zero, set_zero
 from trtcache_cli.kind_sums import sum_entries, sums_as_json
 from trtcache_cli.ls import rows_of
 from trtcache_cli.output import hits_and_misses, note, print_json, print_pairs

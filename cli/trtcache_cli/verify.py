@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from trtcache.remote.entries import RemoteEntries
     from trtcache.store.disk import DiskStore
-    from trtcache.store.reading import EntryStat
+    from trtcache.store.reader import EntryStat
 
 DAMAGED = CorruptBlobError.exit_code
 UNREADABLE = "unreadable"

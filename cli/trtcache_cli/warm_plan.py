@@ -1,7 +1,7 @@
 """The plan of ``trtcache warm``: which cells are in the cache, which are to be built, and how long that takes.
 
 ``import torch`` takes longer than the rest of a plan, so ``.pt2`` files are first looked up without it, where that
-gives the same answer (``trtcache.bundle.file_lookup``).
+gives the same answer (``trtcache.bundle.file_alias``).
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from trtcache_cli.warm_remote import RemoteListing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trtcache.bundle.file_alias import MappedPt2File
-    from trtcache.bundle.file_lookup import FileLookup
+    from trtcache.bundle.file_alias import FileLookup, MappedPt2File
     from trtcache.cache import Cache
     from trtcache.frontends.source import CompileOptions, Source
     from trtcache_cli.matrix import Cell
@@ -100,7 +99,7 @@ class Planner:
     def __post_init__(self) -> None:
         """List the remotes, and read how long earlier builds took."""
         from trtcache.cache import Cache
-        from trtcache.store.rows import INDEX_NAME, read_rows
+        from trtcache.store.record import INDEX_NAME, read_rows
 
         config = self.cache.config
         self.remote = RemoteListing(config)
@@ -157,7 +156,7 @@ class Planner:
 
     def _look_without_torch(self, by_program: dict[tuple[str, tuple[str, ...]], list[Cell]]) -> list[PlannedCell]:
         """Take the cells that are found without torch out of ``by_program``, and return them."""
-        from trtcache.bundle.file_lookup import open_file
+        from trtcache.bundle.file_alias import open_file
         from trtcache.bundle.load_program import TorchNeeded
 
         planned: list[PlannedCell] = []
@@ -180,7 +179,7 @@ class Planner:
 
     def _lookup(self, cell: Cell) -> FileLookup | None:
         """Return the look-up without torch that cells with these options share; None if it needs torch."""
-        from trtcache.bundle.file_lookup import FileLookup
+        from trtcache.bundle.file_alias import FileLookup
         from trtcache.bundle.load_program import TorchNeeded
 
         options = dict(cell.options)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtcache.keys.nearest import Nearest, nearest_of, stored_graph
+from trtcache.keys.explain import Nearest, nearest_of, stored_graph
 from trtcache_cli.backend_name import BackendName
 from trtcache_cli.differences import print_differences
 from trtcache_cli.keys import SHORT_DIGITS, KeyType
@@ -64,7 +64,7 @@ def why(
 
 
 def _explain_direct(session: Session, name: str) -> None:
-    from trtcache.frontends.direct.explain import load_reason  # imports torch
+    from trtcache.frontends.direct.manifest import load_reason  # imports torch
 
     reason = load_reason(session.layers(), name)
     if session.as_json:

@@ -15,8 +15,8 @@ from attacks import NAMES, exchanged_names
 from attacks.stage import PULL, Stage, Succeeded, key_of, served
 from tests.effort import tries
 from trtcache.config.signing_keys import Trust
+from trtcache.store.contract import Entry
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parents[1] / "attacks"

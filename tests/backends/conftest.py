@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trtcache.config import backend_names
+from trtcache.config import backend_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +20,8 @@ def offer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     def offer_(backend_class: type, name: str | None = None) -> str:
         name = name or getattr(backend_class, "name", backend_class.__name__)
         monkeypatch.setattr(sys.modules[__name__], "_offered", backend_class, raising=False)
-        table = {**backend_names.BUILT_IN, name: f"{__name__}:_offered"}
-        monkeypatch.setattr(backend_names, "backend_table", lambda: table)
+        table = {**backend_settings.BUILT_IN, name: f"{__name__}:_offered"}
+        monkeypatch.setattr(backend_settings, "backend_table", lambda: table)
         return name
 
     return offer_

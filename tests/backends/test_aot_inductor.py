@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
 
 pytestmark = pytest.mark.slow
 

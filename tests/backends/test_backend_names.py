@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.documents import ROOT
-from trtcache.config.backend_names import BUILT_IN
+from trtcache.config.backend_settings import BUILT_IN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import torch
 
 import trtcache
 from tests.models import Affine
-from trtcache.compiler.kept_program import KeptOptions
+from trtcache.compiler.program_file import KeptOptions
 from trtcache.config.backend_settings import BackendSettings
 from trtcache.errors import BackendUnavailableError, SettingsError
 from trtcache.frontends.source import CompileOptions

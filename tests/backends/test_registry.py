@@ -8,7 +8,7 @@ import pytest
 
 from trtcache.backends import registry
 from trtcache.backends.aot_inductor.backend import AotInductor
-from trtcache.config import backend_names
+from trtcache.config import backend_settings
 from trtcache.errors import BackendUnavailableError
 from trtcache.testing.interpreter import Interpreter
 
@@ -21,7 +21,7 @@ def point(name: str, value: str) -> EntryPoint:
 def test_another_distributions_backend_is_found_by_its_entry_point(interpreter: str) -> None:
     """A backend that an installed distribution offers is as good as ours."""
     assert isinstance(registry.find(interpreter, "cpu"), Interpreter)
-    assert backend_names.backend_table()[interpreter] == "trtcache.testing.interpreter:Interpreter"
+    assert backend_settings.backend_table()[interpreter] == "trtcache.testing.interpreter:Interpreter"
 
 
 def test_auto_takes_ours_whatever_is_installed(interpreter: str) -> None:
@@ -32,9 +32,9 @@ def test_auto_takes_ours_whatever_is_installed(interpreter: str) -> None:
 def test_two_owners_of_one_name_are_both_named() -> None:
     """A name that two distributions offer is an error, whoever is asked for."""
     with pytest.raises(BackendUnavailableError, match=r"aot_inductor.*both trtcache and other:Backend; remove one"):
-        backend_names._merge({"aot_inductor": "a:b"}, [point("aot_inductor", "other:Backend")])
+        backend_settings._merge({"aot_inductor": "a:b"}, [point("aot_inductor", "other:Backend")])
     with pytest.raises(BackendUnavailableError, match="both x:Y and z:Y"):
-        backend_names._merge({}, [point("mine", "x:Y"), point("mine", "z:Y")])
+        backend_settings._merge({}, [point("mine", "x:Y"), point("mine", "z:Y")])
 
 
 def test_a_backend_that_cannot_run_here_says_why_and_none_takes_its_place() -> None:
@@ -47,6 +47,6 @@ def test_a_backend_that_cannot_run_here_says_why_and_none_takes_its_place() -> N
 
 def test_a_backend_whose_module_is_missing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a broken distribution offers is told by the import's own words."""
-    monkeypatch.setattr(backend_names, "backend_table", lambda: {"broken": "no_such_module:Backend"})
+    monkeypatch.setattr(backend_settings, "backend_table", lambda: {"broken": "no_such_module:Backend"})
     with pytest.raises(BackendUnavailableError, match="cannot be imported: No module named 'no_such_module'"):
         registry.find("broken", "cpu")

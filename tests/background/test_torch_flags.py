@@ -15,7 +15,7 @@ import torch
 import trtcache
 from trtcache.backends.aot_inductor.backend import ambient
 from trtcache.compiler.background import BackgroundBuild, build_in_thread
-from trtcache.compiler.torch_flags import read_flags
+from trtcache.compiler.program_file import read_flags
 from trtcache.frontends.resolve import resolve
 from trtcache.frontends.source import CompileOptions
 from trtcache.keys.key import process_state
@@ -30,7 +30,7 @@ X = torch.randn(3, 8)
 
 _WORKER = """
     import json
-    from trtcache.compiler.torch_flags import set_flags
+    from trtcache.compiler.program_file import set_flags
     set_flags(json.loads({flags!r}))
     from trtcache.backends.aot_inductor.backend import ambient
     from trtcache.keys.key import process_state

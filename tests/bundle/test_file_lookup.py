@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.models import Affine
-from trtcache.bundle.file_lookup import FileLookup, open_file
+from trtcache.bundle.file_alias import FileLookup, open_file
 from trtcache.bundle.load_program import TorchNeeded
 from trtcache.cache import Cache
 from trtcache.frontends.source import CompileOptions
@@ -33,7 +33,7 @@ choices = [
 """
 WITHOUT = """
 import sys
-from trtcache.bundle.file_lookup import FileLookup, open_file
+from trtcache.bundle.file_alias import FileLookup, open_file
 
 print([FileLookup.of(options, cache).alias_of(open_file(path)).digest for options in choices])
 assert "torch" not in sys.modules
@@ -48,7 +48,7 @@ STORED = """
 import json
 import sys
 from dataclasses import replace
-from trtcache.bundle.file_lookup import FileLookup, open_file
+from trtcache.bundle.file_alias import FileLookup, open_file
 from trtcache.bundle.load_program import TorchNeeded
 from trtcache.digests import CacheKey
 
@@ -114,7 +114,7 @@ def test_variables_that_may_change_torchs_state_need_it(
 ) -> None:
     """Those of Inductor are in the key."""
     code = """
-from trtcache.bundle.file_lookup import FileLookup
+from trtcache.bundle.file_alias import FileLookup
 from trtcache.bundle.load_program import TorchNeeded
 try:
     FileLookup.of(choices[0], cache)
@@ -131,7 +131,7 @@ def test_wrong_options_are_errors_and_a_divided_program_needs_torch(
 ) -> None:
     """As in a process with torch."""
     code = """
-from trtcache.bundle.file_lookup import FileLookup
+from trtcache.bundle.file_alias import FileLookup
 
 for backend, settings, target in (
     ("aot_inductor", {"torch_executed_ops": ["aten.relu"]}, None),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trtcache.backends.fitness import Distance, StoredTarget
-from trtcache.backends.tensorrt import fitness
+from trtcache.backends.tensorrt import preflight
 from trtcache.backends.tensorrt.backend import TensorRTRtx
 from trtcache.backends.tensorrt.preflight import Machine
-from trtcache.bundle.target_choice import choose, rank
+from trtcache.bundle.archive import choose, rank
 from trtcache.errors import NoFittingEngineError
 from trtcache.target import Gpu, host_platform
 
@@ -38,7 +38,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def say(*, gpu: Gpu | None = GPU, cuda: int | None = 13, version: str = VERSION, installed: bool = True) -> None:
         monkeypatch.setattr(TensorRTRtx, "flavour", _Flavour(installed=installed))
         here = Machine(version, host_platform(), gpu, cuda)
-        monkeypatch.setattr(fitness.Machine, "here", classmethod(lambda *_: here))
+        monkeypatch.setattr(preflight.Machine, "here", classmethod(lambda *_: here))
 
     return say
 

@@ -22,8 +22,7 @@ from trtcache.backends.fitness import StoredTarget
 from trtcache.bundle import engines as payloads
 from trtcache.bundle import export as exporting
 from trtcache.bundle import save as saving
-from trtcache.bundle.archive import PROGRAM
-from trtcache.bundle.target_choice import choose
+from trtcache.bundle.archive import PROGRAM, choose
 from trtcache.compiler.stored_program import rebuild_program
 from trtcache.errors import (
     MissingEngineError,

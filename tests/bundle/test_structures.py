@@ -15,10 +15,17 @@ from torch import fx
 from torch.utils import _pytree as pytree
 from transformers.modeling_outputs import BaseModelOutput
 
-from trtcache.bundle.partitions import MissingOperator, read_graph, write_graph
-from trtcache.bundle.signature import read_signature, write_signature
-from trtcache.bundle.structure import Output, read_structure, without_classes, write_structure
-from trtcache.runtime.structure import read_nodes, unflatten
+from trtcache.bundle.archive import read_signature, write_signature
+from trtcache.bundle.formats import (
+    MissingOperator,
+    Output,
+    read_graph,
+    read_structure,
+    without_classes,
+    write_graph,
+    write_structure,
+)
+from trtcache.runtime.argument_order import read_nodes, unflatten
 
 X = torch.ones(2)
 

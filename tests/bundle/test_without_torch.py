@@ -28,8 +28,8 @@ from tests.effort import TORTURE
 from tests.models import nested_tensor, retrained
 from trtcache.errors import InputError, RefitError, RunError, SettingsError, WeightsFileError
 from trtcache.runtime import program as programs
+from trtcache.runtime.argument_order import Output
 from trtcache.runtime.program import Program
-from trtcache.runtime.structure import Output
 from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trtcache.config import backend_names
+from trtcache.config import backend_settings
 from trtcache.config.environment import installed_version
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def test_every_registered_backend_is_listed(run: Callable[..., Result], interpre
     """With its package, devices, state and settings, as JSON and as lines."""
     done = run("backends", "--json")
     found = {one["name"]: one for one in done.json["backends"]}
-    assert [*found] == [*backend_names.backend_table()]
+    assert [*found] == [*backend_settings.backend_table()]
     assert list(found[interpreter]) == ["name", "package", "version", "state", "devices", "settings"]
     assert found[interpreter] == {
         "name": interpreter,
@@ -50,8 +50,8 @@ def test_a_backend_that_fails_is_listed_with_its_error(
     run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit code 0: the list is complete."""
-    table = {"gone": "trtcache_that_is_not_there:Gone", "aot_inductor": backend_names.BUILT_IN["aot_inductor"]}
-    monkeypatch.setattr(backend_names, "backend_table", lambda: table)
+    table = {"gone": "trtcache_that_is_not_there:Gone", "aot_inductor": backend_settings.BUILT_IN["aot_inductor"]}
+    monkeypatch.setattr(backend_settings, "backend_table", lambda: table)
     done = run("backends", "--json")
     gone, ours = done.json["backends"]
     assert (done.code, gone["devices"], ours["state"].startswith("ready")) == (0, {}, True)

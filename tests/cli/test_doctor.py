@@ -16,7 +16,7 @@ from tests.store.mounts import mounted
 from tests.store.users import ALICE, as_user, needs_root, public_directory
 from trtcache.backends.aot_inductor.diagnosis import compiler
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
-from trtcache.config import backend_names
+from trtcache.config import backend_settings
 from trtcache.config.signing_keys import Trust
 from trtcache.store.root import share
 from trtcache_cli import backend_checks, probes
@@ -159,8 +159,8 @@ def test_rtx_builds_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def broken(interpreter: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Register a backend that cannot be imported, besides the others."""
-    table = {**backend_names.backend_table(), "broken": "trtcache_that_is_not_there:Broken"}
-    monkeypatch.setattr(backend_names, "backend_table", lambda: table)
+    table = {**backend_settings.backend_table(), "broken": "trtcache_that_is_not_there:Broken"}
+    monkeypatch.setattr(backend_settings, "backend_table", lambda: table)
     return "broken"
 
 
@@ -319,7 +319,7 @@ def test_a_backend_that_kills_the_child_is_reported(
     monkeypatch: pytest.MonkeyPatch, code: str, found: str, advice: str
 ) -> None:
     """A segmentation fault comes with the cure that helped on a real machine; the other backends are checked."""
-    monkeypatch.setattr(backend_names, "backend_table", lambda: dict.fromkeys(("good", "bad", "fine"), ""))
+    monkeypatch.setattr(backend_settings, "backend_table", lambda: dict.fromkeys(("good", "bad", "fine"), ""))
     child = (
         "import json, sys\n"
         "for name in sys.argv[2:]:\n"
@@ -356,7 +356,7 @@ def test_a_tiny_package_is_built_loaded_and_run(program: Callable[..., Result]) 
             "ZeroDivisionError: division by zero",
             "ZeroDivisionError: division by zero",
         ),
-        ("key_code.file_bytes = fail", "has no key alias: our own code is gone", "it needs key aliases"),
+        ("alias_key.file_bytes = fail", "has no key alias: our own code is gone", "it needs key aliases"),
         ("mode.direct_key_parts = fail", "", "our own code is gone"),
         ("mode.record = fail", "", "our own code is gone"),
     ],
@@ -366,7 +366,7 @@ def test_fast_paths_that_do_not_work_are_reported(python: str, code: str, aliase
     pytest.importorskip("torch")
     lines = (
         "import json, sys",
-        "from trtcache.keys import alias_key, code as key_code",
+        "from trtcache.keys import alias_key",
         "from trtcache.frontends.direct import mode",
         "def fail(*_): raise OSError('our own code is gone')",
         code,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from crowd import crowded
 
-from trtcache.store.entry import COMPANIONS, is_companion
+from trtcache.store.contract import COMPANIONS, is_companion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,11 +92,11 @@ def test_kinds_of_companions_are_those_that_are_written() -> None:
     """Each is the kind that its module gives."""
     pytest.importorskip("torch")
     from trtcache.backends.tensorrt.tuning import RUNTIME_CACHE, TIMING_CACHE
-    from trtcache.compiler.kept_program import KIND
-    from trtcache.frontends.direct import explain, manifest
+    from trtcache.compiler.program_file import KIND
+    from trtcache.frontends.direct import manifest
     from trtcache.keys.key import KIND as ALIAS
 
-    assert {ALIAS, "memo", manifest.KIND, explain.REASON_KIND, RUNTIME_CACHE, TIMING_CACHE} == COMPANIONS
+    assert {ALIAS, "memo", manifest.KIND, manifest.REASON_KIND, RUNTIME_CACHE, TIMING_CACHE} == COMPANIONS
     assert not is_companion(KIND)
 
 

@@ -16,7 +16,7 @@ from tests.documents import console, shape
 from tests.models import Affine
 from trtcache.config.threads import cores
 from trtcache.errors import InputError
-from trtcache.runtime.signature import CallSignature
+from trtcache.runtime.module_call import CallSignature
 from trtcache.runtime.tuning import Cell, Effort, busiest, fastest, grid, measure, sample
 from trtcache.testing.interpreter import Interpretation, Interpreter
 from trtcache_cli import tune as command

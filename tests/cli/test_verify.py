@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trtcache.store.disk import DiskStore
-from trtcache.store.rows import INDEX_NAME, read_rows
+from trtcache.store.record import INDEX_NAME, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ import trtcache
 from tests.documents import console, shape
 from tests.keys.designs import picture, sequence
 from trtcache.backends import registry
-from trtcache.compiler import inspect
+from trtcache.compiler import build
 from trtcache.digests import CacheKey
 from trtcache.keys.graph_digest import graph_document, graph_records
 from trtcache.lowering import lower
@@ -49,7 +49,7 @@ def put_program(root: Path) -> Callable[[Path], str]:
 
     def put(path: Path) -> str:
         program = torch.export.load(path)
-        key, _ = inspect.key_and_graph(program, name=path.stem)
+        key, _ = build.key_and_graph(program, name=path.stem)
         keep = registry.find("auto", "cpu").capabilities.keep
         lowered = lower(torch.export.load(path), keep=keep)
         graph = graph_document(lowered, graph_records(lowered)[0])

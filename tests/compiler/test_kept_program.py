@@ -17,13 +17,13 @@ import trtcache
 from tests.models import Affine, Shared, Tied
 from trtcache import Cache
 from trtcache.compiler import build as building
-from trtcache.compiler import kept_program as kept
-from trtcache.compiler.torch_flags import read_flags, use_flags
+from trtcache.compiler import program_file as kept
+from trtcache.compiler.program_file import read_flags, use_flags
 from trtcache.errors import SettingsError
 from trtcache.frontends.source import CompileOptions
 from trtcache.store.catalog import load_records
+from trtcache.store.contract import Entry
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 from trtcache.testing.interpreter import Interpreter
 from trtcache_cli.main import main
 

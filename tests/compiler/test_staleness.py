@@ -9,7 +9,7 @@ import torch
 
 import trtcache
 from tests.models import Affine
-from trtcache.compiler.staleness import Staleness
+from trtcache.compiler.build import Staleness
 from trtcache.digests import CacheKey
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore

@@ -17,8 +17,8 @@ import trtcache
 from tests.holding import holder
 from tests.partition.parts import Twice
 from trtcache.cache import Cache
-from trtcache.config.contention import RANKS_WAIT_S, ContentionPolicy
 from trtcache.config.environment import Config
+from trtcache.config.units import RANKS_WAIT_S, ContentionPolicy
 from trtcache.errors import BuildCancelledError, BusyError, SettingsError
 from trtcache.progress import watching
 from trtcache.store.catalog import counters

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.store.users import ALICE, as_user, needs_root, public_directory
-from trtcache.config.contention import ContentionPolicy
 from trtcache.config.environment import (
     DEFAULT_MAX_SIZE_BYTES,
     VARIABLES,
@@ -23,6 +22,7 @@ from trtcache.config.environment import (
 )
 from trtcache.config.remotes import RemoteSettings, RemoteUrl
 from trtcache.config.signing_keys import PublicKey, SecretKey, Trust
+from trtcache.config.units import ContentionPolicy
 from trtcache.errors import SettingsError
 
 KEYS = f"a:{'aa' * 32} b:{'bb' * 32}:2027-01-31"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trtcache.config.percentiles import percentile
+from trtcache.config.units import percentile
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from trtcache.config import paths as file_state
 from trtcache.config.paths import StatFingerprint
 from trtcache.errors import ExportError
 from trtcache.frontends.pt2 import Pt2Source
-from trtcache.frontends.torch_archive import Hashing
+from trtcache.frontends.weight_files import Hashing
 from trtcache.keys import key as alias
 from trtcache.store.disk import DiskStore
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from tests.crash.scenarios import TRUST, content_of, fetch, key_of
 from trtcache.store.catalog import load_records
+from trtcache.store.contract import Entry
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
-from trtcache.store.rows import INDEX_NAME, read_rows
+from trtcache.store.record import INDEX_NAME, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

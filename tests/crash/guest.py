@@ -21,8 +21,7 @@ from trtcache.cache import Cache
 from trtcache.config.environment import Config
 from trtcache.digests import CacheKey
 from trtcache.errors import TrtcacheError
-from trtcache.store.catalog import load_records
-from trtcache.store.gc import plan_prune
+from trtcache.store.catalog import load_records, plan_prune
 
 if TYPE_CHECKING:
     from trtcache.store.disk import DiskStore

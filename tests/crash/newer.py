@@ -10,7 +10,7 @@ from alembic import command
 from alembic.config import Config
 
 import trtcache_migrations
-from trtcache.store import rows
+from trtcache.store import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,13 +27,13 @@ def schema(*, newer: bool) -> Iterator[None]:
     if not newer:
         yield
         return
-    versions, upgrade = rows.VERSIONS, trtcache_migrations.upgrade
-    rows.VERSIONS = (*versions, "9001")  # type: ignore[assignment]
+    versions, upgrade = record.VERSIONS, trtcache_migrations.upgrade
+    record.VERSIONS = (*versions, "9001")  # type: ignore[assignment]
     trtcache_migrations.upgrade = _upgraded
     try:
         yield
     finally:
-        rows.VERSIONS, trtcache_migrations.upgrade = versions, upgrade
+        record.VERSIONS, trtcache_migrations.upgrade = versions, upgrade
 
 
 def _upgraded(connection: Connection) -> None:

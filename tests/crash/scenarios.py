@@ -13,10 +13,10 @@ from trtcache.cache import Cache
 from trtcache.config.environment import Config
 from trtcache.config.signing_keys import Trust
 from trtcache.digests import CacheKey
-from trtcache.store import catalog, gc
+from trtcache.store import catalog
 from trtcache.store.disk import DiskStore
+from trtcache.store.record import INDEX_NAME
 from trtcache.store.root import share
-from trtcache.store.rows import INDEX_NAME
 from trtcache.store.sync import plan_sync
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def sync(root: Path, ack: Ack) -> None:
 def prune(root: Path, ack: Ack) -> None:
     """Remove all entries but the pinned one."""
     store = DiskStore.open(root)
-    gc.plan_prune(catalog.load_records(store), now_ns=time.time_ns(), max_size_bytes=0).execute(store)
+    catalog.plan_prune(catalog.load_records(store), now_ns=time.time_ns(), max_size_bytes=0).execute(store)
     ack("pruned")
 
 

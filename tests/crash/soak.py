@@ -16,9 +16,8 @@ from pathlib import Path
 from trtcache.cache import Cache
 from trtcache.config.environment import Config
 from trtcache.errors import StoreError
-from trtcache.store.catalog import counters, load_records
-from trtcache.store.gc import plan_prune
-from trtcache.store.rows import INDEX_NAME
+from trtcache.store.catalog import counters, load_records, plan_prune
+from trtcache.store.record import INDEX_NAME
 
 KEYS = 12
 LIMIT_BYTES = 80_000

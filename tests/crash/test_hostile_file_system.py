@@ -18,8 +18,8 @@ import pytest
 from tests.crash.guest import content_of, key_of
 from tests.effort import tries
 from trtcache.store.catalog import load_records
+from trtcache.store.contract import Entry
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 from trtcache.store.root import filesystem_type
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from torch import nn
 
 import trtcache
 from trtcache.errors import ExportError
+from trtcache.frontends.direct import NotComparableError
 from trtcache.frontends.direct import manifest as manifests
-from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.frontends.direct.executed_code import ExecutedCode, digest
 from trtcache.store.disk import DiskStore
 

@@ -21,12 +21,11 @@ from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 import trtcache
+from trtcache.frontends.direct import NotComparableError
 from trtcache.frontends.direct import manifest as manifests
-from trtcache.frontends.direct.errors import NotComparableError
 from trtcache.frontends.direct.manifest import Manifest
-from trtcache.frontends.direct.program_trace import normalize, perform_same_operations, trace_program
+from trtcache.frontends.direct.program_trace import normalize, perform_same_operations, record_symbolic, trace_program
 from trtcache.frontends.direct.replay import replay
-from trtcache.frontends.direct.symbolic import record_symbolic
 from trtcache.frontends.direct.trace import Recording, Trace, record
 from trtcache.lowering.capture import export
 

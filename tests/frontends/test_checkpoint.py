@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save, save_file
 
 from trtcache.errors import WeightsFileError
-from trtcache.frontends.checkpoint import DTYPES, LENGTH_BYTES, read_weights
+from trtcache.frontends.weight_files import DTYPES, LENGTH_BYTES, read_weights
 
 STATE = {
     "a": torch.arange(12.0).reshape(3, 4),

@@ -28,7 +28,7 @@ X = torch.randn(3, 4)
 
 # torch 2.11 writes neither uint32 nor uint64.
 _NOT_WRITTEN = {torch.uint32, torch.uint64} if torch.__version__ < "2.13" else set()
-_DTYPES = {number: dtype for number, dtype in pt2.DTYPES.items() if dtype not in _NOT_WRITTEN}
+_DTYPES = {number: dtype for number, dtype in pt2.SCALAR_TYPES.items() if dtype not in _NOT_WRITTEN}
 
 
 class Kinds(nn.Module):
@@ -105,7 +105,7 @@ def test_dtypes_have_torchs_numbers() -> None:
     from torch._export.serde.schema import ScalarType
     from torch._export.serde.serialize import _TORCH_TO_SERIALIZE_DTYPE
 
-    theirs = {number: dtype for dtype, number in _TORCH_TO_SERIALIZE_DTYPE.items() if number in pt2.DTYPES}
+    theirs = {number: dtype for dtype, number in _TORCH_TO_SERIALIZE_DTYPE.items() if number in pt2.SCALAR_TYPES}
     assert theirs == _DTYPES
     assert set(_DTYPES) <= {int(one) for one in ScalarType}
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import trtcache
-from trtcache.backends import gpu
+from trtcache.backends import fitness
 from trtcache.errors import NoFittingEngineError
 
 if TYPE_CHECKING:
@@ -69,6 +69,6 @@ def test_another_gpu_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """A package has kernels for one compute capability; the GPU's facts are faked here."""
     model, x = nn.Linear(4, 4).cuda(), torch.randn(3, 4, device="cuda")
     trtcache.export(trtcache.compile(model, (x,), cache=tmp_path / "cache"), tmp_path / "program.pt2")
-    monkeypatch.setattr(gpu, "gpu_here", lambda: None)
+    monkeypatch.setattr(fitness, "gpu_here", lambda: None)
     with pytest.raises(NoFittingEngineError, match="and the GPU here is none"):
         trtcache.load(tmp_path / "program.pt2", trust="local-file")

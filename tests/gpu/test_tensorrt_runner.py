@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import trtcache
-from trtcache.backends.gpu import gpu_here
+from trtcache.backends.fitness import gpu_here
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
 from trtcache.errors import InputError
 

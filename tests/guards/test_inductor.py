@@ -19,8 +19,8 @@ from tests.guards.cases import outcomes
 from trtcache.backends.aot_inductor.assumptions import _without_layout_guards
 from trtcache.backends.aot_inductor.loader import ASSUMPTIONS, Assumptions
 from trtcache.errors import GuardError, IncompatibleEngineError
+from trtcache.store.contract import Entry
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 
 if TYPE_CHECKING:
     from pathlib import Path

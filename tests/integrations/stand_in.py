@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trtcache.integrations.torch_tensorrt.library import CONTRACTS, ENGINE
+from trtcache.integrations.torch_tensorrt.installation import CONTRACTS, ENGINE
 
 if TYPE_CHECKING:
     from pathlib import Path

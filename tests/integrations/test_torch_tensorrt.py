@@ -17,7 +17,7 @@ from tests.integrations.partitions import Small, partition, small
 from tests.integrations.stand_in import VALUES
 from trtcache.cache import Cache
 from trtcache.errors import BuildForbiddenError
-from trtcache.integrations.torch_tensorrt.library import CONTRACTS
+from trtcache.integrations.torch_tensorrt.installation import CONTRACTS
 from trtcache.integrations.torch_tensorrt.results import RESULT_MEMBER
 from trtcache.store.disk import DiskStore
 
@@ -332,9 +332,9 @@ def test_the_official_door(
 ) -> None:
     """``custom_engine_cache=EngineCache()`` serves engines that can be refitted, pickles nothing, holds nothing."""
     provide("2.14.0")
-    from trtcache.integrations.torch_tensorrt import engine_cache
+    from trtcache.integrations.torch_tensorrt import results
 
-    engines = engine_cache.EngineCache(cache)
+    engines = results.EngineCache(cache)
     settings = shop.settings(cache_built_engines=True, reuse_cached_engines=True, immutable_weights=False)
     convert = import_module("torch_tensorrt.dynamo.conversion").convert_module
     modules = [small(seed) for seed in (0, 1)]
@@ -348,7 +348,7 @@ def test_the_official_door(
     assert [ref() for ref in held] == [None, None]
     (path,) = _entries(cache)
     path.write_bytes(b"damaged")
-    convert(partition(), [], settings, engine_cache=engine_cache.EngineCache(cache))
+    convert(partition(), [], settings, engine_cache=results.EngineCache(cache))
     assert shop.done() == ["build", "load"]
     assert engines.check("unheard of") is None
     assert engines.load("any") is None

@@ -22,9 +22,14 @@ from tests.integrations.partitions import partition
 from trtcache.digests import CacheKey
 from trtcache.errors import BackendUnavailableError, SettingsError
 from trtcache.integrations.torch_tensorrt import installation, results
-from trtcache.integrations.torch_tensorrt.installation import ConversionTally
-from trtcache.integrations.torch_tensorrt.library import CONTRACTS, breach, contract_for, known_versions
-from trtcache.store.entry import Entry
+from trtcache.integrations.torch_tensorrt.installation import (
+    CONTRACTS,
+    ConversionTally,
+    breach,
+    contract_for,
+    known_versions,
+)
+from trtcache.store.contract import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,10 +95,10 @@ def test_an_unknown_version_runs_as_it_is(
     assert shop.compile(partition()).serialized_engine
     assert [one.levelno for one in caplog.records if one.name.startswith("trtcache.")] == [logging.WARNING]
     assert "2.99.0 is not known; 2.8 to 2.14 are; upgrade trtcache" in caplog.text
-    from trtcache.integrations.torch_tensorrt import engine_cache
+    from trtcache.integrations.torch_tensorrt import results
 
     with pytest.raises(BackendUnavailableError, match=r"2\.99\.0"):
-        engine_cache.EngineCache(cache)
+        results.EngineCache(cache)
 
 
 def test_a_changed_package_runs_as_it_is(

@@ -15,7 +15,7 @@ from tests.integrations.partitions import Small, partition, small
 from tests.keys.pairs import interfaces, layers, tensors
 from tests.keys.pairs.pair import Program, drawn, made
 from trtcache.errors import CanonicalizationError
-from trtcache.integrations.torch_tensorrt.library import TorchTensorrt
+from trtcache.integrations.torch_tensorrt.installation import TorchTensorrt
 from trtcache.integrations.torch_tensorrt.partition import converters_document, describe
 from trtcache.integrations.torch_tensorrt.request import KNOWN, LEFT_OUT, Conversion, memory_gib, request_for
 from trtcache.keys.graph_digest import graph_records

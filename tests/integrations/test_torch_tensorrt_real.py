@@ -34,7 +34,7 @@ from tests.keys.pairs import interfaces, layers, tensors
 from tests.keys.pairs.pair import drawn, made
 from trtcache.cache import Cache
 from trtcache.integrations.torch_tensorrt import EngineCache
-from trtcache.integrations.torch_tensorrt.library import CONTRACTS, TorchTensorrt, breach, contract_for
+from trtcache.integrations.torch_tensorrt.installation import CONTRACTS, TorchTensorrt, breach, contract_for
 from trtcache.integrations.torch_tensorrt.request import Conversion, request_for, unknown_settings
 from trtcache.weights.fingerprints import Fingerprints
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable, Iterator, Mapping
 
-    from trtcache.lowering.pipeline import Pipeline
+    from trtcache.lowering.stages import Pipeline
 
 aten = torch.ops.aten
 

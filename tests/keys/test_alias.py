@@ -20,8 +20,8 @@ from trtcache.backends import registry
 from trtcache.digests import CacheKey, Digest
 from trtcache.errors import BuildForbiddenError
 from trtcache.frontends.pt2 import Pt2Source
+from trtcache.keys import alias_key
 from trtcache.keys import alias_key as made_keys
-from trtcache.keys import code
 from trtcache.keys import key as key_alias
 from trtcache.lowering.capture import quiet
 from trtcache.lowering.passes import installed_passes
@@ -409,14 +409,14 @@ def test_torch_and_this_package_are_in_the_key_of_an_alias(monkeypatch: pytest.M
 def test_the_code_digest_covers_all_code_that_keys_depend_on() -> None:
     """It is over all files of this package but those of listed packages, which exist."""
     root = Path(trtcache.__file__).parent
-    assert all((root / name).is_dir() for name in code._OTHER)
-    names = {Path(path).relative_to(root).parts[0] for path in code._code_files(str(root), code._OTHER)}
+    assert all((root / name).is_dir() for name in alias_key._OTHER)
+    names = {Path(path).relative_to(root).parts[0] for path in alias_key._code_files(str(root), alias_key._OTHER)}
     assert {"lowering", "keys", "partition", "backends", "weights", "frontends", "compiler", "digests.py"} <= names
-    assert not names & code._OTHER
-    code.code_digest.cache_clear()
-    first = code.code_digest()
-    code.code_digest.cache_clear()
-    assert code.code_digest() == first
+    assert not names & alias_key._OTHER
+    alias_key.code_digest.cache_clear()
+    first = alias_key.code_digest()
+    alias_key.code_digest.cache_clear()
+    assert alias_key.code_digest() == first
 
 
 @pytest.fixture

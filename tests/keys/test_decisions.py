@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from trtcache.compiler import inspect
-from trtcache.config.tensorrt_settings import NOT_IN_KEY, TensorRTSettings
+from trtcache.compiler import build
+from trtcache.config.backend_settings import NOT_IN_KEY, TensorRTSettings
 from trtcache.settings import AFTER_THE_KEY, AT_RUN_TIME, IN_THE_GRAPH, Settings
 from trtcache.target import Gpu, Target
 
@@ -65,7 +65,7 @@ def test_every_setting_of_tensorrt_is_in_the_key() -> None:
 
 def test_every_part_of_a_key_is_documented() -> None:
     """docs/keys.md has a row for each part of the document, and for nothing else."""
-    key, _ = inspect.key_and_graph(torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),)))
+    key, _ = build.key_and_graph(torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),)))
     text = (Path(__file__).parents[2] / "docs" / "keys.md").read_text(encoding="utf-8")
     section = text.partition("## The parts")[2].partition("## The graph")[0]
     parts = key.document["parts"]

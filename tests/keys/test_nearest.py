@@ -11,8 +11,8 @@ from torch import nn
 
 import trtcache
 from trtcache.digests import CacheKey
-from trtcache.keys import nearest as module
-from trtcache.keys.nearest import nearest
+from trtcache.keys import explain as module
+from trtcache.keys.explain import nearest
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:

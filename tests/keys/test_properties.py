@@ -14,7 +14,7 @@ from tests.keys import plans
 from tests.keys.plans import Plan, Planned, graph_key
 from trtcache.keys.graph_digest import graph_records
 from trtcache.lowering import lower
-from trtcache.lowering.pipeline import default_pipeline
+from trtcache.lowering.stages import default_pipeline
 
 # Not traced: thousands of the same calls would take longer to trace than to make.
 pytestmark = [pytest.mark.torture, pytest.mark.no_cover]

@@ -13,7 +13,7 @@ from tests.comparing import difference
 from tests.models import Affine
 from trtcache.digests import CacheKey
 from trtcache.errors import IncompatibleEngineError, SettingsError
-from trtcache.keys.nearest import find_similar_gpu
+from trtcache.keys.explain import find_similar_gpu
 from trtcache.store.disk import DiskStore
 from trtcache.target import Gpu, Target
 from trtcache.testing.interpreter import Interpretation, Interpreter

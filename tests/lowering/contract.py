@@ -10,10 +10,10 @@ from torch.utils import _pytree as pytree
 from tests.lowering.graphs import KEEP, marked, run
 from trtcache.keys.graph_digest import graph_records
 from trtcache.lowering.capture import decompose, export, mark
-from trtcache.lowering.pipeline import Pipeline, default_pipeline
 from trtcache.lowering.program import finish
 from trtcache.lowering.rewrites.cleanup import DeadCode
 from trtcache.lowering.rewrites.sizes import Assertions
+from trtcache.lowering.stages import Pipeline, default_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,8 +8,8 @@ import torch
 from tests.lowering.contract import Calls
 from tests.lowering.graphs import marked, run
 from trtcache.errors import PreconditionError
-from trtcache.lowering.pipeline import Pipeline
 from trtcache.lowering.rewrites.constants import Attributes
+from trtcache.lowering.stages import Pipeline
 
 X = torch.randn(3, 4)
 TABLE = torch.randn(4)

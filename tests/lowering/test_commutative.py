@@ -12,8 +12,8 @@ from tests.lowering.contract import operators as operators_of
 from tests.lowering.graphs import marked
 from tests.lowering.lowered import digest, outputs
 from trtcache.lowering import lower
-from trtcache.lowering.pipeline import Pipeline
 from trtcache.lowering.rewrites.arithmetic import Commutative
+from trtcache.lowering.stages import Pipeline
 
 X, Y = torch.randn(2, 4), torch.randn(2, 4)
 W = torch.randn(4, 4)

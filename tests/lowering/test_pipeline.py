@@ -17,9 +17,9 @@ from tests.partition.parts import double
 from trtcache.errors import PassError, PostconditionError, PreconditionError, TrtcacheError
 from trtcache.lowering.operators import operator_name
 from trtcache.lowering.passes import Pass, PassResult, spec
-from trtcache.lowering.pipeline import Pipeline, default_pipeline
 from trtcache.lowering.rewrites.cleanup import CommonSubexpressions, DeadCode
 from trtcache.lowering.rewrites.constants import FoldConstants
+from trtcache.lowering.stages import Pipeline, default_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 
 from trtcache.errors import PassError
 from trtcache.lowering.passes import _mentions, load_third_party, spec
-from trtcache.lowering.pipeline import last_pipeline
+from trtcache.lowering.stages import last_pipeline
 
 if TYPE_CHECKING:
     from pathlib import Path

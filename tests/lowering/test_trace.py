@@ -13,8 +13,8 @@ import trtcache
 from tests.lowering.graphs import marked
 from trtcache.errors import PassError
 from trtcache.lowering.passes import Pass
-from trtcache.lowering.pipeline import Pipeline
 from trtcache.lowering.rewrites.cleanup import DeadCode
+from trtcache.lowering.stages import Pipeline
 
 if TYPE_CHECKING:
     from torch import fx

@@ -15,7 +15,7 @@ from tests.models import Calls
 from trtcache.errors import GuardError
 from trtcache.lowering import lower
 from trtcache.lowering.capture import export
-from trtcache.lowering.layouts import layout_dependent_inputs
+from trtcache.lowering.trial_runs import layout_dependent_inputs
 from trtcache.runtime.checks import CallCheck
 from trtcache.runtime.executable import _tensor_input
 

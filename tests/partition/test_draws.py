@@ -13,7 +13,7 @@ from trtcache.errors import PartitionError
 from trtcache.keys.graph_digest import graph_records
 from trtcache.lowering.operators import operator_name
 from trtcache.lowering.rewriting import draws_random_numbers
-from trtcache.partition.capability import RANDOM
+from trtcache.partition.extract import RANDOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable

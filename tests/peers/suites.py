@@ -334,7 +334,7 @@ def _run_files(suite: Suite, folder: Path, process: Process) -> None:
 
 def install_interpreter(site: Path) -> None:
     """Register the interpreter as another distribution would, by an entry point."""
-    from trtcache.config import backend_names
+    from trtcache.config import backend_settings
 
     named = site / "interpreter-1.0.dist-info"
     named.mkdir(parents=True)
@@ -343,7 +343,7 @@ def install_interpreter(site: Path) -> None:
         "[trtcache.backends]\ninterpreter = trtcache.testing.interpreter:Interpreter\n"
     )
     sys.path.append(str(site))
-    backend_names.backend_table.cache_clear()
+    backend_settings.backend_table.cache_clear()
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
 
 BUCKET = "engines"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trtcache.remote.breaker import FIRST_S, IN_A_ROW, LONGEST_S, Breaker
+from trtcache.remote.connection import FIRST_S, IN_A_ROW, LONGEST_S, Breaker
 
 if TYPE_CHECKING:
     from pathlib import Path

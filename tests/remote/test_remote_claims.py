@@ -20,10 +20,9 @@ from trtcache.config.environment import Config
 from trtcache.config.remotes import RemoteSettings, RemoteUrl
 from trtcache.errors import BusyError, SettingsError
 from trtcache.remote import claims, tier, uploads
-from trtcache.remote.breaker import FIRST_S
 from trtcache.remote.bucket import Bucket
 from trtcache.remote.claims import Claims
-from trtcache.remote.connection import Connection
+from trtcache.remote.connection import FIRST_S, Connection
 from trtcache_cli.remote_probe import examine_remotes
 
 if TYPE_CHECKING:

@@ -238,7 +238,7 @@ def test_random_faults_never_give_a_wrong_answer(
     hosts: Hosts, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of look-ups through faults each is a hit with the right bytes or a miss, and no file is left behind."""
-    from trtcache.remote.breaker import Breaker
+    from trtcache.remote.connection import Breaker
 
     contents = [os.urandom(2000 + 997 * n) for n in range(20)]
     for n, content in enumerate(contents):

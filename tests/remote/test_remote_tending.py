@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Result
     from tests.remote.conftest import Hosts
     from tests.remote.fault_proxy import FaultProxy
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from trtcache.config.signing_keys import parse_keys
 from trtcache.errors import FormatVersionError, RemoteError
 from trtcache.remote import bucket, uploads
 from trtcache.remote.tier import RemoteTier, object_name
-from trtcache.store import outbox
+from trtcache.store import files
 from trtcache_cli.main import main
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ def test_an_entry_that_another_process_sends_hides_no_other(hosts: Hosts, monkey
     """It vanishes between the listing of the folder and the look at its time."""
     cache, _, digests = with_outbox(hosts, 3)
     assert cache.store is not None
-    real = outbox.modification_time_ns
+    real = files.modification_time_ns
 
     def time_of(file: os.DirEntry[str]) -> int:
         if file.name == digests[1]:
             Path(file.path).unlink()
         return real(file)
 
-    monkeypatch.setattr(outbox, "modification_time_ns", time_of)
+    monkeypatch.setattr(files, "modification_time_ns", time_of)
     assert cache.store.outbox.digests() == [digests[0], digests[2]]
 
 

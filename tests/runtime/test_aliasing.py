@@ -9,7 +9,7 @@ import torch
 
 import trtcache
 from trtcache.errors import InputError
-from trtcache.runtime.memory import Memory, find_overlap, overlap
+from trtcache.runtime.inputs import Memory, find_overlap, overlap
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from safetensors.torch import _TYPES, save
 import trtcache
 from tests import models
 from trtcache import lowering
-from trtcache.frontends.checkpoint import DTYPES
+from trtcache.frontends.weight_files import DTYPES
 from trtcache.lowering.interface import Content
 from trtcache.runtime.executable import Executable, read_constants
 

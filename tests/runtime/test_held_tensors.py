@@ -17,7 +17,7 @@ from torch import nn
 import trtcache
 from trtcache.errors import RefitError
 from trtcache.lowering.interface import Content
-from trtcache.runtime.held_tensors import HeldTensors
+from trtcache.runtime.weight_source import HeldTensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

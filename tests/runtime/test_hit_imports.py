@@ -48,13 +48,13 @@ class Network(torch.nn.Module):
 _FOR_MISSES = (
     *("sympy", "sqlalchemy", "difflib", "torch._inductor", "torch._dynamo", "torch.onnx", "torch._export.serde"),
     *("torch.fx.experimental.symbolic_shapes", "trtcache.lowering.stages", "trtcache.lowering.rewriting"),
-    *("trtcache.lowering.capture", "trtcache.partition.partitions", "trtcache.partition.capability"),
+    *("trtcache.lowering.capture", "trtcache.partition.partitions", "trtcache.partition.extract"),
     *(
         "trtcache.compiler.entries",
         "trtcache.runtime.executor",
         "trtcache.frontends.request",
     ),
-    *("trtcache.backends.aot_inductor.build", "trtcache.keys.nearest", "trtcache.keys.graph_digest"),
+    *("trtcache.backends.aot_inductor.build", "trtcache.keys.explain", "trtcache.keys.graph_digest"),
 )
 
 

@@ -9,7 +9,7 @@ import torch
 
 import trtcache
 from trtcache.errors import InputError
-from trtcache.runtime.memory import has_layout, to_layout
+from trtcache.runtime.inputs import has_layout, to_layout
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ import trtcache
 from tests.comparing import difference, mixed_results
 from tests.models import Affine, Calls, Changing, Constants, KeyValue, Keywords, Pair, Tied, Weights, nested_tensor
 from trtcache.errors import ExportError, InputError, RefitError
-from trtcache.runtime.signature import CallSignature
+from trtcache.runtime.module_call import CallSignature
 
 if TYPE_CHECKING:
     from collections.abc import Callable

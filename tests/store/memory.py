@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache.errors import ReadOnlyError, UnknownKeyError
-from trtcache.store.contract import Miss, Store
-from trtcache.store.entry import Entry, entry_of
+from trtcache.store.contract import Entry, Miss, Store, entry_of
 from trtcache.store.format import EntryHeader
-from trtcache.store.reading import EntryStat
+from trtcache.store.reader import EntryStat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

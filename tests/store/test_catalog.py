@@ -16,7 +16,7 @@ from trtcache.digests import CacheKey
 from trtcache.store.catalog import counters, load_records, rebuild, refold
 from trtcache.store.disk import DiskStore
 from trtcache.store.index import engine_for
-from trtcache.store.rows import INDEX_NAME, IndexState, index_state, read_rows
+from trtcache.store.record import INDEX_NAME, IndexState, index_state, read_rows
 from trtcache.target import host_platform, resolve_target
 from trtcache_migrations import upgrade
 

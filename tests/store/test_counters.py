@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trtcache.store.catalog import counters
 from trtcache.store.disk import DiskStore
 from trtcache.store.events import EventCount, tails
-from trtcache.store.rows import INDEX_NAME
+from trtcache.store.record import INDEX_NAME
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,10 +15,9 @@ from tests.effort import tries
 from tests.store.mutations import mutations
 from trtcache.digests import CacheKey
 from trtcache.store.catalog import load_records
-from trtcache.store.contract import Miss
+from trtcache.store.contract import Entry, Miss
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
-from trtcache.store.rows import INDEX_NAME
+from trtcache.store.record import INDEX_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,12 +24,10 @@ from trtcache.errors import (
     UnknownKeyError,
 )
 from trtcache.store.compression import CompressionError
-from trtcache.store.contract import Miss
+from trtcache.store.contract import Entry, Miss
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 from trtcache.store.format import FORMAT, PRELUDE_BYTES
-from trtcache.store.reader import ArtifactFile
-from trtcache.store.reading import EntryStat
+from trtcache.store.reader import ArtifactFile, EntryStat
 from trtcache.store.single_flight import BuildProcess
 
 if TYPE_CHECKING:

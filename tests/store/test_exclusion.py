@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.cache import Cache
-from trtcache.store.file_lock import try_locks, why_not_exclusive
+from trtcache.store.files import try_locks, why_not_exclusive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

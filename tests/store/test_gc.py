@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtcache.digests import CacheKey
-from trtcache.store.catalog import load_records
-from trtcache.store.file_lock import hold
-from trtcache.store.gc import HALF_LIFE_S, plan_prune, prune_after_put, remove, worth
-from trtcache.store.record import Record
-from trtcache.store.rows import INDEX_NAME, read_rows
+from trtcache.store.catalog import HALF_LIFE_S, load_records, plan_prune, prune_after_put, remove, worth
+from trtcache.store.files import hold
+from trtcache.store.record import INDEX_NAME, Record, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import pytest
 
 from trtcache.digests import CacheKey, Digest
 from trtcache.store.catalog import load_records
+from trtcache.store.contract import Entry
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 
 DATA = Path(__file__).parents[1] / "data"
 sys.path.insert(0, str(DATA))

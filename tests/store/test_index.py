@@ -21,8 +21,7 @@ from alembic.script import ScriptDirectory
 import trtcache_migrations
 from trtcache.errors import CorruptBlobError, IndexUnavailableError
 from trtcache.store.index import ENTRIES, METADATA, Index, engine_for, on_index, rebuild_index, write_rows
-from trtcache.store.record import Record
-from trtcache.store.rows import COLUMNS, INDEX_NAME, VERSIONS, IndexState, index_state, read_rows
+from trtcache.store.record import COLUMNS, INDEX_NAME, VERSIONS, IndexState, Record, index_state, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -197,9 +196,9 @@ def test_rows_of_other_types_make_the_index_unread(root: Path) -> None:
 
 def test_an_older_schema_is_migrated_in_place(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An index of an earlier known version keeps its rows and is not quarantined."""
-    from trtcache.store import rows
+    from trtcache.store import record
 
-    monkeypatch.setattr(rows, "VERSIONS", (*VERSIONS, "9001"))
+    monkeypatch.setattr(record, "VERSIONS", (*VERSIONS, "9001"))
     assert index_state(root / INDEX_NAME) is IndexState.OLDER
     with Index.open(root):
         pass  # alembic leads to its own head and keeps what is there

@@ -23,12 +23,12 @@ from trtcache.store.catalog import load_records
 from trtcache.store.contract import Miss
 from trtcache.store.disk import DiskStore
 from trtcache.store.layers import Layers
-from trtcache.store.rows import INDEX_NAME, read_rows
+from trtcache.store.record import INDEX_NAME, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
 
 KEY = CacheKey.of("test", {"n": 1})
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.errors import LockTimeoutError
-from trtcache.store.file_lock import hold
+from trtcache.store.files import hold
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _HOLDER = """
 import sys, time
 from pathlib import Path
-from trtcache.store.file_lock import hold
+from trtcache.store.files import hold
 with hold(Path(sys.argv[1]), timeout_s=0):
     print("held", flush=True)
     time.sleep(60)

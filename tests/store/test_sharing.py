@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
 
 KEY = CacheKey.of("test", {"n": 1})
 

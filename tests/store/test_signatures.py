@@ -17,9 +17,8 @@ from trtcache.config.environment import Config
 from trtcache.config.signing_keys import PublicKey, SecretKey, Trust
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.errors import BuildForbiddenError, SettingsError, UntrustedWriterError
-from trtcache.store.contract import Miss
+from trtcache.store.contract import Entry, Miss
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 from trtcache.store.format import _PRELUDE, PRELUDE_BYTES, parse_prelude
 from trtcache.store.layers import Layers
 from trtcache.store.root import share

@@ -12,7 +12,7 @@ from trtcache.store.catalog import counters, counters_since
 from trtcache.store.disk import DiskStore
 from trtcache.store.events import KEPT, EventCount, EventLog, log_name, read_sums, retire, tails
 from trtcache.store.files import Folders
-from trtcache.store.rows import INDEX_NAME
+from trtcache.store.record import INDEX_NAME
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,12 +19,11 @@ from trtcache.digests import CacheKey, hash_bytes
 from trtcache.errors import IndexUnavailableError
 from trtcache.store import sync as transfer
 from trtcache.store.catalog import load_records
+from trtcache.store.contract import Entry
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 from trtcache.store.format import PRELUDE_BYTES, parse_prelude
-from trtcache.store.record import parse_filters
+from trtcache.store.record import INDEX_NAME, parse_filters, read_rows
 from trtcache.store.root import share
-from trtcache.store.rows import INDEX_NAME, read_rows
 from trtcache.store.sync import SyncPlan, SyncResult, plan_sync
 
 if TYPE_CHECKING:

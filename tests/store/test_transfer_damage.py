@@ -13,9 +13,8 @@ from tests.store.mutations import mutations
 from tests.store.sources import HOSTILE, files_of, fill, forged, reheaded
 from tests.store.test_damage import no_longer_than, told
 from trtcache.digests import CacheKey
-from trtcache.store.contract import Miss
+from trtcache.store.contract import Entry, Miss
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 from trtcache.store.sync import plan_sync
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from torch import nn
 
 from trtcache.compiler.refit import refit_program
 from trtcache.errors import ExportError, RefitError, WeightsFileError
-from trtcache.frontends.checkpoint import read_weights
-from trtcache.weights.archive import damage
+from trtcache.frontends.weight_files import read_weights
+from trtcache.weights.files import damage
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from trtcache.weights.changes import COMPARED_BYTES, Snapshot
+from trtcache.weights.fingerprints import COMPARED_BYTES, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

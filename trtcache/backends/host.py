@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trtcache.config.lazy import lazy_names
+from trtcache.config.imports import lazy_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trtcache.backends.aot_inductor.host_engine import HostEngine as HostEngine
+    from trtcache.backends.aot_inductor.host_engine import HostWeights as HostWeights
+    from trtcache.backends.aot_inductor.host_engine import check_arrays as check_arrays
     from trtcache.backends.aot_inductor.host_engine import library_of as library_of
-    from trtcache.backends.aot_inductor.host_weights import HostWeights as HostWeights
-    from trtcache.backends.aot_inductor.host_weights import check_arrays as check_arrays
-    from trtcache.backends.aot_inductor.host_weights import make_weights as make_weights
+    from trtcache.backends.aot_inductor.host_engine import make_weights as make_weights
+    from trtcache.backends.aot_inductor.libtorch import INITIAL_AMBIENT as INITIAL_AMBIENT
     from trtcache.backends.aot_inductor.libtorch import LibTorch as LibTorch
+    from trtcache.backends.aot_inductor.libtorch import environment as environment
     from trtcache.backends.aot_inductor.libtorch import libtorch as libtorch
     from trtcache.backends.aot_inductor.libtorch import preload as preload
+    from trtcache.backends.aot_inductor.libtorch import torch_environment as torch_environment
     from trtcache.backends.aot_inductor.libtorch import torch_versions as torch_versions
     from trtcache.backends.aot_inductor.loader import Assumptions as Assumptions
-    from trtcache.backends.aot_inductor.variables import INITIAL_AMBIENT as INITIAL_AMBIENT
-    from trtcache.backends.aot_inductor.variables import environment as environment
-    from trtcache.backends.aot_inductor.variables import torch_environment as torch_environment
     from trtcache.backends.fitness import Misfit, StoredTarget
 
 NAME = "aot_inductor"
@@ -32,16 +32,16 @@ NAME = "aot_inductor"
 _EXPORTS = {
     "Assumptions": ".loader",
     "HostEngine": ".host_engine",
-    "INITIAL_AMBIENT": ".variables",
-    "HostWeights": ".host_weights",
+    "INITIAL_AMBIENT": ".libtorch",
+    "HostWeights": ".host_engine",
     "LibTorch": ".libtorch",
-    "check_arrays": ".host_weights",
-    "environment": ".variables",
+    "check_arrays": ".host_engine",
+    "environment": ".libtorch",
     "library_of": ".host_engine",
     "libtorch": ".libtorch",
-    "make_weights": ".host_weights",
+    "make_weights": ".host_engine",
     "preload": ".libtorch",
-    "torch_environment": ".variables",
+    "torch_environment": ".libtorch",
     "torch_versions": ".libtorch",
 }
 

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     import torch
     from torch import fx
 
-    from trtcache.backends.diagnosis import Check, SelfTest
-    from trtcache.backends.fitness import Misfit, StoredTarget
-    from trtcache.backends.onnx_model import OnnxModel, Range
+    from trtcache.backends.fitness import Check, Misfit, SelfTest, StoredTarget
+    from trtcache.backends.onnx_operators import OnnxModel, Range
     from trtcache.config.backend_settings import BackendSettings
     from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
@@ -322,7 +321,7 @@ class Backend(ABC):
         Args:
             quick: skip what takes more than a second.
         """
-        from trtcache.backends.diagnosis import check_availability  # a hit does not need it
+        from trtcache.backends.fitness import check_availability  # a hit does not need it
 
         yield check_availability(self)
 
@@ -332,7 +331,7 @@ class Backend(ABC):
         Raises:
             BackendUnavailableError: its software is not installed.
         """
-        from trtcache.backends.diagnosis import SelfTest  # a hit does not need it
+        from trtcache.backends.fitness import SelfTest  # a hit does not need it
 
         devices = self.capabilities.devices
         device = "cpu" if "cpu" in devices else min(devices)

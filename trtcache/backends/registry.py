@@ -1,21 +1,40 @@
-"""The choice of a backend, and the check of other distributions' backends."""
+"""The choice of a backend, the check of other distributions' backends, and calls of backends.
+
+A backend of another distribution may raise anything. What leaves these functions is a ``TrtcacheError``, so that
+``on_build_failure`` applies and an entry that cannot be loaded is built again; or it is the machine's own error.
+"""
 
 from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
 from functools import lru_cache, wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from trtcache.config import backend_names
-from trtcache.errors import BackendUnavailableError, SettingsError, TrtcacheError
+from trtcache.backends.protocol import Artifact, Parallel
+from trtcache.config import backend_settings
+from trtcache.config.backend_settings import BUILT_IN
+from trtcache.errors import (
+    BackendUnavailableError,
+    BuildError,
+    FixedWeightsError,
+    IncompatibleEngineError,
+    SettingsError,
+    TrtcacheError,
+)
 from trtcache.settings import AUTO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from trtcache.backends.protocol import Backend
+    import torch
+
+    from trtcache.backends.protocol import Backend, Engine
+    from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
+    from trtcache.target import Target
+
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +92,7 @@ def find_for_onnx(name: str) -> tuple[Backend, str]:
 
 def import_default() -> None:
     """Import the first backend for programs of torch, so that a first call does not."""
-    backend_names.load_backend_class(_AUTOMATIC["torch"][0])
+    backend_settings.load_backend_class(_AUTOMATIC["torch"][0])
 
 
 def load_backend(name: str) -> Backend:
@@ -82,12 +101,12 @@ def load_backend(name: str) -> Backend:
     Raises:
         BackendUnavailableError: the name is unknown, or its class cannot be imported or is not a backend.
     """
-    backend_class = backend_names.load_backend_class(name)
-    if name in backend_names.BUILT_IN:
+    backend_class = backend_settings.load_backend_class(name)
+    if name in backend_settings.BUILT_IN:
         built_in: Backend = backend_class()
         return built_in
     require_contract(name, backend_class)
-    with _translate_errors(name):
+    with _translate_errors(_unavailable(name)):
         backend: Backend = backend_class()
     # An exception of these would leave ``compile`` as if it were the model's.
     for hook in ("target", "toolchain", "ambient", "check", "why_not", "frozen_slots"):
@@ -97,22 +116,15 @@ def load_backend(name: str) -> Backend:
 
 def _usable(name: str, device: str) -> Backend:
     backend = load_backend(name)
-    with _translate_errors(name):
+    with _translate_errors(_unavailable(name)):
         why = why_unavailable(backend, device)
     if why:
         raise BackendUnavailableError(name, why)
     return backend
 
 
-@contextmanager
-def _translate_errors(name: str, what: str = "it") -> Iterator[None]:
-    """Raise BackendUnavailableError for an exception of a backend's own."""
-    try:
-        yield
-    except (TrtcacheError, MemoryError):
-        raise
-    except Exception as error:  # another distribution's code
-        raise BackendUnavailableError(name, f"{what} fails with {type(error).__name__}: {error}") from error
+def _unavailable(name: str, what: str = "it") -> Callable[[str], TrtcacheError]:
+    return lambda why: BackendUnavailableError(name, f"{what} fails with {why}")
 
 
 def _wrap_hook(name: str, hook: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,7 +132,7 @@ def _wrap_hook(name: str, hook: str, method: Callable[..., Any]) -> Callable[...
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with _translate_errors(name, f"its {hook}"):
+        with _translate_errors(_unavailable(name, f"its {hook}")):
             return method(*args, **kwargs)
 
     return call
@@ -228,3 +240,92 @@ def _find_misspellings(kind: type, hooks: set[str]) -> list[str]:
         if meant := meant or next(iter(get_close_matches(name, hooks, 1, 0.8)), None):
             wrong.append(f"{name} has to be renamed: to {meant}, or to something less similar")
     return wrong
+
+
+# What says nothing about an artifact: a full disk or memory, a GPU that fails.
+
+
+def build_artifact(
+    backend: Backend, program: LoweredProgram, settings: Settings, target: Target, folder: Path
+) -> Artifact:
+    """Build an artifact into ``folder``.
+
+    Raises:
+        BuildError: the builder failed, or raised an exception of its own.
+    """
+    with _translate_errors(lambda why: BuildError(backend.name, why)):
+        artifact = backend.build(program, settings, target, folder)
+    if not isinstance(artifact, Artifact):
+        raise BuildError(backend.name, f"its build returned {artifact!r}, not an Artifact")
+    if not artifact.engine.is_file():
+        raise BuildError(backend.name, f"its build wrote no file {artifact.engine.name}, which its Artifact names")
+    return artifact
+
+
+def load_engine(
+    backend: Backend,
+    read: Callable[[str], bytes | memoryview],
+    *,
+    key: str,
+    device: torch.device,
+    constants: Mapping[str, torch.Tensor],
+    weights: Mapping[str, torch.Tensor],
+) -> Engine:
+    """Return a live engine of a verified entry; ``read`` returns a member by name.
+
+    Raises:
+        IncompatibleEngineError: the entry cannot be loaded here, or the loader raised an exception of its own.
+        BackendUnavailableError: the backend's engine lacks a method, or has one with a misspelt name.
+    """
+    import torch
+
+    of_the_machine = (OSError, MemoryError, torch.OutOfMemoryError, torch.AcceleratorError)
+    with _translate_errors(lambda why: IncompatibleEngineError(key, why), of_the_machine):
+        engine = backend.load_entry(read, device=device, constants=constants, weights=weights)
+    if backend.name not in BUILT_IN:
+        require_engine(backend, engine)
+    return engine if backend.capabilities.refit else _fix_weights(backend.name, engine)
+
+
+@contextmanager
+def _translate_errors(
+    error: Callable[[str], TrtcacheError], others: tuple[type[Exception], ...] = (MemoryError,)
+) -> Iterator[None]:
+    """Raise an error of ours for an exception of a backend's own."""
+    try:
+        yield
+    except TrtcacheError:
+        raise
+    except others:
+        raise
+    except Exception as foreign:
+        raise error(f"{type(foreign).__name__}: {foreign}") from foreign
+
+
+class _FixedEngine:
+    """An engine of a backend without refit: it refuses other weights, and is otherwise the engine itself."""
+
+    shares_weights: ClassVar[bool] = False
+
+    def __init__(self, backend: str, engine: Engine) -> None:
+        self._backend = backend
+        self._engine = engine
+        self.run: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]] = engine.run
+
+    def refit(self, weights: Mapping[str, torch.Tensor]) -> Engine:  # noqa: ARG002  # as the protocol
+        raise FixedWeightsError(backend=self._backend)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._engine, name)
+
+
+class _FixedParallelEngine(_FixedEngine):
+    """One that accepts concurrent calls. ``isinstance`` finds only methods of a class from Python 3.12 on."""
+
+    def parallel(self, calls: int) -> Engine:
+        engine: Any = self._engine
+        return _fix_weights(self._backend, engine.parallel(calls))
+
+
+def _fix_weights(backend: str, engine: Engine) -> Engine:
+    return (_FixedParallelEngine if isinstance(engine, Parallel) else _FixedEngine)(backend, engine)

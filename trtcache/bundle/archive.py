@@ -6,6 +6,7 @@ so everything. With ``trust="local-file"`` the caller trusts the file itself.
 
 from __future__ import annotations
 
+import inspect
 import json
 import mmap
 import os
@@ -17,10 +18,14 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
+from trtcache.backends import registry
+from trtcache.backends.fitness import Distance, Misfit, StoredTarget
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import hash_bytes, json_bytes
+from trtcache.digests import canonical, hash_bytes, json_bytes
 from trtcache.errors import (
+    BackendUnavailableError,
     DamagedProgramError,
+    NoFittingEngineError,
     NotAProgramError,
     ProgramContentError,
     ProgramFileError,
@@ -33,12 +38,118 @@ from trtcache.errors import (
 )
 from trtcache.store.format import MAX_HEADER_BYTES, MAX_SIGNATURES_BYTES, MAX_VALUES
 from trtcache.store.signatures import judge, sign
+from trtcache.target import host_platform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from trtcache.backends.fitness import Fitness
     from trtcache.config.signing_keys import PublicKey, SecretKey
+    from trtcache.digests import Json
+
+
+_UNSTORED = ["", "other"]
+"""The default of a parameter whose value is not in the file."""
+
+_PARAMETER_KINDS = {kind.name: kind for kind in inspect._ParameterKind}
+
+
+class UnstoredDefault:
+    """A default that is not in the file. No argument is equal to it."""
+
+    def __repr__(self) -> str:
+        return "the model's own default"
+
+
+def write_signature(signature: inspect.Signature | None) -> Json:
+    """Return a signature as JSON; None without one."""
+    if signature is None:
+        return None
+    written: list[Json] = []
+    for one in signature.parameters.values():
+        default: list[Json] = [*_UNSTORED]
+        if one.default is inspect.Parameter.empty:
+            default = []
+        elif one.default is None or type(one.default) in (bool, int, float, str):  # an enum is none of them
+            default = [canonical(one.default)]
+        written.append([one.name, one.kind.name, default])
+    return written
+
+
+def read_signature(written: Any) -> inspect.Signature | None:
+    """Parse a signature.
+
+    Raises:
+        ValueError: it is malformed.
+        LookupError: likewise.
+    """
+    if written is None:
+        return None
+    parameters = [
+        inspect.Parameter(str(name), _PARAMETER_KINDS[kind], default=_read(value)) for name, kind, value in written
+    ]
+    return inspect.Signature(parameters)
+
+
+def _read(written: Any) -> object:
+    match written:
+        case []:
+            return inspect.Parameter.empty
+        case [None | bool() | int() | str() as value]:
+            return value
+        case [{"$float": str(text)}]:
+            return float.fromhex(text)
+        case [_, _]:
+            return UnstoredDefault()
+    raise ValueError(f"the signature has a default in an unknown form: {written!r:.40}")
+
+
+def choose(
+    options: Sequence[StoredTarget], path: str, backend_of: Callable[[str], Fitness] = registry.load_backend
+) -> StoredTarget:
+    """Return the target that fits best: one for a GPU before one for a CPU, then by the backend's rank.
+
+    Args:
+        options: the targets.
+        path: the file, for messages.
+        backend_of: returns a backend by name.
+
+    Raises:
+        NoFittingEngineError: none fits; it has the reason for each, and the simplest remedy.
+    """
+    found = [(option, why_rejected(option, backend_of)) for option in options]
+    fitting = [option for option, misfit in found if misfit is None]
+    if fitting:
+        return max(fitting, key=lambda option: (*rank(option, backend_of), -option.number))
+    reasons = tuple(f"{option.label}: {misfit.why}" for option, misfit in found if misfit is not None)
+    nearest = min(
+        (misfit for _, misfit in found if misfit is not None), key=lambda misfit: misfit.distance, default=None
+    )
+    remedy = nearest.remedy if nearest else "export it again"
+    raise NoFittingEngineError(path, "none of its engines can run here", reasons, remedy)
+
+
+def rank(option: StoredTarget, backend_of: Callable[[str], Fitness] = registry.load_backend) -> tuple[bool, int]:
+    """Return how well a target fits that can run here."""
+    is_gpu = option.target["device"] == "cuda"
+    return is_gpu, backend_of(option.backend).rank(option.target) if option.member else 0
+
+
+def why_rejected(option: StoredTarget, backend_of: Callable[[str], Fitness] = registry.load_backend) -> Misfit | None:
+    """Return why a target cannot run here, or None if it can."""
+    platform = option.target.get("platform")
+    if option.member is None:  # everything runs in torch
+        return None
+    if platform != host_platform():
+        remedy = f"export it for this machine: trtcache export FILE.pt2 -o OUT.pt2, on {host_platform()}"
+        return Misfit(f"it is for {platform}, and this is {host_platform()}", remedy, Distance.PLATFORM)
+    try:
+        return backend_of(option.backend).why_misfit(option)
+    except BackendUnavailableError as error:
+        remedy = f"make {option.backend} available here, or export it for this machine's target"
+        return Misfit(error.why, remedy, Distance.BACKEND)
+
 
 FORMAT: Final = 1
 FOLDER: Final = "trtcache/"

@@ -33,7 +33,7 @@ from trtcache.errors import (
     TamperedProgramError,
 )
 from trtcache.runtime.report import PartitionReport
-from trtcache.store.entry import Entry
+from trtcache.store.contract import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

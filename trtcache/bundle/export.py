@@ -29,9 +29,8 @@ from trtcache.frontends.source import CompileOptions
 from trtcache.keys.key import PROGRAM_PARTS
 from trtcache.lowering.capture import Role
 from trtcache.runtime import CompiledModule
-from trtcache.runtime.executable import Executable
-from trtcache.runtime.provenance import check_frozen, load_members, parameters_of, slot_values
-from trtcache.runtime.signature import CallSignature
+from trtcache.runtime.executable import Executable, check_frozen, load_members, parameters_of, slot_values
+from trtcache.runtime.module_call import CallSignature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,10 +39,10 @@ if TYPE_CHECKING:
 
     from trtcache.errors import CanonicalizationError
     from trtcache.lowering import LoweredProgram
-    from trtcache.partition.division import PartitionedProgram
-    from trtcache.runtime.provenance import Provenance
+    from trtcache.partition.partitions import PartitionedProgram
+    from trtcache.runtime.executable import Provenance
     from trtcache.settings import Settings
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
 
 
 @frozen_dataclass

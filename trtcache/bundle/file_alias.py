@@ -1,4 +1,4 @@
-"""Key aliases of ``.pt2`` files for processes without torch: from a file to the engine of its program.
+"""Look-ups of ``.pt2`` files without torch, and key aliases of their own for such processes.
 
 ``compiler/alias_lookup.py`` does the same with torch. Its alias's key covers torch's state in the process, and its
 content has pytree specs; both need torch. An alias of this kind is stored by a process with torch, if torch's state
@@ -6,6 +6,11 @@ there is the one that torch begins with. A process that has not imported torch h
 else lowering and the build depend on: the file without its weights, torch's version, this package's code, settings,
 target, and the environment variables of torch. No such alias is stored if another distribution registers passes
 (``docs/without-torch.md``).
+
+Aliases that ``alias_lookup`` stored are looked up here, too. A process that has not imported torch has the state of
+torch that torch begins with, unless an environment variable or an extension of torch changes it; then, and wherever
+else the answer might differ from that of a process with torch, ``TorchNeeded`` is raised. Nothing is loaded: an alias
+leads to a key.
 """
 
 from __future__ import annotations
@@ -16,36 +21,47 @@ import os
 import sys
 import time
 import zlib
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
-from trtcache.backends import host
+from trtcache.backends import host, registry
 from trtcache.backends.host import INITIAL_AMBIENT, environment, torch_environment, torch_versions
 from trtcache.backends.protocol import interface_document
 from trtcache.bundle.archive import BROKEN, HEADER, MODEL, content_of, directory
 from trtcache.bundle.engines import report_engine
 from trtcache.bundle.load_program import TorchNeeded, assemble, read_array
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, json_bytes
-from trtcache.errors import IncompatibleEngineError, ModelFileError, ProgramFileError, RunError, WeightMapError
-from trtcache.keys.alias_key import INITIAL_STATE, KIND
-from trtcache.keys.code import code_digest
+from trtcache.errors import (
+    CanonicalizationError,
+    IncompatibleEngineError,
+    ModelFileError,
+    ProgramFileError,
+    RunError,
+    WeightMapError,
+)
+from trtcache.keys.alias_key import INITIAL_STATE, KIND, MEMBER, code_digest, make_alias_key
 from trtcache.lowering.passes import installed_passes
+from trtcache.runtime.argument_order import UnknownContainerError
 from trtcache.runtime.executable import parse_interface
 from trtcache.runtime.report import Report
-from trtcache.runtime.structure import UnknownContainerError
 from trtcache.settings import Settings
 from trtcache.target import Target, resolve_target
-from trtcache.weights.archive import KNOWN_VERSION, SAVE_AGAIN
+from trtcache.weights.files import KNOWN_VERSION, SAVE_AGAIN
 from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trtcache.backends.protocol import Backend
     from trtcache.cache import Cache
+    from trtcache.digests import Json
     from trtcache.frontends.pt2 import Pt2Source
     from trtcache.frontends.source import CompileOptions
     from trtcache.runtime import CompiledModule
     from trtcache.runtime.program import Program
     from trtcache.weights.arrays import HostArray
+
 
 log = logging.getLogger(__name__)
 
@@ -203,8 +219,8 @@ def store_alias(source: Pt2Source, module: CompiledModule, options: CompileOptio
     if cache.store is None or key in cache:
         return
     # Not imported for a file that has its alias.
-    from trtcache.bundle.signature import write_signature
-    from trtcache.bundle.structure import write_structure
+    from trtcache.bundle.archive import write_signature
+    from trtcache.bundle.formats import write_structure
     from trtcache.keys.key import process_state
 
     parts = entry.key.parts
@@ -290,3 +306,143 @@ def find_program(
         torch="not used",
     )
     return program
+
+
+_EXTENSIONS: Final = "torch.backends"
+"""The entry points of distributions that ``import torch`` loads: they may change torch's state."""
+
+
+@frozen_dataclass
+class _Device:
+    """The CPU, for ``Backend.target`` in a process without torch."""
+
+    type: str = "cpu"
+    index: None = None
+
+    def __str__(self) -> str:
+        return self.type
+
+
+def open_file(path: Path) -> MappedPt2File:
+    """Open a file whose program runs on the CPU.
+
+    Raises:
+        TorchNeeded: it has another form, or cannot be read; a process with torch says why.
+    """
+    file = MappedPt2File(path)
+    try:
+        is_plain = file.is_program and file.devices <= {"cpu"}
+    except BROKEN as error:
+        raise TorchNeeded(f"{path.name} is not read without it: {error!r:.200}") from error
+    if not is_plain:
+        raise TorchNeeded(f"{path.name} is no program for the CPU")
+    return file
+
+
+@dataclass(slots=True)
+class FileLookup:
+    """The look-up of files with some options, in a cache.
+
+    Attributes:
+        cache: the cache.
+        backend: the backend that builds.
+    """
+
+    cache: Cache
+    backend: Backend
+    _given: dict[str, Json]
+    _document: dict[str, Json]
+    _aliases: dict[Digest, CacheKey] = field(default_factory=dict)
+    _keys: dict[str, CacheKey | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: CompileOptions, cache: Cache) -> FileLookup:
+        """Return the look-up for options.
+
+        Raises:
+            TorchNeeded: torch might be in another state, or the backend, the settings or a pass needs it.
+            BackendUnavailableError: the backend is unknown or cannot run here.
+            SettingsError: the target is unknown, or the backend does not take the settings.
+        """
+        _require_initial_state()
+        settings = options.settings
+        if not cache.layers.stores or settings.divides:
+            raise TorchNeeded("the settings or the cache allow no alias")
+        backend = registry.find(options.backend, "cpu")
+        if "torch" in sys.modules or not backend.capabilities.without_torch or backend.bakes_weights(settings):
+            raise TorchNeeded(f"the backend {backend.name} needs it")
+        registry.check_settings(backend, settings)
+        device: Any = _Device()
+        try:
+            versions = torch_versions()
+            given = {
+                "settings": settings.document(),
+                "target": backend.target(options.target, device).document(),
+                "toolchain": backend.versions("cpu"),
+                "ambient": backend.ambient(),
+            }
+            key = make_alias_key(
+                {},
+                given,
+                backend=backend,
+                device_type="cpu",
+                torch_executed_modules=settings.torch_executed_modules,
+                torch=[versions["torch"], versions["torch_git"]],
+                other_passes=[],
+                process=INITIAL_STATE,
+            )
+        except (ValueError, OSError, CanonicalizationError, IncompatibleEngineError) as error:
+            raise TorchNeeded(f"the key of an alias is not known without it: {error}") from error
+        parts = key.parts
+        return cls(cache, backend, {name: parts[name] for name in given}, key.document)
+
+    def alias_of(self, file: MappedPt2File) -> CacheKey:
+        """Return the key of a file's alias."""
+        if file.digest not in self._aliases:
+            parts: Any = self._document["parts"]
+            document = {**self._document, "parts": {**parts, "file": canonical(file.digest)}}
+            self._aliases[file.digest] = CacheKey.of_document(document)
+        return self._aliases[file.digest]
+
+    def follow(self, alias: CacheKey) -> CacheKey | None:
+        """Return the key that a stored alias leads to, without looking its entry up; None if it is not stored.
+
+        Raises:
+            TorchNeeded: the alias cannot be used without it.
+        """
+        if alias.digest not in self._keys:
+            self._keys[alias.digest] = self._read(alias)
+        return self._keys[alias.digest]
+
+    def _read(self, alias: CacheKey) -> CacheKey | None:
+        kept = self.cache.peek(alias, counted=False)
+        if kept is None:
+            return None
+        try:
+            written = json.loads(bytes(kept.read(MEMBER)))
+            key = CacheKey.of_document(written["key"])
+            parts = key.parts
+            fits = all(parts[name] == part for name, part in self._given.items())
+            if not fits or key.kind != self.backend.name or written["device"] != "cpu":
+                raise ValueError("its key has other parts")
+        except BROKEN as error:  # a process with torch rejects the alias
+            raise TorchNeeded(f"a key alias cannot be used: {error!r:.200}") from error
+        if written.get("operators"):
+            raise TorchNeeded("the program has custom operators, which have to be imported to know their versions")
+        return key
+
+
+def _require_initial_state() -> None:
+    """Check that torch, if it were imported, would be in the state that it begins with.
+
+    Raises:
+        TorchNeeded: it may be in another state.
+    """
+    from importlib.metadata import entry_points  # 20 ms
+
+    if "torch" in sys.modules:
+        raise TorchNeeded("this process has imported it, and may have changed its state")
+    if names := torch_environment(os.environ).keys() - environment(os.environ).keys():
+        raise TorchNeeded(f"{', '.join(sorted(names))} may change its state")
+    if installed_passes() or entry_points(group=_EXTENSIONS):
+        raise TorchNeeded("passes of other distributions, or extensions of torch, are imported with it")

@@ -21,9 +21,9 @@ import torch
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
-from trtcache.bundle.structure import without_classes
+from trtcache.bundle.formats import without_classes
 from trtcache.errors import ProgramFileError
-from trtcache.frontends.torch_archive import OF_ALL_BYTES, register_tensor
+from trtcache.frontends.weight_files import OF_ALL_BYTES, register_tensor
 from trtcache.lowering import export_lock
 from trtcache.lowering.guard_checks import failed_guard
 from trtcache.lowering.interface import affine, evaluate

@@ -9,23 +9,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.backends import registry
-from trtcache.backends.calls import load_engine
 from trtcache.backends.fitness import StoredTarget
 from trtcache.backends.protocol import CONSTANTS, INTERFACE, WEIGHT_MAP
-from trtcache.bundle.archive import BROKEN, PROGRAM, parse
+from trtcache.backends.registry import load_engine
+from trtcache.bundle.archive import BROKEN, PROGRAM, choose, parse, read_signature
 from trtcache.bundle.engines import EngineReader, report_engine
-from trtcache.bundle.partitions import MissingOperator, read_partitions
-from trtcache.bundle.signature import read_signature
-from trtcache.bundle.structure import read_structure
-from trtcache.bundle.target_choice import choose
+from trtcache.bundle.formats import MissingOperator, read_partitions, read_structure
 from trtcache.errors import NoFittingEngineError, ProgramContentError, RefitError, RunError, WeightMapError
-from trtcache.frontends.torch_archive import read_tensors
-from trtcache.partition.division import PartitionedProgram
+from trtcache.frontends.weight_files import read_tensors
+from trtcache.partition.partitions import PartitionedProgram
 from trtcache.runtime import CompiledModule, PartitionReport, Report
-from trtcache.runtime.executable import Executable, in_order, parse_interface, parse_sources, read_constants
+from trtcache.runtime.executable import Executable, Provenance, in_order, parse_interface, parse_sources, read_constants
 from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
-from trtcache.runtime.provenance import Provenance
-from trtcache.runtime.signature import CallSignature
+from trtcache.runtime.module_call import CallSignature
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
@@ -34,7 +30,7 @@ if TYPE_CHECKING:
     from trtcache.backends.protocol import Engine
     from trtcache.bundle.archive import ProgramArchive
     from trtcache.cache import Cache
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
     from trtcache.weights.slots import EngineWeights
 
 _WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"

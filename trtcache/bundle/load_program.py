@@ -24,10 +24,8 @@ from trtcache.backends.host import (
     make_weights,
 )
 from trtcache.backends.protocol import CONSTANTS, ENGINE, INTERFACE
-from trtcache.bundle.archive import BROKEN, PROGRAM, parse
+from trtcache.bundle.archive import BROKEN, PROGRAM, choose, parse, read_signature
 from trtcache.bundle.engines import EngineReader, report_engine
-from trtcache.bundle.signature import read_signature
-from trtcache.bundle.target_choice import choose
 from trtcache.config.environment import require_torch_allowed
 from trtcache.config.threads import cores
 from trtcache.digests import Digest
@@ -41,13 +39,12 @@ from trtcache.errors import (
     WeightsFileError,
 )
 from trtcache.lowering.interface import Content
+from trtcache.runtime.argument_order import UnknownContainerError, read_nodes
 from trtcache.runtime.executable import in_order, parse_interface, parse_sources
 from trtcache.runtime.program import PlainSignature, Program, ProgramWeights, Renewed
 from trtcache.runtime.report import Report
-from trtcache.runtime.structure import UnknownContainerError, read_nodes
-from trtcache.weights.archive import HAS_ENGINES
 from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, bytes_of, contiguous
-from trtcache.weights.safetensors import LENGTH_BYTES, array_at, array_in, is_without_torch, read_arrays
+from trtcache.weights.files import HAS_ENGINES, LENGTH_BYTES, array_at, array_in, is_without_torch, read_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,7 +53,7 @@ if TYPE_CHECKING:
     from trtcache.bundle.archive import ProgramArchive
     from trtcache.cache import Cache
     from trtcache.lowering.interface import Interface
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
 
 _WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"
 _STRIDED = 7  # torch/_export/serde/schema.py, Layout
@@ -369,7 +366,7 @@ class _Renewal:
             except ExportError as error:
                 raise WeightsFileError(str(path), error.why) from error
         require_torch_allowed(str(path), "it is not a .safetensors file, nor one of torch.export.save")
-        from trtcache.frontends.checkpoint import read_weights
+        from trtcache.frontends.weight_files import read_weights
 
         return read_weights(path)
 

@@ -14,21 +14,28 @@ import torch
 from blake3 import blake3
 
 from trtcache.backends.protocol import CONSTANTS, ENGINE, INTERFACE, WEIGHT_MAP, interface_document
-from trtcache.bundle.archive import FOLDER, HEADER, PROGRAM, SIGNATURES, Checksum, ProgramHeader, sign_header
+from trtcache.bundle.archive import (
+    FOLDER,
+    HEADER,
+    PROGRAM,
+    SIGNATURES,
+    Checksum,
+    ProgramHeader,
+    sign_header,
+    write_signature,
+)
 from trtcache.bundle.engines import make_payloads, record_of
+from trtcache.bundle.formats import write_partitions, write_structure
 from trtcache.bundle.graph import TracedProgram, export_graph, payload_name, torch_members
-from trtcache.bundle.partitions import write_partitions
-from trtcache.bundle.signature import write_signature
-from trtcache.bundle.structure import write_structure
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import atomic_write, require_file
 from trtcache.digests import json_bytes
 from trtcache.errors import ProgramFileError
-from trtcache.frontends.torch_archive import DTYPES, STRIDED
-from trtcache.runtime.provenance import parameters_of
+from trtcache.frontends.weight_files import SCALAR_TYPES, STRIDED
+from trtcache.runtime.executable import parameters_of
 from trtcache.store.format import PRELUDE_BYTES, Draft, parse_prelude
 from trtcache.store.writer import write_entry_file
-from trtcache.weights.archive import aligned_member
+from trtcache.weights.files import aligned_member
 from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
@@ -40,11 +47,11 @@ if TYPE_CHECKING:
     from trtcache.config.signing_keys import SecretKey
     from trtcache.digests import Json
     from trtcache.lowering.interface import Interface
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
 
 ROOT = "program"
 CHUNK_BYTES = 1 << 22
-_DTYPE_NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
+_DTYPE_NUMBERS = {dtype: number for number, dtype in SCALAR_TYPES.items()}
 _FOLDERS = {"weights": ("data/weights/", "weight_"), "constants": ("data/constants/", "tensor_")}
 _NOT_OURS = (
     "data/weights/model_weights_config.json",

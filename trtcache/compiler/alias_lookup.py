@@ -13,17 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtcache.backends.calls import load_engine
 from trtcache.backends.protocol import WEIGHT_MAP, use_tuning_store
+from trtcache.backends.registry import load_engine
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
 from trtcache.keys.key import EXAMPLE_SIZES, KIND, MEMBER, KeyAlias, alias_key
 from trtcache.lowering.operators import operators_are_unchanged
 from trtcache.runtime import CompiledModule, PartitionReport, Report
-from trtcache.runtime.executable import Executable
-from trtcache.runtime.provenance import Provenance, load_members, parameters_of
-from trtcache.runtime.signature import CallSignature
+from trtcache.runtime.executable import Executable, Provenance, load_members, parameters_of
+from trtcache.runtime.module_call import CallSignature
 from trtcache.store.root import is_local
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from trtcache.cache import Cache
     from trtcache.frontends.request import Request
     from trtcache.frontends.source import CompileOptions, Source
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
 
 log = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 The caller's thread exports the program, since a model must not be called while another thread exports it: of 145 calls
 during an export, 32 returned fake tensors. A second thread sends the program to a worker without its weights, waits,
-and loads the engine. If several processes of a host need the same program, only one starts a worker: it holds a lock of
-the store, which the kernel releases when the worker ends, and the others wait for it.
+and loads the engine. If several processes of a host need the same program, only one starts a worker: it holds a lock
+of the store, which the kernel releases when the worker ends, and the others wait for it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,9 @@ from trtcache.cache import Cache
 from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.compiler.background_worker import PROGRAM, REQUEST, layouts_of, remove
 from trtcache.compiler.compile import find_or_export, store_manifest_if_exported, try_fast_path
-from trtcache.compiler.kept_program import KeptOptions
-from trtcache.compiler.torch_flags import read_flags
-from trtcache.config.contention import ContentionPolicy
+from trtcache.compiler.program_file import KeptOptions, read_flags
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.config.units import format_duration
+from trtcache.config.units import ContentionPolicy, format_duration
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildForbiddenError, CanonicalizationError, LockTimeoutError, TrtcacheError
 from trtcache.lowering.operators import live_engines

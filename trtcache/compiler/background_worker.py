@@ -2,8 +2,8 @@
 
 ``python -m trtcache.compiler.background_worker supervise PARENT DETACH`` prints the path of a new folder, in which all
 temporary files are. When the parent has written its request there and sends a line, the supervisor starts the builder,
-prints its process id, and when the builder has ended the answer as JSON. It kills the builder with all processes of its
-group, compilers included, when the parent has ended (unless detached) or when it is terminated. In every case it
+prints its process id, and when the builder has ended the answer as JSON. It kills the builder with all processes of
+its group, compilers included, when the parent has ended (unless detached) or when it is terminated. In every case it
 removes the folder.
 
 ``python -m trtcache.compiler.background_worker build FOLDER`` builds what ``request.json`` describes, and puts it into
@@ -131,8 +131,7 @@ def _build(folder: Path) -> str:
     """Build the engines of a request; return why they cannot be used, or an empty string."""
     from trtcache.cache import Cache
     from trtcache.compiler.compile import build_source
-    from trtcache.compiler.kept_program import KeptOptions, keep
-    from trtcache.compiler.torch_flags import set_flags
+    from trtcache.compiler.program_file import KeptOptions, keep, set_flags
     from trtcache.frontends.source import CompileOptions
     from trtcache.settings import Settings
 

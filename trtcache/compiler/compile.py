@@ -1,15 +1,15 @@
 """``compile_source``: from a source's fingerprint to a module with loaded engines. Read it first.
 
-``trtcache.compile`` (in ``__init__.py``) calls ``api.compile``, which checks the arguments, makes a source of the model
-(``frontends.resolve``), and calls ``compile_source``. With ``on_miss="background"`` or ``on_busy="eager"``,
+``trtcache.compile`` (in ``__init__.py``) calls ``api.compile``, which checks the arguments, makes a source of the
+model (``frontends.resolve``), and calls ``compile_source``. With ``on_miss="background"`` or ``on_busy="eager"``,
 ``compiler/background.py`` takes the same steps. A ``.pt2`` hit in a process without torch does not come here.
 
 By default a hit of a module is its second look-up: it is exported, and the digest of its program leads through a key
 alias to its engine. With direct mode, which is off by default, the first look-up finds it, without an export.
 
-Two kinds of small entries make a hit fast. A key alias maps the fingerprint of a source to the cache key of its engine,
-so that nothing has to be lowered to know the key. A manifest of direct mode, for a module, has the operations that it
-performs, with the digest of the exported program, so that nothing has to be exported to know the fingerprint.
+Two kinds of small entries make a hit fast. A key alias maps the fingerprint of a source to the cache key of its
+engine, so that nothing has to be lowered to know the key. A manifest of direct mode, for a module, has the operations
+that it performs, with the digest of the exported program, so that nothing has to be exported to know the fingerprint.
 
 What to read next, after ``compile_source`` and the functions that it calls:
 
@@ -210,7 +210,7 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
             found.entry.write(ENGINE, output)
         return lookup.report(found)
     from trtcache.compiler.entries import get_or_build_entries, new_report
-    from trtcache.partition.division import summarize_left
+    from trtcache.partition.partitions import summarize_left
 
     request = source.request(options)
     if output is not None and not request.division.is_one_engine:

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import torch
 
-from trtcache.backends.calls import load_engine
 from trtcache.backends.protocol import use_tuning_store
+from trtcache.backends.registry import load_engine
 from trtcache.compiler.progress_line import show_progress_line
 from trtcache.config.threads import cores
 from trtcache.digests import CacheKey, canonical
@@ -41,12 +41,11 @@ from trtcache.errors import (
     IncompatibleEngineError,
 )
 from trtcache.runtime import CompiledModule, PartitionReport, Report
-from trtcache.runtime.executable import Executable
+from trtcache.runtime.executable import Executable, Provenance, load_members, parameters_of
 from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
+from trtcache.runtime.module_call import CallSignature
 from trtcache.runtime.parallel import InterOp
-from trtcache.runtime.provenance import Provenance, load_members, parameters_of
 from trtcache.runtime.report import BuildDetails
-from trtcache.runtime.signature import CallSignature
 from trtcache.store.contract import describe_miss
 
 if TYPE_CHECKING:
@@ -57,8 +56,8 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
     from trtcache.frontends.request import Request
     from trtcache.frontends.source import Source
-    from trtcache.partition.division import PartitionedProgram
-    from trtcache.store.entry import Entry
+    from trtcache.partition.partitions import PartitionedProgram
+    from trtcache.store.contract import Entry
     from trtcache.store.format import Built
 
 log = logging.getLogger(__name__)
@@ -365,7 +364,7 @@ def _explain_miss(request: Request, cache: Cache) -> str:
     stores, key = cache.layers.disks, request.key
     if not stores or not isinstance(key, CacheKey) or key in cache:
         return ""
-    from trtcache.keys.nearest import nearest_of  # imports SQLite and difflib, which a hit does not need
+    from trtcache.keys.explain import nearest_of  # imports SQLite and difflib, which a hit does not need
 
     try:
         graph = request.graph()
@@ -385,7 +384,7 @@ def _find_similar_gpu_entry(request: Request, cache: Cache) -> Entry | None:
         return None
     if key in cache:
         return None
-    from trtcache.keys.nearest import find_similar_gpu
+    from trtcache.keys.explain import find_similar_gpu
 
     found = next(filter(None, (find_similar_gpu(store, key) for store in cache.layers.disks)), None)
     entry = cache.peek(found.key) if found else None

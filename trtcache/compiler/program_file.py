@@ -1,36 +1,139 @@
-"""Files of programs for processes that lack the classes of their arguments and results.
+"""Files of programs for other processes: for the worker of a background build, and kept beside their engines.
 
-Such a process is the worker of a background build, or ``trtcache rebuild``. ``torch.export.load`` reads a structure
-only if its classes are registered there, as the outputs of transformers and users' dataclasses are where the model is.
-So a structure with classes is written as a tuple of its leaves. Beside the program it is described as JSON, from which
-the reader makes it again with a stand-in for each class: a class of the same name, so that the key is the same.
+Such a process may lack the classes of arguments and results. ``torch.export.load`` reads a structure only if its
+classes are registered there, as the outputs of transformers and users' dataclasses are where the model is. So a
+structure with classes is written as a tuple of its leaves. Beside the program it is described as JSON, from which the
+reader makes it again with a stand-in for each class: a class of the same name, so that the key is the same.
+
+``compile(..., keep_program=True)`` stores an entry of kind ``program``: the output of ``torch.export.save`` with zeros
+for every weight, the options of the compilation, and the flags of torch that its engines depend on; if arguments or
+results have classes, also a description of these (``program_file``). An engine with embedded weights cannot be built
+from zeros, so its program is not kept.
 """
 
 from __future__ import annotations
 
 import copy
+import io
+import json
+import logging
+import sys
 from collections import OrderedDict, defaultdict, deque
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import fields, replace
 from typing import IO, TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from trtcache.config.frozen import frozen_dataclass
+from trtcache.digests import CacheKey
 from trtcache.errors import ExportError
-from trtcache.frontends.torch_archive import capture_logged_error
+from trtcache.frontends.weight_files import capture_logged_error
+from trtcache.keys.alias_key import overrides, passes
 from trtcache.keys.key import structure
 from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.arguments import children, module_class
-from trtcache.lowering.devices import keep_device_guard
+from trtcache.lowering.device_guard import keep_device_guard
+from trtcache.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from torch.export import ExportedProgram
 
+    from trtcache.cache import Cache
     from trtcache.digests import Json
+    from trtcache.frontends.source import CompileOptions
+    from trtcache.runtime import Report
+
+
+def _options() -> dict[str, object]:
+    return dict(overrides(sys.modules.get("torch._inductor.config")))
+
+
+def _set_options(options: Mapping[str, object]) -> None:
+    from torch._inductor import config
+
+    for name, value in options.items():
+        setattr(config, name, value)
+
+
+def _set_deterministic(flags: tuple[bool, bool]) -> None:
+    torch.use_deterministic_algorithms(flags[0], warn_only=flags[1])
+
+
+_FLAGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+    "precision of matrix products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "deterministic": (
+        lambda: [torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()],
+        _set_deterministic,
+    ),
+    "mkldnn": (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
+    **{
+        kernel: (getattr(torch.backends.cuda, f"{kernel}_enabled"), getattr(torch.backends.cuda, f"enable_{kernel}"))
+        for kernel in ("cudnn_sdp", "flash_sdp", "math_sdp", "mem_efficient_sdp")
+    },
+    "default dtype": (
+        lambda: str(torch.get_default_dtype()).removeprefix("torch."),
+        lambda name: torch.set_default_dtype(getattr(torch, name)),
+    ),
+    "inductor": (_options, _set_options),
+}
+
+
+def read_flags() -> dict[str, Json]:
+    """Return the flags of this process.
+
+    Raises:
+        ValueError: one has a value that cannot be sent; the message says which.
+    """
+    flags: dict[str, Any] = {}
+    for name, (get, _) in _FLAGS.items():
+        try:
+            flags[name] = get()
+        except RuntimeError as error:  # a precision that was set for one device (torch 2.13)
+            raise ValueError(f"the {name} cannot be sent to another process: {error}") from error
+    for name, _ in passes(sys.modules.get("torch._inductor.config")):
+        raise ValueError(f"torch._inductor.config.{name} cannot be sent to another process")
+    for name, value in flags["inductor"].items():
+        try:
+            is_same = json.loads(json.dumps(value)) == value
+        except (TypeError, ValueError):
+            is_same = False
+        if not is_same:
+            raise ValueError(f"torch._inductor.config.{name} cannot be sent to another process")
+    return flags
+
+
+def set_flags(flags: Mapping[str, Any]) -> None:
+    """Set flags that ``read_flags`` returned in another process."""
+    for name, (get, set_) in _FLAGS.items():
+        if name in flags and get() != flags[name]:
+            set_(flags[name])
+
+
+@contextmanager
+def use_flags(flags: Mapping[str, Any]) -> Iterator[None]:
+    """Set flags as ``set_flags`` does, until the block ends.
+
+    Raises:
+        ValueError: this version of torch lacks one, or one of this process cannot be restored.
+    """
+    with ExitStack() as stack:
+        stack.callback(set_flags, read_flags())
+        try:
+            if options := flags.get("inductor"):
+                from torch._inductor import config
+
+                stack.enter_context(config.patch(options))
+            set_flags(flags)
+        except (AttributeError, KeyError, RuntimeError, TypeError) as error:
+            raise ValueError(f"a flag of torch cannot be set as for the program: {error}") from error
+        yield
+
 
 _PLAIN = {f"builtins.{kind.__name__}": kind for kind in (tuple, list, dict)}
 _KNOWN = frozenset({*_PLAIN.values(), OrderedDict, defaultdict, deque})  # torch reads them in every process
@@ -130,3 +233,126 @@ def _stand_in(name: str, keys: Any, context: Any) -> type:
             flatten_with_keys_fn=lambda values: (list(zip(keys, values, strict=True)), context),
         )
     return stand_in
+
+
+log = logging.getLogger(__name__)
+
+KIND = "program"
+PROGRAM, OPTIONS, FLAGS, STRUCTURES = "program.pt2", "asked.json", "flags.json", "structures.json"
+
+
+@frozen_dataclass
+class KeptOptions:
+    """The options that a kept program was compiled with, as JSON values."""
+
+    backend: str
+    settings: Mapping[str, object]
+    target: str | None
+
+    @classmethod
+    def of(cls, options: CompileOptions) -> KeptOptions:
+        """Convert options; only settings that differ from their defaults are kept."""
+        settings, default = options.settings, Settings()
+        names = {field.name for field in fields(Settings)} - {
+            "threads",
+            "backends",
+            "on_miss",
+            "detach",
+            *settings.sections,
+        }
+        changed = {name: getattr(settings, name) for name in sorted(names)}
+        changed = {name: value for name, value in changed.items() if value != getattr(default, name)}
+        changed = {name: sorted(value) if _is_names(value) else value for name, value in changed.items()}
+        changed |= {name: section.explicit for name, section in settings.sections.items()}
+        return cls(options.backend, {name: _plain(value) for name, value in changed.items()}, options.target)
+
+    def write(self) -> bytes:
+        """Serialize the options as JSON."""
+        document = {"backend": self.backend, "settings": self.settings, "target": self.target}
+        return json.dumps(document, sort_keys=True).encode()
+
+    @classmethod
+    def read(cls, data: bytes) -> KeptOptions:
+        """Parse options that ``write`` serialized.
+
+        Raises:
+            ValueError: the data is something else.
+        """
+        try:
+            return cls(**json.loads(data))
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+
+
+def _is_names(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, (str, Mapping))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON; the order of a backend's own list may matter to it."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def keep(
+    cache: Cache, report: Report, program: Callable[[], torch.export.ExportedProgram], options: KeptOptions
+) -> None:
+    """Keep a program beside its engines, unless it is there. A failure is only a warning.
+
+    Args:
+        cache: the cache that has its engines.
+        report: the report on its compilation, which names its engines.
+        program: returns the program; it is not changed.
+        options: the options that it was compiled with.
+    """
+    key = key_of(report)
+    if key is None or (cache.store is not None and cache.store.contains(key.digest)):
+        return
+    if any(one.frozen for one in report.partitions):
+        log.warning("the program of %s is not kept: one of its engines has embedded weights", report.name)
+        return
+    data = io.BytesIO()
+    try:
+        flags = read_flags()
+        saved, structures = without_classes(without_weights(program()))
+        torch.export.save(saved, data)
+    except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
+        log.warning("the program of %s is not kept: it cannot be saved: %s", report.name, error)
+        return
+    contents = {PROGRAM: data.getvalue(), OPTIONS: options.write(), FLAGS: json.dumps(flags).encode()}
+    if structures:
+        contents[STRUCTURES] = json.dumps(structures).encode()
+    cache.keep(key, contents, build_s=report.export_s + report.decompose_s, name=report.name)
+
+
+def key_of(report: Report) -> CacheKey | None:
+    """Return the key of the kept program of some engines, made from their keys; None if an engine has no key."""
+    keys = [one.key.digest for one in report.partitions if one.key is not None]
+    return CacheKey.of(KIND, {"engines": sorted(keys)}) if keys and len(keys) == len(report.partitions) else None
+
+
+def without_weights(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a copy of a program without example inputs and with zeros for weights.
+
+    The zeros are on the CPU and have the layout of the weights, and share memory as they do.
+
+    Constants stay: results depend on them, and they are part of the key.
+    """
+    storages: dict[int, torch.UntypedStorage] = {}
+
+    def blank(tensor: torch.Tensor) -> torch.Tensor:
+        source = tensor.untyped_storage()
+        if source.data_ptr() not in storages:
+            storages[source.data_ptr()] = torch.zeros(source.nbytes(), dtype=torch.uint8).untyped_storage()
+        zeros = torch.empty(0, dtype=tensor.dtype).set_(
+            storages[source.data_ptr()], tensor.storage_offset(), tensor.size(), tensor.stride()
+        )
+        return torch.nn.Parameter(zeros, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else zeros
+
+    blanked = copy.copy(program)
+    blanked._state_dict = {name: blank(tensor) for name, tensor in program.state_dict.items()}
+    blanked._example_inputs = None  # users' data
+    return blanked

@@ -20,7 +20,7 @@ from trtcache.frontends.pt2 import Pt2Source
 from trtcache.lowering.interface import Content
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.weight_source import WeightSource
-from trtcache.weights.archive import SAVE_AGAIN, aligned_member, damage
+from trtcache.weights.files import SAVE_AGAIN, aligned_member, damage
 from trtcache.weights.recipes import WeightRef
 from trtcache.weights.slots import EngineWeight, Slot, alike, check, dtype_name, fit
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trtcache.keys.key import KeyAlias
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
 
 _WEIGHTS = "data/weights/"
 _CONFIG = f"{_WEIGHTS}model_weights_config.json"

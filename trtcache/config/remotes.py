@@ -6,9 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from trtcache.config.contention import parse_seconds
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.config.units import parse_duration
+from trtcache.config.units import parse_duration, parse_seconds
 from trtcache.errors import SettingsError, did_you_mean
 
 if TYPE_CHECKING:

@@ -1,14 +1,136 @@
-"""Values as given by users: sizes and durations (``100MB``, ``7d``), and mappings of the fields of a dataclass."""
+"""Values as given by users, the contention policy among them; edits of single settings in TOML, and percentiles."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+ON_BUSY: Final = ("wait", "build", "eager")
+
+RANKS_WAIT_S: Final = 480.0
+"""Default timeout of ranks. NCCL aborts a collective after 600 s: a rank that is late by this and a little more still
+finds the others waiting.
+"""
+
+
+@frozen_dataclass
+class ContentionPolicy:
+    """What to do while another process builds the same entry.
+
+    Attributes:
+        policy: ``wait`` for it, ``build`` the same at once, or ``eager``: run without an engine this time.
+        timeout_s: seconds to wait before that; after ``wait`` follows a build. None: ``wait`` waits for as long as the
+            other process lives, the others do not wait.
+        rank: which process of a distributed job this is, such as ``rank 1 of 4``; empty outside a job.
+    """
+
+    policy: str = "wait"
+    timeout_s: float | None = None
+    rank: str = ""
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> ContentionPolicy:
+        """Read ``TRTCACHE_ON_BUSY`` and ``TRTCACHE_BUSY_TIMEOUT``, and the rank set by ``torchrun``."""
+        text = environ.get("TRTCACHE_BUSY_TIMEOUT", "").strip()
+        policy = _policy(environ.get("TRTCACHE_ON_BUSY", "").strip().lower() or "wait", "TRTCACHE_ON_BUSY")
+        rank, world = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
+        is_rank = rank.isdecimal() and world.isdecimal() and int(world) > 1
+        timeout_s = parse_seconds(text, "TRTCACHE_BUSY_TIMEOUT") if text else None
+        if is_rank and policy == "wait" and not text:
+            timeout_s = RANKS_WAIT_S
+        return cls(policy, timeout_s, f"rank {rank} of {world}" if is_rank else "")
+
+    def override(self, on_busy: str | None, timeout_s: float | None) -> ContentionPolicy:
+        """Return this policy with the given arguments in place of its own values; None keeps a value."""
+        policy = self if on_busy is None else replace(self, policy=_policy(on_busy, "on_busy"))
+        return policy if timeout_s is None else replace(policy, timeout_s=parse_seconds(timeout_s, "busy_timeout_s"))
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment variables of this policy. The rank is left out: it belongs to one process."""
+        timeout = "" if self.timeout_s is None else repr(self.timeout_s)
+        return {"TRTCACHE_ON_BUSY": self.policy, "TRTCACHE_BUSY_TIMEOUT": timeout}
+
+    @property
+    def patience_s(self) -> float | None:
+        """Seconds to wait; None to wait for as long as the other process lives."""
+        return 0.0 if self.timeout_s is None and self.policy != "wait" else self.timeout_s
+
+
+def _policy(text: object, name: str) -> str:
+    if text in ON_BUSY:
+        return str(text)
+    raise SettingsError(name, f"{text!r}: {did_you_mean(str(text), list(ON_BUSY))}")
+
+
+def parse_seconds(given: object, name: str) -> float:
+    """Parse a number of seconds, 0 or more.
+
+    Raises:
+        SettingsError: it is not one; the message names ``name``.
+    """
+    try:
+        seconds = float(given) if isinstance(given, (str, int, float)) else math.nan
+    except ValueError:
+        seconds = math.nan
+    if 0 <= seconds < math.inf:
+        return seconds
+    raise SettingsError(name, f"{given!r} is not a number of seconds, 0 or more")
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Return the nearest rank: the smallest value that at least ``percent`` in a hundred of the values do not exceed.
+
+    It is one of the values, and never between two of them. The median of two values is the smaller one.
+
+    Args:
+        values: the values, sorted, at least one.
+        percent: from 0, the minimum, to 100, the maximum.
+    """
+    rank = (percent * len(values) + 99) // 100  # rounded up, in whole numbers: 0.95 * 20 is more than 19
+    return values[max(0, rank - 1)]
+
+
+Value: TypeAlias = "str | int | float | bool | list[str]"
+
+_STRING = r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'"
+_VALUE = rf"(\[(?:{_STRING}|[^\]\"'])*\]|{_STRING}|[A-Za-z0-9+.:_-]+)"
+
+
+def format_toml(value: Value) -> str:
+    """Return a value as TOML: a list with an item on each line."""
+    if isinstance(value, list):
+        items = "".join(f"\n  {json.dumps(item, ensure_ascii=False)}," for item in value)
+        return f"[{items}\n]" if value else "[]"
+    return json.dumps(value, ensure_ascii=False)  # strings, numbers and booleans are the same in JSON
+
+
+def set_line(text: str, name: str, value: Value) -> str:
+    """Return the text with a setting changed, or added as the first line: after a table it would be part of it."""
+    line = f"{name} = {format_toml(value)}"
+    edited, count = _line(name, "").subn(lambda _: line, text, count=1)
+    return edited if count else f"{line}\n{text}"
+
+
+def remove_line(text: str, name: str) -> str:
+    """Return the text without a setting and the comment on its line."""
+    return _line(name, r"[ \t]*(#[^\n]*)?(\n|\Z)").sub("", text, count=1)
+
+
+def _line(name: str, end: str) -> re.Pattern[str]:
+    return re.compile(rf"^{re.escape(name)}[ \t]*=[ \t]*{_VALUE}{end}", re.MULTILINE)
+
 
 _SIZES = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", start=1):

@@ -4,9 +4,9 @@ Such a file is a zip archive with uncompressed members: a JSON document of the g
 weight, and JSON configurations with each weight's member and position. The file is opened and mapped once, and
 everything is read from that mapping, so that replacing the file meanwhile has no effect.
 
-It has two digests. That of the program leaves out the bytes of weights, on which no lowering depends: its cost does not
-depend on the file's size, and a retrained model has the same. That of the whole file is computed by another thread,
-and not at all if the file's stat fingerprint is unchanged.
+It has two digests. That of the program leaves out the bytes of weights, on which no lowering depends: its cost does
+not depend on the file's size, and a retrained model has the same. That of the whole file is computed by another
+thread, and not at all if the file's stat fingerprint is unchanged.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from trtcache.frontends.exported import (
     device_type_of_program,
 )
 from trtcache.frontends.source import Source
-from trtcache.frontends.torch_archive import (
-    DTYPES,
+from trtcache.frontends.weight_files import (
     OF_ALL_BYTES,
+    SCALAR_TYPES,
     STRIDED,
     Hashing,
     capture_logged_error,
@@ -43,10 +43,10 @@ from trtcache.frontends.torch_archive import (
     flat,
 )
 from trtcache.lowering import TORCH_LOCK
-from trtcache.lowering.devices import keep_device_guard
+from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.lowering.operators import identify_operators, refuse_replaced_kernels
-from trtcache.weights import archive as archives
-from trtcache.weights.archive import KNOWN_VERSION
+from trtcache.weights import files as archives
+from trtcache.weights.files import KNOWN_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -294,7 +294,7 @@ class Pt2Source(Source):
                 if payload["use_pickle"] or meta["layout"] != STRIDED:
                     raise ValueError(f"{path} is pickled, or not a dense tensor")  # of the format
                 member = f"data/{payload['folder']}/{path}"
-                dtype, device = DTYPES[meta["dtype"]], device_of(meta["device"])
+                dtype, device = SCALAR_TYPES[meta["dtype"]], device_of(meta["device"])
                 key = (member, dtype, str(device))
                 if key not in self._storages:
                     self._storages[key] = flat(self._content(member), dtype).to(device)

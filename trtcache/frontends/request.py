@@ -8,15 +8,14 @@ from abc import ABC, abstractmethod
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trtcache.backends.calls import build_artifact
 from trtcache.backends.protocol import ENGINE, make_members
-from trtcache.backends.registry import why_unavailable
+from trtcache.backends.registry import build_artifact, why_unavailable
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BackendUnavailableError, BuildError, CanonicalizationError
 from trtcache.keys.key import EXAMPLE_SIZES, frozen_part, key_parts, part_digests
 from trtcache.lowering import TORCH_LOCK
-from trtcache.partition.division import PartitionedProgram, summarize_left
+from trtcache.partition.partitions import PartitionedProgram, summarize_left
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from trtcache.keys.stored_graph import StoredGraph
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
     from trtcache.store.format import Built
     from trtcache.target import Target
 

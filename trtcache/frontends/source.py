@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
     from trtcache.runtime import Report
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
     from trtcache.target import Target
 
 Specs = tuple["pytree.TreeSpec", "pytree.TreeSpec"]

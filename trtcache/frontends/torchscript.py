@@ -1,28 +1,350 @@
-"""TorchScript modules and files as exported programs."""
+"""TorchScript modules and files as exported programs.
+
+torch's own converter (``TS2EPConverter``, torch 2.13) converts each ``prim::If`` to a ``cond``, even if it only
+depends on sizes, and refuses a ``prim::SetAttr`` in one. TorchScript's interpreter decides branches and loops by
+numbers, flags and sizes, and sends each operator through the dispatcher, where a tracer sees it.
+
+It does not dispatch a few operators of its own that access a tensor's memory. A fake tensor has none: ``aten::tensor``
+of one crashed the process (torch 2.13). So the graph of ``forward`` is rewritten before.
+"""
 
 from __future__ import annotations
 
+import copy
+import inspect
 import re
 import time
 import warnings
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export.graph_signature import InputKind
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError, SettingsError, did_you_mean
 from trtcache.frontends.exported import ExportedSource, device_type_of
 from trtcache.frontends.source import Source
-from trtcache.frontends.torch_archive import capture_logged_error
+from trtcache.frontends.weight_files import capture_logged_error, register_tensor
 from trtcache.lowering import export_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from trtcache.frontends.source import CompileOptions
+
+
+_GET, _SET = "prim::GetAttr", "prim::SetAttr"
+_UNSEEN = "prim::data"
+"""An operator that tracers do not see. Without gradients it is the identity."""
+
+_MADE = frozenset({"aten::tensor", "aten::as_tensor"})
+_TEXTS = frozenset({"aten::format", "aten::percentFormat", "aten::str"})
+_NUMBER = "prim::NumToTensor"
+_READ = "prim::tolist"
+_PRINTED = "prim::Print"
+_DTYPES = {"IntType": torch.int64, "FloatType": None, "BoolType": torch.bool}
+"""The dtypes that ``aten::tensor`` gives numbers; None is torch's default dtype."""
+
+_GIVE = "give the torch.nn.Module that it was created from"
+
+
+def graph_of(module: torch.jit.ScriptModule) -> Any:
+    """Return the graph of a module's ``forward`` with all calls inlined; the module is not changed.
+
+    Raises:
+        ExportError: it has no ``forward``, or reads or creates tensors with operators that tracers do not see.
+    """
+    forward: Any = getattr(module, "forward", None)
+    if forward is None:  # torch.jit.script(nn.LSTM(...)) has several methods instead
+        raise ExportError(module.original_name, f"it has no method forward; {_GIVE}")
+    graph = forward.inlined_graph
+    torch._C._jit_pass_inline_fork_wait(graph)
+    torch._C._jit_pass_constant_propagation(graph)
+    for node in list(_nodes(graph)):
+        kind = node.kind()
+        if kind == _NUMBER:
+            # Traced modules compute sizes with tensors: keep the value of one that is created from a size. torch's
+            # tracers recognize a constant by aten::lift_fresh.
+            lifted = graph.create("aten::lift_fresh", [node.output()], 1)
+            lifted.insertAfter(node)
+            node.output().replaceAllUsesWith(lifted.output())
+            lifted.replaceInput(0, node.output())
+        elif kind == _UNSEEN:
+            node.output().replaceAllUsesWith(node.inputsAt(0))
+        elif kind == _PRINTED:
+            node.destroy()
+        elif kind == _READ:
+            raise ExportError(module.original_name, f"{_READ} needs values of tensors, known only in a call; {_GIVE}")
+        elif kind in _TEXTS:  # formatting tensors needs their values: they become a placeholder in the text
+            graph.setInsertPoint(node)
+            for place in [at for at, value in enumerate(node.inputs()) if _is_tensor(value)]:
+                node.replaceInput(place, graph.insertConstant("<tensor>"))
+        elif kind in _MADE and not _is_tensor(node.inputsAt(0)):
+            _make_of_numbers(graph, node, module.original_name)
+    torch._C._jit_pass_dce(graph)
+    return graph
+
+
+def attributes(graph: Any, label: str, parts: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return the qualified names of the attributes that a graph reads, and of those that it changes.
+
+    Raises:
+        ExportError: it changes an attribute of an object that is not part of the module.
+    """
+    modules = {next(graph.inputs()).debugName(): ""}
+    read: dict[str, None] = {}
+    changed: dict[str, None] = {}
+    for node in _nodes(graph):
+        if node.kind() not in {_GET, _SET}:
+            continue
+        within, last = modules.get(node.inputsAt(0).debugName()), node.s("name")
+        name = f"{within}.{last}" if within else last
+        if node.kind() == _SET:
+            if within is None:
+                raise ExportError(label, f"{_SET} changes {last} of an object that is not in the module; {_GIVE}")
+            changed[name] = None
+        elif within is not None and name in parts:
+            modules[node.output().debugName()] = name
+        elif within is not None:
+            read[name] = None
+    return list(read), list(changed)
+
+
+def _nodes(block: Any) -> Iterator[Any]:
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from _nodes(inner)
+
+
+def _is_tensor(value: Any) -> bool:
+    return bool(value.type().isSubtypeOf(torch._C.TensorType.get()))
+
+
+def _make_of_numbers(graph: Any, node: Any, label: str) -> None:
+    """Create a tensor from a number or a list of numbers with operators that tracers see.
+
+    Raises:
+        ExportError: the tensor is created from something else.
+    """
+    value, dtype, device = node.inputsAt(0), node.inputsAt(1), node.inputsAt(2)
+    literal = value.node()
+    graph.setInsertPoint(node)
+    if value.type().kind() in _DTYPES:
+        tensor = _scalar(graph, value, dtype, device)
+    elif (  # a literal list of numbers that nothing else can change
+        literal.kind() == "prim::ListConstruct"
+        and value.type().getElementType().kind() in _DTYPES
+        and len(value.uses()) == 1
+        and list(literal.inputs())
+    ):
+        scalars = [_scalar(graph, number, dtype, device) for number in literal.inputs()]
+        items = graph.insertNode(graph.create("prim::ListConstruct", scalars, 1)).output()
+        items.setType(torch._C.ListType.ofTensors())
+        tensor = graph.insertNode(graph.create("aten::stack", [items, graph.insertConstant(0)], 1)).output()
+    else:
+        where = str(node.sourceRange()).partition("\n")[0]
+        raise ExportError(label, f"{node.kind()} creates a tensor from a list built in the call ({where}); {_GIVE}")
+    node.output().replaceAllUsesWith(tensor)
+    node.destroy()
+
+
+def _scalar(graph: Any, value: Any, dtype: Any, device: Any) -> Any:
+    none = graph.insertConstant(None)
+    if dtype.type().kind() == "NoneType":
+        dtype = graph.insertConstant(_DTYPES[value.type().kind()])
+    if value.type().kind() == "BoolType":  # TorchScript does not convert it implicitly
+        value = graph.insertNode(graph.create("aten::Int", [value], 1)).output()
+        value.setType(torch._C.IntType.get())
+    return graph.insertNode(graph.create("aten::scalar_tensor", [value, dtype, none, device, none], 1)).output()
+
+
+class Script:
+    """The graph of a TorchScript module, which can be run with other tensors than its own.
+
+    Attributes:
+        name: the name of the module's class.
+        parameters, buffers: its weights by name.
+        tensors: the tensors in its other attributes, by name.
+    """
+
+    def __init__(self, module: torch.jit.ScriptModule) -> None:
+        """Rewrite the graph of the module's ``forward``; the module is not changed."""
+        self.name: str = module.original_name
+        self._module = module._c
+        self._graph = graph_of(module)
+        self._signature = _signature(module)
+        self.parameters = dict(module.named_parameters(remove_duplicate=False))
+        self.buffers = dict(module.named_buffers(remove_duplicate=False))
+        parts = [name for name, _ in module.named_modules(remove_duplicate=False)]
+        read, self._changed = attributes(self._graph, self.name, parts)
+        own = {name: _get(self._module, name) for name in (*read, *self._changed)}
+        weights = {**self.parameters, **self.buffers}
+        self.tensors = {
+            name: value for name, value in own.items() if isinstance(value, torch.Tensor) and name not in weights
+        }
+        self._nested = {name: value for name, value in own.items() if isinstance(value, (list, tuple, dict))}
+
+    def run(
+        self, live: Mapping[str, torch.Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, dict[str, torch.Tensor]]:
+        """Run the graph with other weights and tensors; return its outputs, and the tensors that replace attributes."""
+        given = self._signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        instance = _copy_value(self._module, {})
+        for name, tensor in live.items():
+            _set(instance, name, tensor)
+        own = {_identity(_get(self._module, name)): tensor for name, tensor in live.items()}
+        nested = pytree.tree_map_only(torch.Tensor, lambda tensor: own.get(_identity(tensor), tensor), self._nested)
+        for name, value in nested.items():
+            _set(instance, name, value)
+        module = torch.jit._recursive.wrap_cpp_module(instance)  # type: ignore[no-untyped-call]
+        inputs = (module, *given.arguments.values())
+        outputs = torch._C._jit_interpret_graph(self._graph, inputs)  # type: ignore[attr-defined]
+        self._refuse_changes(nested, {name: _get(instance, name) for name in nested})
+        after = {name: _get(instance, name) for name in self._changed}
+        return outputs, {name: value for name, value in after.items() if self._is_new(name, value, live)}
+
+    def _refuse_changes(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Refuse a call that changes a list or dictionary of the module.
+
+        Raises:
+            ExportError: one has other tensors or numbers now.
+        """
+
+        def is_same(old: object, new: object) -> bool:
+            return old is new or (type(old) is type(new) and not isinstance(old, torch.Tensor) and old == new)
+
+        for name, value in before.items():
+            (old, form), (new, other) = pytree.tree_flatten(value), pytree.tree_flatten(after[name])
+            if form != other or not all(map(is_same, old, new)):
+                why = f"the attribute {name} is a {type(value).__name__} that a call changes"
+                raise ExportError(self.name, f"{why}: make it an argument and a result")
+
+    def run_without_values(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Run with fake tensors, to get an error with the source line, which torch.export's error lacks."""
+        with FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True) as mode:
+            given = ({**self.parameters, **self.buffers, **self.tensors}, args, dict(kwargs))
+            fakes = pytree.tree_map_only(
+                torch.Tensor, lambda tensor: mode.from_tensor(tensor, static_shapes=True), given
+            )
+            self.run(*fakes)
+
+    def _is_new(self, name: str, after: object, live: Mapping[str, torch.Tensor]) -> bool:
+        """Return whether an attribute has another tensor after a call.
+
+        Raises:
+            ExportError: it has another kind of value, or a tensor of another shape.
+        """
+        before = live.get(name, _get(self._module, name))
+        if isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor):
+            if (before.shape, before.dtype) == (after.shape, after.dtype):
+                return after is not before
+        elif (
+            type(before) is type(after)
+            and not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(before))  # not compared with ==
+            and before == after
+        ):
+            return False
+        change = f"{_SET} changes the attribute {name} from {_short(before)} to {_short(after)}"
+        advice = "if only a first call does that, call the module before; else make it an argument and a result"
+        raise ExportError(self.name, f"{change}: {advice}")
+
+
+class Scripted(torch.nn.Module):
+    """A ``torch.nn.Module`` that runs a TorchScript module's graph, with the same weights under the same names.
+
+    Tensors in other attributes of the TorchScript module are buffers here.
+    """
+
+    def __init__(self, script: Script) -> None:
+        """Register the weights and other tensors."""
+        super().__init__()
+        self._trtcache_script = script
+        for name, weight in script.parameters.items():
+            register_tensor(self, name, torch.nn.Parameter(weight.detach(), requires_grad=False), persistent=True)
+        for name, buffer in script.buffers.items():
+            register_tensor(self, name, buffer, persistent=True)
+        for name, tensor in script.tensors.items():
+            register_tensor(self, name, tensor, persistent=False)
+
+    @property
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """All parameters and buffers by name; those of the tracer during tracing."""
+        return {
+            **dict(self.named_parameters(remove_duplicate=False)),
+            **dict(self.named_buffers(remove_duplicate=False)),
+        }
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph, and update the attributes that the module would set."""
+        live = self.tensors
+        outputs, updates = self._trtcache_script.run(live, args, kwargs)
+        if updates:  # what has the memory of a former value, such as the former value itself, keeps its contents
+            memories = {live[name].untyped_storage()._cdata for name in updates}
+            outputs, updates = pytree.tree_map_only(
+                torch.Tensor,
+                lambda tensor: tensor.clone() if tensor.untyped_storage()._cdata in memories else tensor,
+                (outputs, updates),
+            )
+        for name, tensor in updates.items():
+            live[name].copy_(tensor)
+        return outputs
+
+
+def _signature(module: torch.jit.ScriptModule) -> inspect.Signature:
+    forward: Any = module.forward
+    parameters = []
+    for argument in forward.schema.arguments[1:]:
+        default = argument.default_value if argument.has_default_value() else inspect.Parameter.empty
+        parameters.append(inspect.Parameter(argument.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default))
+    return inspect.Signature(parameters)
+
+
+def _copy_value(module: Any, copies: dict[Any, Any]) -> Any:
+    """Return a copy of a module and of its submodules, with the same tensors; a submodule of two names is copied once.
+
+    Args:
+        module: the module.
+        copies: the copies of the submodules that were copied before.
+    """
+    if module not in copies:
+        copies[module] = copied = copy.copy(module)
+        for name, part in torch._C.ModuleDict(module).items():
+            copied.setattr(name, _copy_value(part, copies))
+    return copies[module]
+
+
+def _owner(module: Any, name: str) -> tuple[Any, str]:
+    *path, last = name.split(".")
+    for part in path:
+        module = module.getattr(part)
+    return module, last
+
+
+def _get(module: Any, name: str) -> Any:
+    owner, last = _owner(module, name)
+    return owner.getattr(last)
+
+
+def _set(module: Any, name: str, value: object) -> None:
+    owner, last = _owner(module, name)
+    owner.setattr(last, value)
+
+
+def _identity(tensor: torch.Tensor) -> tuple[object, ...]:
+    return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
+
+
+def _short(value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {tuple(value.shape)}, {value.dtype}"
+    return repr(value)[:40]
+
 
 _HERE = "<--- HERE"
 _REASON = re.compile(r"[\w.]+: +\S")
@@ -159,10 +481,6 @@ def convert_script(
         ExportError: it needs values of tensors, or changes an attribute to something else; the message has the source
             line and advice.
     """
-    from trtcache.frontends.torchscript_module import (  # a third of a second, and few models are TorchScript
-        Script,
-        Scripted,
-    )
     from trtcache.lowering.capture import export
 
     name = model.original_name

@@ -32,7 +32,7 @@ from trtcache.errors import (
 )
 from trtcache.integrations.dynamo.calls import lift_tensors, number, value_of
 from trtcache.integrations.dynamo.engines import GraphCompiler, GraphEngine
-from trtcache.lowering.devices import keep_device_guard
+from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.settings import Settings, setting_names
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from trtcache.config.inductor_settings import Option
+    from trtcache.config.backend_settings import Option
     from trtcache.runtime import Report
 
 keep_device_guard()

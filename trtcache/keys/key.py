@@ -26,9 +26,8 @@ from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, js
 from trtcache.errors import CanonicalizationError
 from trtcache.keys.alias_key import KIND as KIND
 from trtcache.keys.alias_key import MEMBER as MEMBER
-from trtcache.keys.alias_key import make_alias_key
-from trtcache.keys.code import code_digest as code_digest
-from trtcache.keys.torch_config import flushes_denormals
+from trtcache.keys.alias_key import code_digest as code_digest
+from trtcache.keys.alias_key import flushes_denormals, make_alias_key
 from trtcache.lowering.arguments import module_class
 from trtcache.lowering.interface import Content, SmallSizes
 from trtcache.lowering.operators import replaced_functions
@@ -226,7 +225,7 @@ def other_passes() -> list[str]:
     points = installed_passes()
     if not points:
         return []
-    from trtcache.lowering.pipeline import last_pipeline
+    from trtcache.lowering.stages import last_pipeline
 
     return last_pipeline(points, ()).spec
 

@@ -11,7 +11,7 @@ import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from trtcache.config.lazy import lazy_names
+from trtcache.config.imports import lazy_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -33,12 +33,10 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError
 from trtcache.lowering.arguments import assume_sizes_of_two, configurations, has_classes, replace_inputs, whole_ranges
-from trtcache.lowering.assignments import record_assignments, reject_lost_assignments
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.composite_operators import quick_overrides
-from trtcache.lowering.devices import keep_device_guard
+from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.lowering.interface import Content
-from trtcache.lowering.layouts import layout_dependent_inputs, written_inputs
 from trtcache.lowering.model_state import preserve_state, quiet, random_states, record_changed_arguments
 from trtcache.lowering.operators import all_nodes, is_standard_library
 from trtcache.lowering.rewrites.constants import new_constant
@@ -59,8 +57,9 @@ from trtcache.lowering.rewriting import (
     tensor_of,
 )
 from trtcache.lowering.symbols import InputSizes, as_tensor, sizes_differ
+from trtcache.lowering.trial_runs import layout_dependent_inputs, written_inputs
 from trtcache.lowering.unguarded_sizes import record_decisions
-from trtcache.lowering.unrecorded import reject_unrecorded
+from trtcache.lowering.unrecorded import record_assignments, reject_lost_assignments, reject_unrecorded
 from trtcache.weights.arrays import can_overlap_itself
 from trtcache.weights.slots import is_fake, layout
 

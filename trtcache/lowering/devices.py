@@ -1,9 +1,7 @@
-"""Programs on two devices, and the process's guard of CUDA devices."""
+"""Programs on two devices: the weights and constants of a program for a GPU are moved there."""
 
 from __future__ import annotations
 
-import functools
-import threading
 from typing import TYPE_CHECKING
 
 import torch
@@ -87,26 +85,3 @@ def _takes_either(user: fx.Node, device: torch.device) -> bool:
     if result is None or result.device != device or not isinstance(target, torch._ops.OpOverload):
         return False
     return torch.Tag.pointwise in target.tags or target is aten._to_copy.default or target in _INDEXING
-
-
-@functools.cache
-def keep_device_guard() -> None:
-    """Have the process's guard of CUDA devices made by a thread that does not end: torch 2.11 without a GPU.
-
-    The first use of fake tensors replaces that guard by one in the memory of its thread
-    (``FakeTensorMode.__enter__``). Once that has ended, the next export or ``torch.compile`` crashes the process.
-    """
-    if torch.version.cuda is None or torch.__version__ >= "2.13" or torch.cuda.is_available():
-        return
-    if threading.current_thread() is threading.main_thread():
-        torch._C._ensureCUDADeviceGuardSet()
-        return
-    is_made = threading.Event()
-
-    def run() -> None:
-        torch._C._ensureCUDADeviceGuardSet()
-        is_made.set()
-        threading.Event().wait()
-
-    threading.Thread(target=run, name="trtcache-device-guard", daemon=True).start()
-    is_made.wait()

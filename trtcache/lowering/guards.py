@@ -28,8 +28,7 @@ from trtcache.digests import json_bytes
 from trtcache.errors import ExportError
 from trtcache.lowering.arguments import TRACED_FROM, leaf_paths
 from trtcache.lowering.interface import SmallSizes, bounds, evaluate
-from trtcache.lowering.layouts import layout_dependent_inputs
-from trtcache.lowering.small_sizes import small_size_guards
+from trtcache.lowering.trial_runs import layout_dependent_inputs, small_size_guards
 from trtcache.lowering.unguarded_sizes import operator_checks, shape_environment
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from trtcache.lowering.capture import MarkedGraph, Role
     from trtcache.lowering.guards import ExportGuards
-    from trtcache.lowering.pipeline import PassRun
+    from trtcache.lowering.stages import PassRun
 
 
 @frozen_dataclass

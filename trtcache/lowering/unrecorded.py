@@ -1,21 +1,134 @@
-"""What ``forward`` does that ``torch.export`` does not record, though it succeeds."""
+"""What ``forward`` does that ``torch.export`` does not record, though it succeeds.
+
+torch.export writes the new value of a buffer of the model itself back at the end of the program. It does so by the
+place of the buffer among those of the model, and chooses another one, or an input of the call, if a buffer is None, is
+removed, or is created in ``forward``. It loses what is assigned to a buffer of a submodule or to a parameter.
+"""
 
 from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.export.graph_signature import InputKind
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.overrides import TorchFunctionMode
 
 from trtcache.errors import ExportError
+from trtcache.lowering.model_state import watch_assignments
 from trtcache.lowering.operators import is_standard_library
+from trtcache.lowering.symbols import sizes_differ
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+    from torch.export import ExportedProgram
+
+
+_REGISTERED = {InputKind.PARAMETER: "parameter", InputKind.BUFFER: "buffer"}
+_SAME_VALUES = frozenset(("to", "_to_copy", "detach", "alias", "contiguous", "clone", "lift_fresh_copy"))
+
+
+class Assigned(IntEnum):
+    """What assignments do to a buffer or parameter."""
+
+    KEPT = 0
+    CHANGED = 1
+    CONVERTED = 2
+    """It has another value, of another dtype or shape: at the next call, torch.export's has those of the first."""
+
+
+@contextmanager
+def record_assignments(model: torch.nn.Module) -> Iterator[dict[str, Assigned]]:
+    """Record which of the model's buffers and parameters are assigned in the block, and what this does to them."""
+    assigned: dict[str, Assigned] = {}
+
+    def record(path: str, before: object, value: object, _: bool) -> None:
+        assigned[path] = max(assigned.get(path, Assigned.KEPT), _judge(before, value))
+
+    with watch_assignments(model, record):
+        yield assigned
+
+
+def reject_lost_assignments(program: ExportedProgram, assigned: Mapping[str, Assigned], label: str) -> None:
+    """Reject a program that does not have an assignment to a buffer or parameter as the model's code has it.
+
+    A buffer of a submodule is only rejected if the program reads the value from before the call.
+
+    Raises:
+        ExportError: there is such an assignment; the message names the buffer.
+    """
+    placeholders = zip(program.graph.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True)
+    weights = {str(spec.target): (node, spec.kind) for node, spec in placeholders if spec.kind in _REGISTERED}
+    for name, what in assigned.items():
+        is_changed = what is not Assigned.KEPT
+        node, kind = weights.get(name, (None, InputKind.BUFFER))
+        if "." not in name and kind is InputKind.BUFFER:
+            is_written = node is not None and any(_writes(user, node) for user in node.users)
+            is_lost = not is_written or (is_changed and _is_returned(program, node)) or what is Assigned.CONVERTED
+        else:
+            is_lost = is_changed and node is not None and bool(node.users)
+        if is_lost:
+            remedy = "torch.export does not keep this; create it in __init__ and write to it in place (copy_)"
+            value = " a value of another dtype or shape" if what is Assigned.CONVERTED else ""
+            raise ExportError(label, f"forward assigns {_REGISTERED[kind]} {name}{value}, and {remedy}")
+
+
+def _judge(before: object, value: object) -> Assigned:
+    if _keeps_value(before, value):
+        return Assigned.KEPT
+    if not isinstance(before, torch.Tensor) or not isinstance(value, torch.Tensor):
+        return Assigned.CHANGED
+    is_converted = before.dtype != value.dtype or sizes_differ(before.shape, value.shape)
+    return Assigned.CONVERTED if is_converted else Assigned.CHANGED
+
+
+def _keeps_value(before: object, value: object) -> bool:
+    """Return whether a new value is the old one on another device or of another dtype, or its beginning."""
+    origin = _origin(before)
+    return before is value or (origin is not None and origin is _origin(value))
+
+
+def _origin(value: Any) -> Any:
+    """Return the node of a tensor that is being traced, or the one whose values it has."""
+    mode = get_proxy_mode()
+    if mode is None or not isinstance(value, torch.Tensor):
+        return None
+    tensor = value.from_functional() if isinstance(value, FunctionalTensor) else value
+    slot = get_proxy_slot(tensor, mode.tracer, None)
+    node: Any = None if slot is None else slot.proxy.node
+    while isinstance(node, fx.Node) and isinstance(node.target, torch._ops.OpOverload):
+        name = node.target._schema.name.removeprefix("aten::")
+        is_beginning = name == "slice" and node.args[2:3] in {(), (0,), (None,)} and len(node.args) < 5
+        if name not in _SAME_VALUES and not is_beginning:
+            break
+        node = node.args[0]
+    return node
+
+
+def _writes(node: fx.Node, weight: fx.Node) -> bool:
+    return node.target is torch.ops.aten.copy_.default and node.args[0] is weight
+
+
+def _is_returned(program: ExportedProgram, weight: fx.Node | None) -> bool:
+    """Return whether a result shares memory with a buffer, whose new value it would then have."""
+    for result in program.graph.output_node().all_input_nodes:
+        node: Any = result
+        while isinstance(node, fx.Node) and isinstance(node.target, torch._ops.OpOverload):
+            if not any(one.alias_info is not None for one in node.target._schema.returns):
+                break
+            node = node.args[0]
+        if node is weight:
+            return True
+    return False
+
 
 _TORCH = f"{Path(torch.__file__).parent}/"
 _DATA: Any = torch.Tensor.data

@@ -11,7 +11,7 @@ import torch
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_count
 from trtcache.lowering.operators import operator_name
-from trtcache.partition.capability import is_step
+from trtcache.partition.extract import is_step
 from trtcache.partition.partitioner import cluster_outputs
 from trtcache.partition.partitions import Cluster, EnginePartition, InputWire, PartitionOutput
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from trtcache.digests import CacheKey
     from trtcache.lowering.program import LoweredProgram
-    from trtcache.partition.division import LeftInTorch, PartitionedProgram
+    from trtcache.partition.partitions import LeftInTorch, PartitionedProgram
 
 
 @frozen_dataclass

@@ -18,18 +18,19 @@ from trtcache.errors import PartitionError
 from trtcache.lowering.interface import NOT_COMPUTED
 from trtcache.lowering.operators import identify_operators, operator_names
 from trtcache.lowering.rewriting import is_ordered
-from trtcache.partition.capability import (
+from trtcache.partition.extract import (
     RANDOM,
+    WireTable,
     describe_torch_node,
+    extract_engine_partition,
+    extract_torch_partition,
     find_dependents,
     find_unsupported,
     is_size,
     is_step,
     is_work,
 )
-from trtcache.partition.division import PartitionedProgram, summarize_left
-from trtcache.partition.extract import WireTable, extract_engine_partition, extract_torch_partition
-from trtcache.partition.partitions import Cluster, EnginePartition, TorchPartition
+from trtcache.partition.partitions import Cluster, EnginePartition, PartitionedProgram, TorchPartition, summarize_left
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

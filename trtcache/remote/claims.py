@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from trtcache.remote.bucket import Bucket
     from trtcache.remote.connection import Connection
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
 
 T = TypeVar("T")
 

@@ -21,11 +21,11 @@ from trtcache.remote.tier import object_name
 from trtcache.store.contract import ABSENT, miss_reason
 from trtcache.store.format import check_document
 from trtcache.store.parallel import call_in_thread, map_in_threads
-from trtcache.store.reading import EntryStat
-from trtcache.store.receiving import IncomingFile
+from trtcache.store.reader import EntryStat
 from trtcache.store.record import Record
 from trtcache.store.signatures import Admission, Verdict
 from trtcache.store.sync import REMOTE_THREADS
+from trtcache.store.writer import IncomingFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator

@@ -26,19 +26,18 @@ from trtcache.errors import (
 )
 from trtcache.remote.bucket import ARCHIVED
 from trtcache.remote.connection import connect
-from trtcache.store.contract import Miss
-from trtcache.store.entry import REMOTE, Entry, entry_of, is_companion
-from trtcache.store.receiving import IncomingFile
+from trtcache.store.contract import REMOTE, Entry, Miss, entry_of, is_companion
 from trtcache.store.signatures import Admission
 from trtcache.store.single_flight import BuildProcess, WaitReporter
+from trtcache.store.writer import IncomingFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trtcache.config.contention import ContentionPolicy
     from trtcache.config.environment import Config
     from trtcache.config.remotes import RemoteSettings, RemoteUrl
     from trtcache.config.signing_keys import Trust
+    from trtcache.config.units import ContentionPolicy
     from trtcache.digests import CacheKey
     from trtcache.remote.claims import Claim, Claims
     from trtcache.store.disk import DiskStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trtcache.config.lazy import lazy_names
+from trtcache.config.imports import lazy_names
 
 if TYPE_CHECKING:
     from trtcache.runtime.module import CompiledModule as CompiledModule

@@ -1,7 +1,7 @@
 """The partitioned engine: runs a program's engines and torch partitions in order or in parallel.
 
-To a compiled module it is an engine like any other: it takes the program's inputs, returns its results, and is refitted
-with the weights of the whole program.
+To a compiled module it is an engine like any other: it takes the program's inputs, returns its results, and is
+refitted with the weights of the whole program.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from trtcache.lowering.interface import Interface
-    from trtcache.partition.division import PartitionedProgram
-    from trtcache.partition.partitions import Wire
+    from trtcache.partition.partitions import PartitionedProgram, Wire
 
 
 class PartitionedEngine:
@@ -284,7 +283,7 @@ class ExecutionPlan:
         self.needs = tuple({wire.part for wire in part.takes if isinstance(wire, PartitionOutput)} for part in parts)
         self.turns: tuple[int, ...] = ()
         if len(parts) > 1:
-            from trtcache.partition.capability import is_sequential  # imports sympy, which takes half a second
+            from trtcache.partition.extract import is_sequential  # imports sympy, which takes half a second
 
             self.turns = tuple(n for n, part in enumerate(parts) if any(map(is_sequential, part.cluster.nodes)))
         self.input_count = len(interface.inputs)

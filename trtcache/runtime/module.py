@@ -18,13 +18,13 @@ from trtcache.config import threads as thread_counts
 from trtcache.config.threads import Threads, fork_safe_lock
 from trtcache.errors import InputError, RefitError, VerifyError
 from trtcache.lowering.interface import FixedSize, describe, symbol_names
-from trtcache.runtime.held_tensors import HeldTensors
 from trtcache.runtime.module_call import ModuleCall
 from trtcache.runtime.module_state import ModelNames, changed_by, part_of, prefix_of, publish, tensors_by_name
 from trtcache.runtime.operator import storage
 from trtcache.runtime.refit import EngineSwap, make_new_weights, refit, replace_engine
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.verify import Examples, compare, eager, tolerance_of
+from trtcache.runtime.weight_source import HeldTensors
 from trtcache.weights.slots import EngineWeights, check, copy_shared, equals, fit
 
 if TYPE_CHECKING:
@@ -35,13 +35,12 @@ if TYPE_CHECKING:
 
     from trtcache.backends.protocol import Engine
     from trtcache.lowering.interface import Interface
-    from trtcache.runtime.executable import Executable
+    from trtcache.runtime.executable import Executable, Provenance
+    from trtcache.runtime.module_call import CallSignature
     from trtcache.runtime.on_guard import OnGuard
-    from trtcache.runtime.provenance import Provenance
     from trtcache.runtime.refit import RefitResult
     from trtcache.runtime.report import Report
     from trtcache.runtime.runners import Runners
-    from trtcache.runtime.signature import CallSignature
     from trtcache.runtime.weight_source import Weights, WeightSource
     from trtcache.weights.slots import SlotWeights
 

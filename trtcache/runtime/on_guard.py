@@ -134,7 +134,7 @@ def with_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> tor
     from trtcache.runtime.module_state import part_of
 
     if isinstance(model, torch.jit.ScriptModule):
-        from trtcache.frontends.torchscript_module import Script, Scripted  # few models are TorchScript
+        from trtcache.frontends.torchscript import Script, Scripted  # few models are TorchScript
 
         model = Scripted(Script(model))
     memo: dict[int, object] = {}

@@ -17,10 +17,18 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.threads import fork_safe_lock
 from trtcache.errors import InputError, RunError, SettingsError, did_you_mean
-from trtcache.runtime.argument_order import ArgumentOrder, difference
+from trtcache.runtime.argument_order import (
+    ArgumentOrder,
+    Node,
+    difference,
+    flatten,
+    gather,
+    leaf_steps,
+    steps_text,
+    unflatten,
+)
 from trtcache.runtime.checks import CallCheck, bind, bind_sizes, describe_value, evaluate_size, shape_text
 from trtcache.runtime.report import RefitReport
-from trtcache.runtime.structure import Node, flatten, gather, leaf_steps, steps_text, unflatten
 from trtcache.weights.arrays import (
     HostArray,
     UnreadableArrayError,

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.config import threads as thread_counts
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.config.percentiles import percentile
+from trtcache.config.units import percentile
 from trtcache.errors import InputError
 from trtcache.lowering.interface import evaluate
 from trtcache.runtime.checks import bind
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from trtcache.lowering.interface import Interface, TensorInput
     from trtcache.runtime.module import CompiledModule
-    from trtcache.runtime.signature import CallSignature
+    from trtcache.runtime.module_call import CallSignature
 
 ROUNDS = 3
 """Turns of each cell."""

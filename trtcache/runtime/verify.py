@@ -154,7 +154,7 @@ def eager(
     from trtcache.runtime.on_guard import in_modes, with_state  # rarely needed
 
     if isinstance(module, torch.jit.ScriptModule):
-        from trtcache.frontends.torchscript_module import Script, Scripted  # few models are TorchScript
+        from trtcache.frontends.torchscript import Script, Scripted  # few models are TorchScript
 
         module = Scripted(Script(module))
     elif modes is not None and modes_of(module) != modes:

@@ -1,27 +1,256 @@
-"""Catalog of a store's entries: the directory listing reconciled with the index.
+"""Catalog of a store's entries, garbage collection, and the zero point of a store's counters.
 
 The directory is authoritative; the index saves opening file headers. A file without a row is read and gets one, a row
 without a file is removed, and the row of a replaced file is rewritten. Losing the index costs one slow listing.
+
+Logs and sums are never reset: other hosts append to them, and a report shows their history. The zero point is a file
+with the counters at a time, which are subtracted from later ones. So it stays exact when a log is reduced to sums.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import stat
+import time
+from functools import partial
 from typing import TYPE_CHECKING
 
-from trtcache.errors import CorruptBlobError, FormatVersionError, StoreError, UnknownKeyError
-from trtcache.store.events import read_sums, since, tails
-from trtcache.store.record import Record
-from trtcache.store.rows import COLUMNS, INDEX_NAME, read_rows
+from trtcache.config.frozen import frozen_dataclass
+from trtcache.errors import (
+    CorruptBlobError,
+    FormatVersionError,
+    LockTimeoutError,
+    ReadOnlyError,
+    StoreError,
+    UnknownKeyError,
+)
+from trtcache.store.events import MOST_BYTES, EventCount, read_sums, since, tails
+from trtcache.store.record import COLUMNS, INDEX_NAME, Record, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from trtcache.store.disk import DiskStore
     from trtcache.store.events import Counters
-    from trtcache.store.reading import EntryStat
+    from trtcache.store.reader import EntryStat
+    from trtcache.store.record import Predicate
 
 _LOG = logging.getLogger("trtcache.store")
+
+
+HALF_LIFE_S = 7 * 86400.0
+"""Idle time after which an entry is worth half."""
+
+LOW_WATER = 0.9
+"""Fraction of the limit that a prune after a put goes down to, so that not every put has to prune."""
+
+
+@frozen_dataclass
+class Eviction:
+    """One entry to remove, and the rule that selected it."""
+
+    record: Record
+    reason: str
+
+
+@frozen_dataclass
+class PrunePlan:
+    """Entries that a prune would remove and keep. Nothing has been removed yet."""
+
+    evict: tuple[Eviction, ...]
+    kept: tuple[Record, ...]
+
+    @property
+    def freed_bytes(self) -> int:
+        """Bytes that the plan frees on disk."""
+        return sum(eviction.record.file_bytes for eviction in self.evict)
+
+    @property
+    def bytes_after(self) -> int:
+        """Size on disk of the kept entries."""
+        return sum(record.file_bytes for record in self.kept)
+
+    @property
+    def bytes_before(self) -> int:
+        """Size on disk of all entries."""
+        return self.freed_bytes + self.bytes_after
+
+    def without(self, spared: Collection[str]) -> PrunePlan:
+        """Return the plan in which these entries, by their digests, are kept."""
+        records = [*self.kept, *(one.record for one in self.evict if one.record.digest in spared)]
+        return PrunePlan(tuple(one for one in self.evict if one.record.digest not in spared), tuple(records))
+
+    def execute(self, store: DiskStore) -> int:
+        """Remove the planned entries and return the bytes freed. An entry that was pinned after planning is kept.
+
+        Index rows are removed first: a crash in between leaves files without rows, which the next listing restores, and
+        never a row without its file.
+
+        Raises:
+            OSError: a file cannot be removed; all others are gone.
+        """
+        return remove(store, self.evict)
+
+
+def remove(store: DiskStore, evictions: Collection[Eviction], *, forced: bool = False) -> int:
+    """Remove entries, index rows first, count each as evicted, and return the bytes freed.
+
+    Unless it is ``forced``, an entry that is pinned by then is kept.
+
+    Raises:
+        OSError: a file cannot be removed; all others are gone.
+    """
+    if not evictions:
+        return 0
+    drop_rows(store, [eviction.record.digest for eviction in evictions])
+    freed_bytes, failure = 0, None
+    for eviction in evictions:
+        record = eviction.record
+        if not forced and store.is_pinned(record.digest):
+            continue
+        try:
+            removed_bytes = store.remove(record.digest)
+        except OSError as error:  # such as a folder that another member of a shared store has closed
+            failure = error
+            continue
+        if removed_bytes:
+            store.events.append("evict", reason=eviction.reason, kind=record.kind, key=record.digest)
+        freed_bytes += removed_bytes
+    if failure is not None:
+        raise failure
+    return freed_bytes
+
+
+def drop_rows(store: DiskStore, digests: Iterable[str]) -> None:
+    """Remove the index rows of entries that are about to be removed.
+
+    An index that cannot be written does not stop the removal: on a full disk the files are the space to free, and the
+    next listing drops rows without files.
+    """
+    from trtcache.store.index import write_rows
+
+    try:
+        write_rows(store.index_root, drop=digests)
+    except StoreError as error:
+        _LOG.warning("%s", error)
+
+
+def worth(record: Record, *, now_ns: int) -> float:
+    """Return the build seconds that a byte of this entry saves, discounted by idle time.
+
+    ``build_s / file_bytes * 2 ** (-idle / half-life)``. The first factor is the time a byte saves on the next hit, the
+    second the likelihood of that hit: an entry not used for a week counts half, for a month a sixteenth. So a 42 s
+    engine of 400 MB is evicted before a 42 s engine of 2 MB, and an old one before a fresh one. Negative idle times,
+    after a clock was set back, count as zero.
+    """
+    idle_s = max(0.0, (now_ns - record.used_ns) / 1e9)
+    return float(record.build_s / max(1, record.file_bytes) * 2.0 ** (-idle_s / HALF_LIFE_S))
+
+
+def plan_prune(
+    records: Iterable[Record],
+    *,
+    now_ns: int,
+    max_size_bytes: int | None = None,
+    max_entries: int | None = None,
+    older_than_s: float | None = None,
+    unused_for_s: float | None = None,
+    stale: Mapping[str, str] | None = None,
+    where: Predicate | None = None,
+    keep: Collection[str] = (),
+    oldest_first: bool = False,
+) -> PrunePlan:
+    """Select which of ``records`` to evict.
+
+    ``where`` limits which entries may be evicted; given alone it selects all of those. Entries of ``stale`` (a reason
+    for each digest), those built longer ago than ``older_than_s`` and those not used for ``unused_for_s`` are evicted
+    first; then, while the rest is larger than ``max_size_bytes`` or more than ``max_entries``, the entry with the
+    lowest :func:`worth`, or with ``oldest_first`` the one that was used first. Pinned entries and the digests in
+    ``keep`` always stay, even if the rest then exceeds a limit.
+    """
+    everything = tuple(records)
+    candidates = [
+        record
+        for record in everything
+        if not record.pinned and record.digest not in keep and (where is None or where(record))
+    ]
+    limits = (max_size_bytes, max_entries, older_than_s, unused_for_s, stale)
+    if where is not None and all(limit is None for limit in limits):
+        return _plan(everything, [Eviction(record, "filter") for record in candidates])
+    stale = stale or {}
+    evict = [Eviction(record, stale[record.digest]) for record in candidates if record.digest in stale]
+    for record in candidates:
+        if record.digest in stale:
+            continue
+        if older_than_s is not None and now_ns - record.created_ns > older_than_s * 1e9:
+            evict.append(Eviction(record, "older-than"))
+        elif unused_for_s is not None and now_ns - record.used_ns > unused_for_s * 1e9:
+            evict.append(Eviction(record, "unused-for"))
+    # The rest is evicted down to the limits, the least worth first.
+    gone = {eviction.record.digest for eviction in evict}
+    kept_bytes = sum(record.file_bytes for record in everything if record.digest not in gone)
+    excess_bytes = 0 if max_size_bytes is None else kept_bytes - max_size_bytes
+    excess = 0 if max_entries is None else len(everything) - len(evict) - max_entries
+    rest = [record for record in candidates if record.digest not in gone]
+
+    def order(entry: Record) -> tuple[float, int, str]:
+        return 0.0 if oldest_first else worth(entry, now_ns=now_ns), entry.used_ns, entry.digest
+
+    for record in sorted(rest, key=order):
+        if excess_bytes <= 0 and excess <= 0:
+            break
+        evict.append(Eviction(record, "max-size" if excess_bytes > 0 else "max-entries"))
+        excess_bytes, excess = excess_bytes - record.file_bytes, excess - 1
+    return _plan(everything, evict)
+
+
+def _plan(everything: tuple[Record, ...], evict: list[Eviction]) -> PrunePlan:
+    gone = {eviction.record.digest for eviction in evict}
+    return PrunePlan(tuple(evict), tuple(record for record in everything if record.digest not in gone))
+
+
+def prune_after_put(
+    store: DiskStore, max_size_bytes: int | None, max_entries: int | None, *, keep: Collection[str] = ()
+) -> int:
+    """Prune to 90 % of a limit if the store exceeds it, and return the bytes freed.
+
+    Without a limit this costs nothing; below it, one scan of the directory, without importing SQLAlchemy. ``keep``
+    lists new entries, which would otherwise be rebuilt at once. Only one process prunes at a time: the others return 0.
+
+    Raises:
+        OSError: files cannot be removed, nor others in their place.
+    """
+    if max_size_bytes is None and max_entries is None:
+        return 0
+    sizes_bytes = [stored.file_bytes for stored in store.scan()]
+    large = max_size_bytes is not None and sum(sizes_bytes) > max_size_bytes
+    many = max_entries is not None and len(sizes_bytes) > max_entries
+    if not large and not many:
+        return 0
+
+    try:
+        with store.housekeeping():
+            records = load_records(store)
+            plan_rest = partial(
+                plan_prune,
+                now_ns=time.time_ns(),
+                max_size_bytes=int(max_size_bytes * LOW_WATER) if max_size_bytes is not None and large else None,
+                max_entries=int(max_entries * LOW_WATER) if max_entries is not None and many else None,
+            )
+            plan = plan_rest(records, keep=keep)
+            try:
+                return plan.execute(store)
+            except OSError as error:
+                _LOG.warning("%s; other entries are evicted in its place", error)
+            stuck = [one.record for one in plan.evict if store.contains(one.record.digest)]
+            plan = plan_rest([*plan.kept, *stuck], keep={*keep, *(record.digest for record in stuck)})
+            return plan.execute(store)
+    except LockTimeoutError:
+        return 0
+
+
 _FILE_BYTES, _INODE = COLUMNS.index("file_bytes"), COLUMNS.index("inode")
 
 
@@ -132,3 +361,86 @@ def counters_since(store: DiskStore, since_ns: int) -> Counters:
     """Count the events since a time, from the logs alone."""
     logs = store.events.logs()
     return since(logs, read_sums(store.events.directory), since_ns)
+
+
+_logger = logging.getLogger("trtcache.store")
+
+NAME = "zero.json"
+
+
+@frozen_dataclass
+class ZeroPoint:
+    """Counters at a time."""
+
+    t_ns: int
+    counters: Counters
+
+
+def set_zero(store: DiskStore, *, now_ns: int) -> ZeroPoint:
+    """Make ``stats`` count from now on, and return the zero point.
+
+    Raises:
+        ReadOnlyError: the store cannot be written.
+        OSError: the zero point cannot be written; the earlier one stays.
+    """
+    if not store.writable:
+        raise ReadOnlyError(str(store.root), "reset the counters")
+    zero = ZeroPoint(now_ns, counters(store))
+    rows = [[*key, total.count, total.sum_s] for key, total in zero.counters.items()]
+    store.events.replace(NAME, json.dumps({"t": now_ns, "counts": rows}).encode("ascii"))
+    return zero
+
+
+def read_zero(store: DiskStore) -> ZeroPoint | None:
+    """Return the zero point, or None without one. A damaged file is logged and counts for none."""
+    path = store.events.directory / NAME
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _logger.warning("%s cannot be read, and everything is counted: %s", path, error.strerror)
+        return None
+    try:
+        with os.fdopen(fd, "rb") as file:
+            status = os.fstat(fd)
+            whole = stat.S_ISREG(status.st_mode) and status.st_size <= MOST_BYTES
+            document = json.loads(file.read(MOST_BYTES) if whole else b"")
+        counts = {
+            (str(day), str(event), str(reason), str(kind)): EventCount(int(count), float(sum_s))
+            for day, event, reason, kind, count, sum_s in document["counts"]
+        }
+        t_ns = int(document["t"])
+        if not 0 <= t_ns < 1 << 63:
+            raise ValueError(f"{t_ns} is not a time")  # noqa: TRY301  # handled as any other damage
+        return ZeroPoint(t_ns, counts)
+    except (ArithmeticError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
+        _logger.warning("%s is damaged, and everything is counted: %s", path, error)
+        return None
+
+
+def counters_from_zero(store: DiskStore, since_ns: int | None = None) -> tuple[Counters, int | None]:
+    """Return the counters since the zero point, and its time or None; ``since_ns`` is a later start."""
+    zero = read_zero(store)
+    if zero is None:
+        return (counters(store) if since_ns is None else counters_since(store, since_ns)), None
+    found = _subtract(counters(store), zero.counters)
+    if since_ns is not None and since_ns > zero.t_ns:
+        # Of sums, whole days are counted, which may begin before the zero point.
+        later = counters_since(store, since_ns)
+        found = {key: min(total, found[key], key=_count) for key, total in later.items() if key in found}
+    return found, zero.t_ns
+
+
+def _count(total: EventCount) -> int:
+    return total.count
+
+
+def _subtract(counts: Counters, earlier: Counters) -> Counters:
+    """Return what was counted after ``earlier``; nothing is less than zero, also if logs were lost."""
+    found = {}
+    for key, total in counts.items():
+        before = earlier.get(key, EventCount())
+        if total.count > before.count:
+            found[key] = EventCount(total.count - before.count, max(0.0, total.sum_s - before.sum_s))
+    return found

@@ -1,8 +1,8 @@
 """A store on a file system; the artifact files are authoritative.
 
 Each entry is one file at a path derived from its key. A put writes a temporary file in the same directory, flushes and
-verifies it, renames it and flushes the directories; an entry is therefore complete or absent, and what ``put`` returned
-survives a power cut. ``docs/format.md`` describes the directory.
+verifies it, renames it and flushes the directories; an entry is therefore complete or absent, and what ``put``
+returned survives a power cut. ``docs/format.md`` describes the directory.
 """
 
 from __future__ import annotations
@@ -25,24 +25,23 @@ from trtcache.errors import (
     UntrustedEntryError,
     UntrustedWriterError,
 )
-from trtcache.store.contract import COLLISION, Miss, Store
-from trtcache.store.entry import StoredContents, entry_of
+from trtcache.store.contract import COLLISION, Miss, Store, StoredContents, entry_of
 from trtcache.store.events import EventLog
-from trtcache.store.file_lock import hold, why_not_exclusive
 from trtcache.store.files import (
     TEMPORARY,
     Folders,
+    Outbox,
     TemporaryFile,
     delete,
+    hold,
     make_permanent,
     quarantine_time_ns,
     sweep,
     sync_directory,
+    why_not_exclusive,
 )
 from trtcache.store.format import Draft, check_document
-from trtcache.store.outbox import Outbox
-from trtcache.store.reader import ArtifactFile
-from trtcache.store.reading import LARGEST, EntryStat, StoredEntries, folders
+from trtcache.store.reader import LARGEST, ArtifactFile, EntryStat, StoredEntries, folders
 from trtcache.store.root import MARKER, TAG, StoreRoot, is_local, prepare, private_index_root
 from trtcache.store.signatures import Admission
 from trtcache.store.single_flight import NOTES, NOTICE_EVERY_S, BuildNotes, BuildProcess, turn
@@ -52,10 +51,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from trtcache.digests import CacheKey
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
     from trtcache.store.format import Admit, Content, EntryHeader
-    from trtcache.store.receiving import IncomingFile
     from trtcache.store.single_flight import OnWait, Turn
+    from trtcache.store.writer import IncomingFile
 
 _logger = logging.getLogger("trtcache.store")
 

@@ -1,27 +1,42 @@
-"""Atomic files, and directories opened without following links.
+"""Atomic files, directories opened without following links, lock files, and the outbox of a store.
 
 After a crash of the process or the machine, a file is complete or does not exist.
 
-In a shared store any member can replace a directory with a link, and code that works by path would then write, sweep or
-delete in another user's directory. So each directory is opened name by name below the root without following links, and
-all operations go through that descriptor. Only one user writes to a private store, whose paths are used directly.
+In a shared store any member can replace a directory with a link, and code that works by path would then write, sweep
+or delete in another user's directory. So each directory is opened name by name below the root without following links,
+and all operations go through that descriptor. Only one user writes to a private store, whose paths are used directly.
+
+A lock file is permanent: unlinking lock files broke exclusion in 26 of 120 holds between two NFS clients. The kernel
+releases the lock with the process, so there are no stale locks; a file system without kernel locks is an error, there
+is no fallback to lock-by-existence. The file is opened by the given path: a library that resolves the path, as
+``filelock`` 4.2 does, would leave the directory that a shared store has opened, and create another where a link
+points.
+
+The outbox survives the process, so what was not sent at exit is sent by the next process, or by ``trtcache push``.
+Files are empty: a member of a shared store can only cause entries to be offered again.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
+import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trtcache.config.frozen import frozen_dataclass
+from trtcache.errors import LockTimeoutError
+from trtcache.store.format import HEX_DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self
+
 
 TEMPORARY: Final = ".tmp-"
 
@@ -260,3 +275,158 @@ class Folders:
                     raise
         finally:
             os.close(root)
+
+
+_POLL_S = 0.02
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@contextmanager
+def hold(path: Path, *, timeout_s: float) -> Iterator[int]:
+    """Hold the lock file at ``path``, waiting up to ``timeout_s`` seconds for it (0: do not wait).
+
+    Yields its descriptor: a child process that inherits it keeps the lock if this process ends.
+    """
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    if file_mode(path.parent) != 0o600:
+        make_permanent(path)  # with its final mode at once, or another member could fail to open it
+    fd, opened = os.open(path, _LOCK_FLAGS, 0o600), _open_descriptors()
+    opened.add(fd)
+    end_s = time.monotonic() + timeout_s
+    try:
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                left_s = end_s - time.monotonic()
+                if left_s <= 0:
+                    raise LockTimeoutError(str(path), timeout_s) from error
+                time.sleep(min(_POLL_S, left_s))
+        yield fd
+    finally:
+        if fd in opened:  # not in a forked child, where the descriptor may belong to another file
+            opened.discard(fd)
+            # A restarted server may have lost the lock and return EIO; the protected work is done.
+            with suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_UN)  # also releases it for a child that has not closed it yet
+            with suppress(OSError):
+                os.close(fd)
+
+
+@cache
+def _open_descriptors() -> set[int]:
+    """Return the descriptors of this process's lock files, which a forked child closes: it would hold the locks too."""
+    opened: set[int] = set()
+
+    def close_all() -> None:
+        for fd in opened:
+            os.close(fd)
+        opened.clear()
+
+    os.register_at_fork(after_in_child=close_all)
+    return opened
+
+
+def why_not_exclusive(directory: Path, notes: Path, *, lock: Callable[[int, int], None] = fcntl.flock) -> str | None:
+    """Return why nothing should be built in ``directory``, or None. ``notes`` is a private directory on this host."""
+    try:
+        note = notes / f"locks-exclude-{directory.stat().st_dev:x}"
+        if note.exists():
+            return None
+        why = try_locks(directory, lock=lock)
+    except OSError as error:
+        return f"its locks cannot be tested: {error.strerror}"
+    if why is None:
+        with suppress(OSError):
+            note.touch(mode=0o600)
+    return why
+
+
+def try_locks(directory: Path, *, lock: Callable[[int, int], None] = fcntl.flock) -> str | None:
+    """Lock one file through two descriptors; return what went wrong, or None if the second lock was refused."""
+    path = directory / f"{TEMPORARY}{os.urandom(8).hex()}"
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with ExitStack() as stack:
+        first, second = os.open(path, flags, 0o600), os.open(path, flags, 0o600)
+        for undo, argument in ((os.close, first), (os.close, second), (os.unlink, path)):
+            stack.callback(undo, argument)  # type: ignore[arg-type]
+        try:
+            lock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            return f"it has no locks: {error.strerror}"
+    return "two descriptors held the same lock at once"
+
+
+FOLDER: Final = "outbox"
+MOST: Final = 10_000
+"""Entries that may wait. A remote that is down for long must not fill the directory without limit."""
+
+
+class Outbox:
+    """The waiting entries below one root, by key digest."""
+
+    def __init__(self, folders: Folders) -> None:
+        self._folders = folders
+
+    def add(self, digest: str) -> bool:
+        """Add an entry, and return whether there was room.
+
+        Raises:
+            OSError: the file cannot be created.
+        """
+        with self._folders.inside(FOLDER, make=True) as folder:
+            if len(os.listdir(folder)) >= MOST:  # noqa: PTH208  # only the names are needed
+                return False
+            make_permanent(folder / digest)
+        return True
+
+    def digests(self) -> list[str]:
+        """List the waiting entries, those that were postponed last."""
+        waiting = []
+        try:
+            with self._folders.inside(FOLDER) as folder, os.scandir(folder) as files:
+                for file in files:
+                    if HEX_DIGEST.fullmatch(file.name):
+                        with suppress(FileNotFoundError):  # another process has sent it
+                            waiting.append((modification_time_ns(file), file.name))
+        except OSError:
+            return []
+        return [name for _, name in sorted(waiting)]
+
+    def postpone(self, digest: str) -> None:
+        """Move an entry that could not be sent to the end."""
+        with suppress(OSError), self._folders.inside(FOLDER) as folder:
+            fd = os.open(folder / digest, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                if is_plain(os.fstat(fd)):  # a hard link could be another file of this user
+                    os.utime(fd)
+            finally:
+                os.close(fd)
+
+    @contextmanager
+    def hold(self, digest: str) -> Iterator[bool]:
+        """Lock an entry while it is sent; yield False if it is gone, or another process sends it."""
+        try:
+            with self._folders.inside(FOLDER) as folder:
+                fd = os.open(folder / digest, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            yield False
+            return
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                alone = os.fstat(fd).st_nlink > 0
+            except OSError:
+                alone = False
+            yield alone
+        finally:
+            os.close(fd)
+
+    def remove(self, digest: str) -> None:
+        """Remove an entry that was sent, or that will not be."""
+        with suppress(OSError), self._folders.inside(FOLDER) as folder:
+            (folder / digest).unlink()

@@ -1,7 +1,8 @@
 """The SQLite index of a store: a cache of the artifact files' headers and of counters.
 
 All of its content can be rebuilt from the store's files. A missing, damaged, foreign or newer index is quarantined and
-rebuilt; an older one is migrated. Both happen on open, under one lock file, so that only one process or thread does it.
+rebuilt; an older one is migrated. Both happen on open, under one lock file, so that only one process or thread does
+it.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from sqlalchemy.pool import NullPool
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import CorruptBlobError, IndexUnavailableError, LockTimeoutError
 from trtcache.store.events import EventCount
-from trtcache.store.file_lock import hold
-from trtcache.store.rows import COLUMNS, INDEX_NAME, PRAGMAS, SCHEMA, VERSIONS, IndexState, index_state, is_damage
+from trtcache.store.files import hold
+from trtcache.store.record import COLUMNS, INDEX_NAME, PRAGMAS, SCHEMA, VERSIONS, IndexState, index_state, is_damage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -21,9 +21,8 @@ from trtcache.errors import (
     UnknownKeyError,
     UntrustedWriterError,
 )
-from trtcache.store.contract import Miss, Store, miss_reason
+from trtcache.store.contract import Entry, Miss, Store, miss_reason
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

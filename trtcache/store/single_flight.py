@@ -1,11 +1,11 @@
 """Single-flight locks for builds: of all threads and processes that need one key, one builds and the others wait.
 
-The kernel's lock on a permanent file is used. It is released when its holder exits for any reason, so a waiter behind a
-killed leader becomes the leader.
+The kernel's lock on a permanent file is used. It is released when its holder exits for any reason, so a waiter behind
+a killed leader becomes the leader.
 
 Status files next to the locks say which process builds an entry and which ones wait for it. They are informational: a
-builder's file is valid while the entry's lock is held, a waiter's while its own file is locked. Anyone who can write to
-a store can write any status file, so its content is untrusted input.
+builder's file is valid while the entry's lock is held, a waiter's while its own file is locked. Anyone who can write
+to a store can write any status file, so its content is untrusted input.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BuildCancelledError, LockTimeoutError
 from trtcache.progress import Step, watcher
-from trtcache.store.file_lock import hold
-from trtcache.store.files import file_mode
+from trtcache.store.files import file_mode, hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trtcache.config.contention import ContentionPolicy
+    from trtcache.config.units import ContentionPolicy
     from trtcache.digests import CacheKey
     from trtcache.store.disk import DiskStore
     from trtcache.store.files import Folders

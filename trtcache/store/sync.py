@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, StoreError, UntrustedEntryError
+from trtcache.store.catalog import prune_after_put
 from trtcache.store.disk import DiskStore
 from trtcache.store.events import Event
-from trtcache.store.gc import prune_after_put
 from trtcache.store.index import write_rows
 from trtcache.store.parallel import map_in_threads
 from trtcache.store.record import Record
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from trtcache.store.format import Admit
-    from trtcache.store.reader import ArtifactFile
-    from trtcache.store.reading import EntryStat
-    from trtcache.store.receiving import IncomingFile
+    from trtcache.store.reader import ArtifactFile, EntryStat
     from trtcache.store.record import Predicate
     from trtcache.store.signatures import Admission
+    from trtcache.store.writer import IncomingFile
 
 _LOG = logging.getLogger("trtcache.store")
 _ENDING_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}

@@ -1,14 +1,14 @@
 """Contracts that authors of backends and stores run with pytest, and a backend without a builder.
 
-Each name is loaded on first use. ``BackendContract``, ``RefitContract`` and ``StoreContract`` need pytest, which is not
-a dependency of trtcache: derive a class whose name starts with ``Test`` (``docs/backends.md``).
+Each name is loaded on first use. ``BackendContract``, ``RefitContract`` and ``StoreContract`` need pytest, which is
+not a dependency of trtcache: derive a class whose name starts with ``Test`` (``docs/backends.md``).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trtcache.config.lazy import lazy_names
+from trtcache.config.imports import lazy_names
 
 if TYPE_CHECKING:
     from trtcache.testing.backends import BackendContract as BackendContract

@@ -19,7 +19,7 @@ import trtcache
 from trtcache.backends import registry
 from trtcache.backends.protocol import ENGINE
 from trtcache.errors import IncompatibleEngineError, InputError, SettingsError
-from trtcache.testing.comparing import difference
+from trtcache.testing.refit import difference
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:

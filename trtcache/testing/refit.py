@@ -1,22 +1,72 @@
-"""The contract of refits. A subclass has a fixture ``compiled``."""
+"""The contract of refits, and comparison of outputs while a module is refitted."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from trtcache.errors import RefitError, VerifyError
 from trtcache.runtime import refit as refitting
-from trtcache.testing.comparing import difference, mixed_results
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from trtcache import CompiledModule
+
+
+def difference(expected: Any, found: Any, tolerance: float = 1e-5) -> str | None:
+    """Return how two outputs differ: in structure, type, dtype, shape or by more than the tolerance; None if not."""
+    wanted, wanted_spec = pytree.tree_flatten(expected)
+    given, given_spec = pytree.tree_flatten(found)
+    if wanted_spec != given_spec:
+        return f"structure {given_spec}, not {wanted_spec}"
+    for index, (one, other) in enumerate(zip(wanted, given, strict=True)):
+        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+            if why := _apart(one.detach(), other, tolerance):
+                return f"leaf {index}: {why}"
+        elif type(one) is not type(other) or one != other:
+            return f"leaf {index}: {other!r}, not {one!r}"
+    return None
+
+
+def mixed_results(compiled: Any, models: tuple[nn.Module, nn.Module], x: torch.Tensor, *, seconds: float) -> list[Any]:
+    """Call a module in four threads while it is refitted, and return results that are neither model's."""
+    expected = [model(x) for model in models]
+    stop = threading.Event()
+    mixed: list[Any] = []
+
+    def call() -> None:
+        while not stop.is_set() and not mixed:
+            found = compiled(x)
+            if all(difference(one, found) for one in expected):
+                mixed.append(found)
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        compiled.refit(models[1])
+        compiled.refit(models[0].state_dict())
+    stop.set()
+    for thread in threads:
+        thread.join()
+    return mixed
+
+
+def _apart(one: torch.Tensor, other: torch.Tensor, tolerance: float) -> str | None:
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return f"{other.dtype} {tuple(other.shape)}, not {one.dtype} {tuple(one.shape)}"
+    loose = max(tolerance, 2e-2 if one.dtype in {torch.bfloat16, torch.float16} else 0)
+    if torch.allclose(one.resolve_conj(), other, rtol=loose, atol=loose):
+        return None
+    return f"off by {(one - other).abs().max()}"
 
 
 class RefitModel(nn.Module):
@@ -154,15 +204,19 @@ class RefitContract:
 
     def test_weights_come_from_a_file(self, compiled: CompiledModule, tmp_path: Path) -> None:
         """A .safetensors file, which has a tied weight once, gives the bits that the model itself gives."""
+        import safetensors.torch
+
         model, path = self.network(4), tmp_path / "model.safetensors"
         state = {name: one.cpu() for name, one in model.state_dict().items() if name != "out.weight"}
-        save_file(state, path)
+        safetensors.torch.save_file(state, path)
         compiled.refit(model)
         expected = compiled(image(self.device))
         compiled.refit(self.network(0))
         assert compiled.refit(path).changed
         assert torch.equal(compiled(image(self.device)), expected)
-        save_file({name: one for name, one in state.items() if name != "norm.bias"}, tmp_path / "less.safetensors")
+        safetensors.torch.save_file(
+            {name: one for name, one in state.items() if name != "norm.bias"}, tmp_path / "less.safetensors"
+        )
         with pytest.raises(RefitError, match=r"missing: norm\.bias"):
             compiled.refit(str(tmp_path / "less.safetensors"))
         assert torch.equal(compiled(image(self.device)), expected)

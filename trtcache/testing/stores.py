@@ -8,8 +8,7 @@ import pytest
 
 from trtcache.digests import CacheKey
 from trtcache.errors import ReadOnlyError, UnknownKeyError
-from trtcache.store.contract import Miss, Store
-from trtcache.store.entry import Entry
+from trtcache.store.contract import Entry, Miss, Store
 
 if TYPE_CHECKING:
     from pathlib import Path

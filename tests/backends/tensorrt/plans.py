@@ -19,7 +19,7 @@ from trtcache.weights.slots import fit
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trtcache.backends.onnx_model import OnnxModel
+    from trtcache.backends.onnx_operators import OnnxModel
     from trtcache.lowering import LoweredProgram
 
 RTX = "tensorrt_rtx"

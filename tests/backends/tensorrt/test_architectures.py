@@ -9,7 +9,7 @@ import pytest
 from tests.backends.tensorrt.plans import compiled, lowered, network_of, onnx_of, stored
 from tests.backends.tensorrt.zoo import made
 from tests.keys.architectures import called
-from trtcache.backends.tensorrt.checks import prove
+from trtcache.backends.tensorrt.build import prove
 
 if TYPE_CHECKING:
     from pathlib import Path

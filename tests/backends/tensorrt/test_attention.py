@@ -18,7 +18,7 @@ from trtcache.backends.onnx_operators import why_no_onnx
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trtcache.backends.onnx_model import OnnxModel
+    from trtcache.backends.onnx_operators import OnnxModel
 
 QUERY, KEY, VALUE = torch.randn(2, 3, 4, 8), torch.randn(2, 3, 5, 8), torch.randn(2, 3, 5, 6)
 SEEN = torch.rand(4, 5) > 0.4

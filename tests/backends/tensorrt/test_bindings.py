@@ -13,7 +13,7 @@ import trtcache.backends.tensorrt as package
 from tests.backends.tensorrt.bindings import DATA
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX, capability_words
 from trtcache.backends.tensorrt.preflight import ELSEWHERE, UNFIT
-from trtcache.config.tensorrt_settings import TILINGS, VERBOSITIES
+from trtcache.config.backend_settings import TILINGS, VERBOSITIES
 
 NAMES = json.loads(DATA.read_text())
 

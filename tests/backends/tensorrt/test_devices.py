@@ -11,7 +11,7 @@ import torch
 
 import trtcache
 from tests.backends.tensorrt.test_preflight import FACTS
-from trtcache.backends.gpu import gpu_here
+from trtcache.backends.fitness import gpu_here
 from trtcache.backends.tensorrt import backend, build
 from trtcache.backends.tensorrt.backend import TensorRT, TensorRTRtx
 from trtcache.backends.tensorrt.preflight import Machine, PlanFacts

@@ -15,8 +15,8 @@ from tests.backends.tensorrt.plans import compiled, stored
 from trtcache.backends import registry
 from trtcache.backends.tensorrt.build import failure
 from trtcache.backends.tensorrt.callbacks import ErrorCollector
-from trtcache.backends.tensorrt.diagnosis import diagnose
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, plan_target
+from trtcache.backends.tensorrt.preflight import diagnose
 from trtcache.errors import BackendUnavailableError, BuildError, BuildMemoryError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 import trtcache
 from tests.backends.tensorrt.plans import Small, compiled, ids, lowered
-from trtcache.backends.calls import build_artifact
+from trtcache.backends.registry import build_artifact
 from trtcache.backends.tensorrt.backend import TensorRTRtx
 from trtcache.errors import BuildError
 

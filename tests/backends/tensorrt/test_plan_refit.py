@@ -19,7 +19,6 @@ from trtcache.backends.tensorrt.engine import refit_dtypes, refit_engine
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.compiler.refit import refit_artifact, write_artifact
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
-from trtcache.weights.fingerprints import fingerprints
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,12 +82,12 @@ def made(value: float) -> dict[str, torch.Tensor]:
     return {name: torch.full(shape, value) for name, shape in SHAPES.items()}
 
 
-def put(engine: Engine, weights: Any, **more: Any) -> Any:
+def put(engine: Engine, weights: Any) -> None:
     """Refit an engine; everything but the refitter is TensorRT-RTX's own."""
     trt = SimpleNamespace(
         Refitter=Refitter, Weights=TRT.Weights, DataType=TRT.DataType, TensorLocation=TRT.TensorLocation
     )
-    return refit_engine(trt, get_logger(TRT)[0], engine, weights, tuple(SHAPES), errors=ErrorCollector(), **more)
+    refit_engine(trt, get_logger(TRT)[0], engine, weights, tuple(SHAPES), errors=ErrorCollector())
 
 
 def values(engine: Engine) -> dict[str, float]:
@@ -106,7 +105,7 @@ def test_each_weight_is_set_once_and_read_before_the_next_is_made() -> None:
             return super().__getitem__(name)
 
     engine, asked = Engine(), []
-    assert put(engine, Made(made(2.0))).set == ("w0", "w1", "w2")
+    put(engine, Made(made(2.0)))
     assert asked == ["w0", "w1", "w2"]
     assert values(engine) == {"w0": 2.0, "w1": 2.0, "w2": 2.0}
 
@@ -116,19 +115,6 @@ def test_weights_that_tensorrt_combined_are_set_together() -> None:
     engine = Engine(("w0", "w2"))
     put(engine, made(3.0))
     assert engine.refits == [["w0", "w1", "w2"]]
-
-
-@pytest.mark.parametrize(("combined", "refits"), [((), [["w1"]]), (("w0", "w1"), [["w0", "w1"]])])
-def test_only_others_than_it_has_are_set(combined: tuple[str, ...], refits: list[list[str]]) -> None:
-    """By fingerprints; one that TensorRT has combined with it is set as well."""
-    engine, weights = Engine(combined), made(2.0)
-    has = {name: str(one) for name, one in zip(weights, fingerprints(list(weights.values())), strict=True)}
-    weights["w1"] = weights["w1"] + 1
-    done = put(engine, weights, current=has)
-    assert done.set == ("w1",)
-    assert engine.refits == refits
-    assert {name for name in SHAPES if done.fingerprints[name] != has[name]} == {"w1"}
-    assert put(engine, weights, current=done.fingerprints).set == ()
 
 
 def test_a_weight_in_another_layout_is_laid_out() -> None:

@@ -13,7 +13,7 @@ from torch import nn
 
 import trtcache
 from tests.backends.tensorrt.plans import compiled, stored
-from trtcache.backends.gpu import driver_cuda
+from trtcache.backends.fitness import driver_cuda
 from trtcache.backends.tensorrt.engine import LoadedPlan, load_plan
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
 from trtcache.backends.tensorrt.preflight import (

@@ -15,10 +15,10 @@ import trtcache
 from tests.backends.tensorrt.plans import Small, compiled, constants_of, ids, lowered, network_of, onnx_of, stored
 from tests.keys.architectures import called
 from tests.models import retrained
-from trtcache.backends.onnx_model import OnnxModel
+from trtcache.backends.onnx_operators import OnnxModel
 from trtcache.backends.tensorrt import build
 from trtcache.backends.tensorrt.backend import TensorRTRtx
-from trtcache.backends.tensorrt.checks import prove, require_complete, unmark
+from trtcache.backends.tensorrt.build import prove, require_complete, unmark
 from trtcache.errors import BuildError
 from trtcache.weights.slots import fit
 

@@ -16,10 +16,9 @@ from torch import nn
 import trtcache
 from tests.backends.tensorrt.plans import Small, compiled, ids, lowered, network_of, onnx_of
 from tests.prepare import prepare
-from trtcache.backends.onnx_model import OnnxModel
-from trtcache.backends.tensorrt.build import parse
+from trtcache.backends.onnx_operators import OnnxModel
+from trtcache.backends.tensorrt.build import parse, require_matching_ports
 from trtcache.backends.tensorrt.callbacks import MessageRouter, get_logger
-from trtcache.backends.tensorrt.checks import require_matching_ports
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.errors import BuildCancelledError, BuildError, UnsupportedOperatorError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from trtcache.store import rows
+from trtcache.store import record
 
 revision = "9001"
-down_revision = rows.VERSIONS[-2]
+down_revision = record.VERSIONS[-2]
 branch_labels = None
 depends_on = None
 

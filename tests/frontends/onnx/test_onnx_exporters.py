@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.backends.tensorrt.plans import network_of
 from tests.frontends.onnx.graphs import canonical
-from trtcache.backends.onnx_model import OnnxModel
+from trtcache.backends.onnx_operators import OnnxModel
 from trtcache.frontends.onnx.file import OnnxFile
 from trtcache.frontends.onnx.weights import make_parser_model
 from trtcache.lowering.capture import quiet

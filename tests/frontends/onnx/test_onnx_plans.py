@@ -13,7 +13,7 @@ from onnx import TensorProto
 import trtcache
 from tests.backends.tensorrt.plans import network_of, stored
 from tests.frontends.onnx.graphs import BRANCHES, FUNCTION, HEAD, canonical, model, saved, small
-from trtcache.backends.onnx_model import OnnxModel
+from trtcache.backends.onnx_operators import OnnxModel
 from trtcache.backends.tensorrt.backend import TensorRTBackend
 from trtcache.backends.tensorrt.flavour import Flavour
 from trtcache.errors import (

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import trtcache
 from tests.frontends.onnx.graphs import BRANCHES, FUNCTION, canonical, model, saved
-from trtcache.backends.onnx_model import OnnxModel
+from trtcache.backends.onnx_operators import OnnxModel
 from trtcache.backends.protocol import ENGINE
 from trtcache.errors import OnnxFileError
 from trtcache.frontends.onnx.file import OnnxFile, tensors_in

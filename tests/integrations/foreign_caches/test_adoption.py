@@ -24,15 +24,15 @@ from trtcache.config.signing_keys import Trust
 from trtcache.digests import Digest
 from trtcache.errors import SettingsError, UntrustedWriterError
 from trtcache.integrations.foreign_caches.adoption import adopted_key, plan_adoption
-from trtcache.integrations.foreign_caches.find import PlanHeader, read_header
+from trtcache.integrations.foreign_caches.layouts import PlanHeader, read_header
 from trtcache.store.catalog import load_records
+from trtcache.store.contract import Entry
 from trtcache.store.disk import DiskStore
-from trtcache.store.entry import Entry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trtcache.integrations.foreign_caches.find import Find
+    from trtcache.integrations.foreign_caches.layouts import Find
 
 REAL = {
     "1.4 sm_75 sm_89": "76747274000000000200000000000000 6c040200000000000104004c76747274 09000000",

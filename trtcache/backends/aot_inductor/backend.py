@@ -13,14 +13,13 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trtcache.backends.aot_inductor.libtorch import SAME_VERSIONS, torch_folder, torch_versions
+from trtcache.backends.aot_inductor.libtorch import INITIAL_AMBIENT, SAME_VERSIONS, torch_folder, torch_versions
+from trtcache.backends.aot_inductor.libtorch import environment as environment
 from trtcache.backends.aot_inductor.loader import Assumptions, Package, PackageEngine
-from trtcache.backends.aot_inductor.variables import INITIAL_AMBIENT
-from trtcache.backends.aot_inductor.variables import environment as environment
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
-from trtcache.config.inductor_settings import InductorSettings
+from trtcache.config.backend_settings import InductorSettings
 from trtcache.errors import IncompatibleEngineError
-from trtcache.keys.torch_config import flushes_denormals, overrides, passes
+from trtcache.keys.alias_key import flushes_denormals, overrides, passes
 from trtcache.lowering.operators import replaced_functions
 from trtcache.settings import FROZEN, PACKED, REFITTABLE
 from trtcache.target import Target, resolve_target
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from trtcache.backends.diagnosis import Check, SelfTest
+    from trtcache.backends.fitness import Check, SelfTest
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
     from trtcache.weights.slots import Slot

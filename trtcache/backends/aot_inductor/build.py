@@ -29,7 +29,7 @@ from trtcache.backends.aot_inductor.packing import mark, use_packed_weights
 from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.backends.protocol import Artifact
 from trtcache.config import paused_collector
-from trtcache.config.inductor_settings import PINNED_INDUCTOR_OPTIONS, InductorSettings
+from trtcache.config.backend_settings import PINNED_INDUCTOR_OPTIONS, InductorSettings
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.model_state import quiet
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from trtcache.backends.aot_inductor.compilation import PackageCompilation
     from trtcache.backends.aot_inductor.marks import Packing
-    from trtcache.config.inductor_settings import Option
+    from trtcache.config.backend_settings import Option
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
     from trtcache.target import Target

@@ -1,4 +1,7 @@
-"""Engines that run packages on host arrays, without Python's torch.
+"""Engines that run packages on host arrays, and their weights, without Python's torch.
+
+``trtcache.weights.slots`` computes the weights of tensors, with the same errors. Results are bit-identical: copies and
+arithmetic are torch's own kernels, called through ``LibTorch``.
 
 A package may take weights in a packed layout (``packing``). Here it gets them unpacked, which is slower and changes no
 result.
@@ -16,15 +19,212 @@ from trtcache.backends.aot_inductor.loader import refuse_weights
 from trtcache.backends.aot_inductor.marks import is_transposed
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import hash_bytes
-from trtcache.errors import IncompatibleEngineError, RunError
-from trtcache.weights.arrays import Spans, follow, tensor_of
-from trtcache.weights.slots import layout
+from trtcache.errors import IncompatibleEngineError, RefitError, RunError
+from trtcache.weights.arrays import HostArray, Spans, contiguous, follow, same_bytes, tensor_of
+from trtcache.weights.recipes import Operation, WeightRef
+from trtcache.weights.slots import layout, select_slots
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from trtcache.backends.aot_inductor.libtorch import LibTorch
     from trtcache.backends.aot_inductor.loader import Assumptions
-    from trtcache.weights.arrays import HostArray
+    from trtcache.weights.recipes import Recipe
+    from trtcache.weights.slots import EngineWeight, Slot
+
+
+_FLOATING = frozenset({"float32", "float64"})
+
+
+class HostWeights(dict[str, HostArray]):
+    """Engine weights by name; ``own`` are the names of those that share no memory with the given ones."""
+
+    def __init__(self, arrays: Mapping[str, HostArray], own: Iterable[str] = ()) -> None:
+        """Initialize from arrays by name."""
+        super().__init__(arrays)
+        self.own = frozenset(own)
+
+
+@frozen_dataclass
+class CheckedArrays:
+    """Checked model weights.
+
+    Attributes:
+        given: the array of each slot, by the slot's index.
+        kept: names of transient engine weights that were not given and stay unchanged.
+    """
+
+    given: Mapping[int, HostArray]
+    kept: frozenset[str]
+
+
+def check_arrays(
+    weights: Sequence[EngineWeight],
+    state: Mapping[str, HostArray],
+    *,
+    known: frozenset[str],
+    library: LibTorch,
+    keep: bool = False,
+) -> CheckedArrays:
+    """Check a model's weights against those of an engine, without copying.
+
+    Args:
+        weights: the engine's weights.
+        state: the model's weights by name.
+        known: all names of the compiled model.
+        library: torch's C functions.
+        keep: whether transient slots that ``state`` does not name keep their values.
+
+    Raises:
+        RefitError: a slot has no array, or one of another shape or dtype, or tied names differ, or ``state`` has names
+            that the compiled model does not have. It lists them all; nothing has been changed.
+    """
+    kept, needed = select_slots(weights, state, keep=keep)
+    missing: list[str] = []
+    mismatched: list[str] = []
+    given: dict[int, HostArray] = {}
+    for index, slot in needed.items():
+        named = [(name, state[name]) for name in slot.names if name in state]
+        if not named:
+            missing.append(slot.names[0] if slot.names else f"slot {slot.index}")
+            continue
+        faults = [f"{name} ({why})" for name, array in named if (why := _mismatch(slot, array))]
+        if not faults:
+            faults = [
+                f"{named[0][0]} (tied to {name} in the compiled model, but their values differ)"
+                for name, array in named[1:]
+                if not _equal(library, array, named[0][1])
+            ][:1]
+        mismatched += faults
+        given[index] = named[0][1]
+    unexpected = sorted(set(state) - known)
+    if missing or mismatched or unexpected:
+        raise RefitError(tuple(missing), tuple(unexpected), tuple(mismatched))
+    return CheckedArrays(given, kept)
+
+
+def _mismatch(slot: Slot, array: HostArray) -> str | None:
+    if array.device != "cpu":
+        return f"on {array.device}, the engine is on cpu"
+    if array.shape != slot.shape:
+        return f"shape {array.shape}, the engine has {slot.shape}"
+    if array.dtype != slot.dtype:
+        return f"dtype {array.dtype}, the engine has {slot.dtype}"
+    return None
+
+
+def _equal(library: LibTorch, array: HostArray, first: HostArray) -> bool:
+    if (array.pointer, array.strides) == (first.pointer, first.strides):
+        return True
+    plain = contiguous(array.shape)
+    return same_bytes(*(one if one.strides == plain else library.copy(one, plain) for one in (array, first)))
+
+
+def make_weights(
+    weights: Sequence[EngineWeight],
+    checked: CheckedArrays,
+    library: LibTorch,
+    current: HostWeights | None = None,
+) -> tuple[HostWeights, list[EngineWeight]]:
+    """Return engine weights, shared with the given ones where the layout allows, and those that changed.
+
+    Raises:
+        IncompatibleEngineError: a recipe is not one that is computed without torch.
+    """
+    made: dict[str, HostArray] = {}
+    own: set[str] = set()
+    changed: list[EngineWeight] = []
+    for weight in weights:
+        name, before = weight.name, None if current is None else follow(current[weight.name])
+        if name in checked.kept and before is not None:
+            made[name] = library.copy(before, before.strides)  # the old engine keeps modifying its own
+            own.add(name)
+            continue
+        array = _make_weight(weight, checked.given, library)
+        is_own = not any(array.overlaps(checked.given[slot.index]) for slot in weight.slots)
+        if current is not None and (before is None or not same_bytes(array, before)):
+            changed.append(weight)
+        elif current is not None and before is not None and is_own and name in current.own and not weight.is_mutated:
+            array = before
+        made[name] = array
+        if is_own:
+            own.add(name)
+    return HostWeights(made, own), changed
+
+
+def _make_weight(weight: EngineWeight, given: Mapping[int, HostArray], library: LibTorch) -> HostArray:
+    array = _evaluate(weight.recipe, given, library)
+    if (array.shape, array.dtype) != (weight.shape, weight.dtype):
+        raise IncompatibleEngineError("weight map", f"its recipe makes {array.dtype} {array.shape} of {weight.label}")
+    if array.strides != weight.stride or weight.is_mutated:
+        return library.copy(array, weight.stride)
+    return array
+
+
+def _evaluate(recipe: Recipe, given: Mapping[int, HostArray], library: LibTorch) -> HostArray:
+    if isinstance(recipe, WeightRef):
+        return given[int(recipe.weight)]
+    if recipe.operator == "cast":
+        source, dtype = _operand(recipe, given, library), str(recipe.arguments[1])
+        return source if source.dtype == dtype else library.copy(source, source.strides, dtype)
+    if recipe.operator in {"permute", "reshape"}:
+        return _rearrange(recipe, _operand(recipe, given, library), library)
+    values: list[HostArray | float] = []
+    for one in recipe.arguments:
+        if isinstance(one, (WeightRef, Operation)):
+            values.append(_evaluate(one, given, library))
+        elif type(one) in {int, float}:
+            values.append(float(str(one)) if isinstance(one, float) else int(str(one)))
+        else:
+            raise _refusal(recipe)
+    _require_floats(recipe, values)
+    return library.apply(recipe.operator, values)
+
+
+def _operand(recipe: Operation, given: Mapping[int, HostArray], library: LibTorch) -> HostArray:
+    source = recipe.arguments[0]
+    if not isinstance(source, (WeightRef, Operation)):
+        raise _refusal(recipe)
+    return _evaluate(source, given, library)
+
+
+def _rearrange(recipe: Operation, source: HostArray, library: LibTorch) -> HostArray:
+    sizes = recipe.arguments[1]
+    if not isinstance(sizes, tuple):
+        raise _refusal(recipe)
+    if recipe.operator == "permute":
+        order = [place % len(source.shape) for place in sizes]
+        shape, strides = (tuple(one[place] for place in order) for one in (source.shape, source.strides))
+        return HostArray(source.dtype, shape, strides, source.pointer, source)
+    shape = _sizes(sizes, source.count)
+    plain = source if source.is_contiguous else library.copy(source, contiguous(source.shape))
+    return HostArray(source.dtype, shape, contiguous(shape), plain.pointer, plain)
+
+
+def _sizes(sizes: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """Return the sizes of a reshape, in which one may be -1."""
+    known = 1
+    for size in sizes:
+        known *= size if size != -1 else 1
+    return tuple(count // known if size == -1 and known else size for size in sizes)
+
+
+def _require_floats(recipe: Operation, values: Sequence[HostArray | float]) -> None:
+    """Check that torch chooses the same dtype for numbers as for tensors without dimensions, as which they are passed.
+
+    Raises:
+        IncompatibleEngineError: it might not.
+    """
+    arrays = [one for one in values if isinstance(one, HostArray)]
+    dtypes = {one.dtype for one in arrays}
+    has_numbers = len(arrays) < len(values)
+    if len(dtypes) != 1 or not dtypes <= _FLOATING or (has_numbers and any(not one.shape for one in arrays)):
+        raise _refusal(recipe)
+
+
+def _refusal(recipe: Operation) -> IncompatibleEngineError:
+    return IncompatibleEngineError("weight map", f"the recipe {recipe.operator} is computed by torch only")
+
 
 _loading = threading.Lock()
 _libraries: dict[bytes, PackageLibrary] = {}

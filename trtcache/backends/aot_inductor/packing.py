@@ -1,10 +1,10 @@
 """Weights packed for oneDNN when a package is loaded (``settings={"weights": "packed"}``).
 
-A convolution or a linear layer of oneDNN takes its weight in a layout of its own, which depends on the processor. Given
-an ordinary tensor, each call packs it again, or computes with a slower kernel. Inductor's ``freezing`` packs it in the
-build, so that the package has its values. Here the package is compiled for an ordinary tensor, and the loader sets a
-packed one as its constant: the operator takes either. So one package serves every set of weights, and a refit packs the
-new ones.
+A convolution or a linear layer of oneDNN takes its weight in a layout of its own, which depends on the processor.
+Given an ordinary tensor, each call packs it again, or computes with a slower kernel. Inductor's ``freezing`` packs it
+in the build, so that the package has its values. Here the package is compiled for an ordinary tensor, and the loader
+sets a packed one as its constant: the operator takes either. So one package serves every set of weights, and a refit
+packs the new ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from trtcache.backends.aot_inductor.marks import CONVOLUTION, LINEAR, PACKED_MARK, Packing, is_transposed
 from trtcache.errors import IncompatibleEngineError
-from trtcache.weights.changes import Snapshot
+from trtcache.weights.fingerprints import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

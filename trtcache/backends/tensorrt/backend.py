@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.backends.gpu import activate, gpu_here
+from trtcache.backends.fitness import activate, gpu_here
 from trtcache.backends.onnx_operators import why_no_onnx
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
-from trtcache.backends.tensorrt import fitness
+from trtcache.backends.tensorrt import preflight
 from trtcache.backends.tensorrt.engine import REFITTABLE, UnloadedPlan, load_plan, refit_plan
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, plan_target
 from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts
-from trtcache.config.tensorrt_settings import TensorRTSettings
+from trtcache.config.backend_settings import TensorRTSettings
 from trtcache.errors import NoDeviceError
 
 if TYPE_CHECKING:
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from trtcache.backends.diagnosis import Check, SelfTest
-    from trtcache.backends.fitness import Misfit, StoredTarget
-    from trtcache.backends.onnx_model import OnnxModel, Range
+    from trtcache.backends.fitness import Check, Misfit, SelfTest, StoredTarget
+    from trtcache.backends.onnx_operators import OnnxModel, Range
     from trtcache.backends.protocol import Engine
     from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.lowering import LoweredProgram
@@ -143,21 +142,21 @@ class TensorRTBackend(Backend):
 
     def why_misfit(self, stored: StoredTarget) -> Misfit | None:
         """Return why a plan cannot run here; TensorRT does not have to be able to build here."""
-        return fitness.why_misfit(self.flavour, stored)
+        return preflight.why_misfit(self.flavour, stored)
 
     def rank(self, target: Mapping[str, Any]) -> int:
         """Return how well a plan fits."""
-        return fitness.rank(target)
+        return preflight.rank(target)
 
     def diagnose(self, *, quick: bool) -> Iterator[Check]:  # noqa: ARG002  # all of it is quick
         """Yield whether it is installed, and what it can do here."""
-        from trtcache.backends.tensorrt.diagnosis import diagnose
+        from trtcache.backends.tensorrt.preflight import diagnose
 
         return diagnose(self.flavour)
 
     def selftest(self) -> SelfTest:
         """Return the self-test of this flavour."""
-        from trtcache.backends.tensorrt.diagnosis import PlanSelfTest
+        from trtcache.backends.tensorrt.preflight import PlanSelfTest
 
         return PlanSelfTest.of(self.flavour)
 

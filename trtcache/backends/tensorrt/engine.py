@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 import weakref
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.backends.gpu import gpu_here
+from trtcache.backends.fitness import gpu_here
 from trtcache.backends.protocol import current_tuning_store
 from trtcache.backends.tensorrt.callbacks import get_logger
 from trtcache.backends.tensorrt.preflight import (
@@ -25,9 +24,7 @@ from trtcache.backends.tensorrt.preflight import (
     why_not_here,
 )
 from trtcache.backends.tensorrt.tuning import RuntimeCache
-from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
-from trtcache.weights.fingerprints import fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -169,19 +166,6 @@ class UnloadedPlan:
         raise NoDeviceError(self._flavour.name, "", f"it runs on its GPU: {self.why}")
 
 
-@frozen_dataclass
-class PlanRefitResult:
-    """The result of a plan's refit.
-
-    Attributes:
-        set: names of the weights that were set.
-        fingerprints: fingerprints of all weights that the engine has now.
-    """
-
-    set: tuple[str, ...]
-    fingerprints: Mapping[str, str] = field(default_factory=dict)
-
-
 def refit_engine(
     trt: Any,
     logger: Any,
@@ -190,16 +174,14 @@ def refit_engine(
     names: Collection[str],
     *,
     errors: ErrorCollector,
-    current: Mapping[str, str] | None = None,
-) -> PlanRefitResult:
-    """Set the weights of an engine: all of them, or only those that differ if its weights are known.
+) -> None:
+    """Set all weights of an engine.
 
     TensorRT reads the weights when the engine is refitted, which happens as soon as none is missing: so a mapping that
     computes weights lazily holds one at a time, or those that TensorRT combines.
 
     ``engine`` does not run, and is unusable if this raises. ``names`` are the refittable weights, as proven when the
-    plan was built; ``weights`` have the program's dtype and shape and are read one by one. ``current`` are
-    fingerprints of the engine's current weights by name, None if unknown.
+    plan was built; ``weights`` have the program's dtype and shape and are read one by one.
 
     Raises:
         IncompatibleEngineError: the engine expects other weights than were proven.
@@ -213,39 +195,13 @@ def refit_engine(
         raise IncompatibleEngineError("plan", f"it takes other weights than were proven when it was built: {what}")
     if missing := sorted(set(names) - set(weights)):
         raise RefitError(missing=tuple(missing))
-    known = dict(current or {})
     pending: dict[str, torch.Tensor] = {}  # TensorRT reads their memory until the engine is refitted
-    changed: list[str] = []
-    unchanged: set[str] = set()
     for name in sorted(names):
         tensor = weights[name].detach().contiguous()
-        if current is not None:
-            digest = str(fingerprints([tensor])[0])
-            if current.get(name) == digest:
-                unchanged.add(name)
-                continue
-            known[name] = digest
         _set(trt, refitter, name, tensor, errors)
         pending[name] = tensor
-        changed.append(name)
         if not refitter.get_missing_weights():
             _flush(refitter, pending, errors)
-    _set_required_weights(trt, refitter, weights, unchanged, pending, errors)
-    return PlanRefitResult(tuple(changed), known)
-
-
-def _set_required_weights(
-    trt: Any,
-    refitter: Any,
-    weights: Mapping[str, torch.Tensor],
-    unchanged: Collection[str],
-    pending: dict[str, torch.Tensor],
-    errors: ErrorCollector,
-) -> None:
-    """Set unchanged weights that TensorRT requires after all, and check that none is missing."""
-    for name in sorted(set(unchanged).intersection(refitter.get_missing_weights())):
-        pending[name] = weights[name].detach().contiguous()
-        _set(trt, refitter, name, pending[name], errors)
     if lacking := sorted(name or "a weight without a name" for name in refitter.get_missing_weights()):
         raise RefitError(missing=tuple(f"{one} (TensorRT wants it with {', '.join(pending)})" for one in lacking))
     if pending:

@@ -11,9 +11,9 @@ import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.backend_settings import TensorRTSettings
 from trtcache.config.environment import is_installed
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.errors import BackendUnavailableError, SettingsError, did_you_mean
 from trtcache.target import Gpu, Target, capability_words, host_platform
 

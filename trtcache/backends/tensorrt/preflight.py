@@ -1,4 +1,4 @@
-"""Preflight check: whether a stored plan can run on this machine.
+"""Preflight check: whether a stored plan can run here; and the checks of ``trtcache doctor`` and the self-test.
 
 There are two negative results. A sound plan that this machine cannot run, because it is for another GPU or platform or
 the driver is too old, is still stored and exported; calling it raises an error with the reason. An unfit plan, of
@@ -9,22 +9,27 @@ rebuilt.
 from __future__ import annotations
 
 import json
-from dataclasses import field
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from trtcache.backends.gpu import driver_cuda, gpu_here
-from trtcache.backends.tensorrt.flavour import AMPERE_PLUS
+import torch
+
+from trtcache.backends.fitness import Check, Distance, Misfit, SelfTest, check_distribution, driver_cuda, gpu_here
+from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, TENSORRT
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.errors import IncompatibleEngineError
+from trtcache.errors import BackendUnavailableError, IncompatibleEngineError
 from trtcache.target import capability_words, host_platform
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from trtcache.backends.fitness import StoredTarget
     from trtcache.backends.tensorrt.flavour import Flavour
-    from trtcache.config.tensorrt_settings import TensorRTSettings
+    from trtcache.config.backend_settings import TensorRTSettings
     from trtcache.digests import Json
     from trtcache.target import Gpu, Target
+
 
 MEMBER = "plan.json"
 
@@ -63,7 +68,6 @@ class PlanFacts:
         cuda: the major version of CUDA of that TensorRT.
         target: the target that it was built for.
         version_compatible: whether later versions of the same major version load it.
-        fingerprints: fingerprints of the weights in a refittable plan, by name; empty if none are in it or unknown.
     """
 
     format: int
@@ -75,7 +79,6 @@ class PlanFacts:
     cuda: int | None
     target: Mapping[str, Any]
     version_compatible: bool
-    fingerprints: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, content: bytes) -> PlanFacts:
@@ -96,7 +99,6 @@ class PlanFacts:
                 cuda=written.get("cuda"),
                 target=dict(written.get("target", {})),
                 version_compatible=bool(written.get("version_compatible", False)),
-                fingerprints=dict(written["weights"].get("fingerprints", {})),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise IncompatibleEngineError("plan", f"its facts (plan.json) cannot be read: {error!r}") from error
@@ -204,3 +206,98 @@ def why_invalid(trt: Any, runtime: Any, plan: bytes | memoryview) -> str | None:
     if set(reasons) & set(UNFIT):
         raise IncompatibleEngineError("plan", f"TensorRT-RTX finds it invalid: {words}")
     return f"TensorRT-RTX cannot run it: {words}"
+
+
+def why_misfit(flavour: Flavour, stored: StoredTarget) -> Misfit | None:
+    """Return why a plan cannot run here, or None if it can."""
+    if not flavour.installed:
+        return Misfit(flavour.missing, f"pip install 'trtcache[{flavour.extra}]'", Distance.PACKAGE)
+    machine = Machine.here(flavour)
+    assert stored.member is not None  # noqa: S101  # it has engines
+    try:
+        facts = PlanFacts.read(stored.member(MEMBER))
+        require_loadable_version(facts, machine)
+    except IncompatibleEngineError as error:
+        version = f"{flavour.title} {stored.toolchain.get(flavour.name)}"
+        remedy = f"install {version}, or export it again with {machine.version}"
+        return Misfit(error.why, remedy, Distance.VERSION)
+    obstacle = find_obstacle(facts, machine)
+    if obstacle is None:
+        return None
+    if obstacle.what == "driver":
+        return Misfit(obstacle.why, "install a later NVIDIA driver", Distance.DRIVER)
+    if obstacle.what == "platform":
+        remedy = f"run it on {facts.target['platform']}, or export it again on {machine.platform}"
+        return Misfit(obstacle.why, remedy, Distance.PLATFORM)
+    again = ""
+    if machine.gpu is not None:
+        again = f", or export it for this one: --target {capability_words(machine.gpu.capability)}"
+    capability = str(stored.target.get("capability") or "")
+    gpu = f"a GPU of {capability_words(capability)}" if capability else "an NVIDIA GPU"
+    return Misfit(obstacle.why, f"run it on a machine with {gpu}{again}", Distance.GPU)
+
+
+def rank(target: Mapping[str, Any]) -> int:
+    """Return how well a plan fits.
+
+    Higher is better: first a plan built for one GPU product, then plans for fewer GPU generations.
+    """
+    capability = str(target.get("capability") or "")
+    width = 100 if capability == AMPERE_PLUS else len(capability.split(","))
+    return (500 if target.get("gpu") else 0) - width
+
+
+_TARGET = "sm_89"
+"""The target of a self-test on a machine without a GPU that TensorRT-RTX supports."""
+
+_NEVER = "0.0.0"
+
+
+def diagnose(flavour: Flavour) -> Iterator[Check]:
+    """Yield whether a flavour is installed, and what it can do here."""
+    package, title = flavour.name.replace("_", "-"), f"backend {flavour.name}"
+    yield check_distribution(flavour.name, (package, f"{package}-cu13", f"{package}-cu12"))
+    if flavour.why_unavailable:
+        yield Check(title, "missing", "can do nothing", f"pip install 'trtcache[{flavour.extra}]'")
+    elif torch.cuda.is_available():
+        where = " on an RTX GPU" if flavour.builds_without_gpu else ""
+        yield Check(title, "ok", f"can build; running and refit{where} are experimental")
+    elif flavour.builds_without_gpu:
+        yield Check(title, "ok", "can build for a named compute capability")
+    else:
+        yield Check(title, "missing", "can do nothing", "it needs an NVIDIA GPU")
+
+
+@dataclass(frozen=True)
+class PlanSelfTest(SelfTest):
+    """The self-test of plans. TensorRT may round the factors of float32 products to TF32, with 10 bits."""
+
+    flavour: Flavour = TENSORRT
+    tolerance: float = 5e-3
+
+    @classmethod
+    def of(cls, flavour: Flavour) -> PlanSelfTest:
+        """Return the self-test of a flavour on this machine.
+
+        Raises:
+            BackendUnavailableError: it is not installed.
+        """
+        if why := flavour.why_unavailable:
+            raise BackendUnavailableError(flavour.name, why)
+        gpu, refit = gpu_here(), {"tensorrt": {"refit": True}}
+        if not flavour.builds_without_gpu:
+            return cls("cuda", needs="an NVIDIA GPU", refit_settings=refit, flavour=flavour)
+        target = None if gpu and gpu.capability in flavour.capabilities else _TARGET
+        return cls(target=target, needs="an RTX GPU", refit_settings=refit, flavour=flavour)
+
+    def facts(self) -> Mapping[str, str]:
+        """Return its version, that of CUDA, and how long it takes to load."""
+        start = time.perf_counter()
+        self.flavour.load()
+        cuda = f" for CUDA {self.flavour.cuda}" if self.flavour.cuda else ""
+        took_s = time.perf_counter() - start
+        return {self.flavour.title: f"{self.flavour.version}{cuda}, loaded in {took_s:.1f} s"}
+
+    def members_of_another_version(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """Return what is stored beside a plan, with another version of TensorRT."""
+        return {MEMBER: json.dumps({**json.loads(members[MEMBER]), "version": _NEVER}).encode()}

@@ -17,7 +17,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from trtcache.digests import hash_bytes
-from trtcache.frontends.direct.errors import NotComparableError
+from trtcache.frontends.direct import NotComparableError
 from trtcache.frontends.direct.export_context import OUR_FOLDER, OWN_FOLDERS
 from trtcache.lowering.operators import is_standard_library
 

@@ -32,7 +32,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._config_module import ConfigModule
 
-from trtcache.frontends.direct.errors import NotComparableError
+from trtcache.frontends.direct import NotComparableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import TensorWeakRef
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.frontends.direct.errors import NotComparableError
+from trtcache.frontends.direct import NotComparableError
 from trtcache.frontends.direct.export_context import OWN_FOLDERS
 from trtcache.frontends.direct.trace import (
     RESHAPED_IN_PLACE,

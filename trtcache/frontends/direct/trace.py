@@ -12,10 +12,10 @@ A trace is a list of lines in the order of the calls:
 
 Different values are written differently. Numbers, texts and None are written as they are, but for ``["b", 1]`` (True),
 ``["f", hex]`` (a float), ``["c", hex, hex]`` (complex), ``["s", class, term]`` (a symbolic size), ``["n", text]`` (a
-dtype, device, layout or memory format), ``["l", ...]`` (a sequence; a tuple as a result is ``["u", ...]``) and
-``["d", [key, value], ...]``. A tensor is ``["t", name]``, whose name is ``weight NAME``, ``input PLACE``, the number of
-the result that it is, or for a constant the list of ``TraceWriter.name_constant``. A new result is
-``["new", number, dtype, sizes, strides, offset, device, base]``; base is the name of a tensor whose memory it has.
+dtype, device, layout or memory format), ``["l", ...]`` (a sequence; a tuple as a result is ``["u", ...]``) and ``["d",
+[key, value], ...]``. A tensor is ``["t", name]``, whose name is ``weight NAME``, ``input PLACE``, the number of the
+result that it is, or for a constant the list of ``TraceWriter.name_constant``. A new result is ``["new", number,
+dtype, sizes, strides, offset, device, base]``; base is the name of a tensor whose memory it has.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.frontends.direct.errors import NotComparableError
+from trtcache.frontends.direct import NotComparableError
 from trtcache.frontends.direct.executed_code import ExecutedCode
 from trtcache.frontends.direct.export_context import export_context
 from trtcache.lowering.caches import preserve_caches
@@ -209,7 +209,7 @@ def _plain(value: Any, *, is_exact: bool) -> Any:
     if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return value
     if is_exact:
-        from trtcache.frontends.direct.symbolic import require_exact
+        from trtcache.frontends.direct.program_trace import require_exact
 
         require_exact(value.node.expr)
     return str(value.node.expr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from trtcache.backends.onnx_model import Range
+from trtcache.backends.onnx_operators import Range
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import InputError, ProfileError
 from trtcache.lowering.interface import Interface, Result, TensorInput, TensorOutput

@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.backends import registry
-from trtcache.backends.onnx_model import OnnxModel
+from trtcache.backends.onnx_operators import OnnxModel
 from trtcache.backends.protocol import CONSTANTS, ENGINE, GRAPH, INTERFACE, WEIGHT_MAP, interface_document
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, json_bytes
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trtcache.keys.key import KeyAlias
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
-    from trtcache.store.entry import Entry
+    from trtcache.store.contract import Entry
     from trtcache.store.format import Built
 
 

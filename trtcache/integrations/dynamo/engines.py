@@ -1,9 +1,9 @@
 """Engines for a Dynamo graph, compiled like ``trtcache.compile``: one instance for each set of weights that calls pass.
 
 Dynamo compiles a graph once for all modules that share the same code, and passes the current module's weights to each
-call. They are identified by object identity; by address, since ``weight.data = other`` changes neither the object nor a
-Dynamo guard; by strides, whose guards a caller can disable; and, for weights that an engine copied, by value or torch's
-version counter.
+call. They are identified by object identity; by address, since ``weight.data = other`` changes neither the object nor
+a Dynamo guard; by strides, whose guards a caller can disable; and, for weights that an engine copied, by value or
+torch's version counter.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from trtcache.integrations.dynamo.calls import (
     regions,
     value_of,
 )
-from trtcache.runtime.memory import find_overlap
-from trtcache.weights.changes import Snapshot
+from trtcache.runtime.inputs import find_overlap
+from trtcache.weights.fingerprints import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

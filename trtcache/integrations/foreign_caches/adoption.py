@@ -17,9 +17,8 @@ from blake3 import blake3
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, Digest
 from trtcache.errors import SettingsError, StoreError, UnsafeStoreError
-from trtcache.integrations.foreign_caches.find import Find, open_find
-from trtcache.integrations.foreign_caches.layouts import onnxruntime_finds, torch_tensorrt_finds
-from trtcache.store.gc import prune_after_put
+from trtcache.integrations.foreign_caches.layouts import Find, onnxruntime_finds, open_find, torch_tensorrt_finds
+from trtcache.store.catalog import prune_after_put
 from trtcache.store.index import write_rows
 from trtcache.store.record import Record
 from trtcache.store.root import check_safety

@@ -1,7 +1,7 @@
 """Adapter around torch_tensorrt's conversion of a partition.
 
-The whole conversion of a partition is wrapped, not only torch_tensorrt's engine cache: that does not see failed builds,
-and is not used for engines with immutable weights, which are the default.
+The whole conversion of a partition is wrapped, not only torch_tensorrt's engine cache: that does not see failed
+builds, and is not used for engines with immutable weights, which are the default.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from trtcache.cache import Cache
-    from trtcache.integrations.torch_tensorrt.installation import ConversionTally
-    from trtcache.integrations.torch_tensorrt.library import TorchTensorrt
-    from trtcache.store.entry import Entry
+    from trtcache.integrations.torch_tensorrt.installation import ConversionTally, TorchTensorrt
+    from trtcache.store.contract import Entry
     from trtcache.store.format import Content
 
 _logger = logging.getLogger(__name__)

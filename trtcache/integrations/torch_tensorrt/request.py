@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from trtcache.digests import Json
-    from trtcache.integrations.torch_tensorrt.library import TorchTensorrt
+    from trtcache.integrations.torch_tensorrt.installation import TorchTensorrt
     from trtcache.weights.fingerprints import Fingerprints
 
 LEFT_OUT: Mapping[str, str] = {
