@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from tests.frontends.onnx.graphs import BRANCHES, FUNCTION, HEAD, answers, canonical, model, saved, small
 from trtcache.errors import OnnxFileError
+from trtcache.frontends.onnx.file import OnnxFile
+from trtcache.frontends.onnx.weights import make_parser_model
 from trtcache.keys.graph_diff import graph_differences
 from trtcache.keys.stored_graph import StoredGraph
 
@@ -367,29 +370,108 @@ def test_a_function_that_calls_itself_is_refused(tmp_path: Path) -> None:
     looped = FUNCTION.replace("q = Mul(p, k)", "q = own.twice <by: float = 1.0> (p)").replace(
         '["" : 17]>\ntwice', '["" : 17, "own" : 1]>\ntwice'
     )
-    with pytest.raises(OnnxFileError, match="its function twice calls itself"):
+    with pytest.raises(OnnxFileError, match="its function 'twice' calls itself"):
         canonical(saved(tmp_path / "a.onnx", model(looped)))
 
 
-def test_each_function_is_digested_once(tmp_path: Path) -> None:
-    """Forty functions that each call the next one twice are not 2 ** 40; the innermost one changes all digests."""
-    digests = set()
-    for innermost in ("Relu", "Neg", "RandomNormalLike"):
+def test_too_many_nodes_of_functions_are_refused(tmp_path: Path) -> None:
+    """Forty functions that each call the next one twice would be 2 ** 40 nodes; ten are inlined."""
+    for count in (40, 10):
         made = model(HEAD.replace('"" : 17', '"" : 17, "own" : 1') + "g (float[2] x) => (float[2] y) { y = own.f0(x) }")
         opsets = list(made.opset_import)
-        for at in range(40):
+        for at in range(count):
             nodes = [helper.make_node(f"f{at + 1}", [one], [other], domain="own") for one, other in ("pq", "qr")]
             made.functions.append(helper.make_function("own", f"f{at}", ["p"], ["r"], nodes, opsets))
-        last = [helper.make_node(innermost, ["p"], ["r"])]
-        made.functions.append(helper.make_function("own", "f40", ["p"], ["r"], last, opsets))
-        digests.add(canonical(saved(tmp_path / "a.onnx", made)).digest)
-    assert len(digests) == 3
+        last = [helper.make_node("Relu", ["p"], ["r"])]
+        made.functions.append(helper.make_function("own", f"f{count}", ["p"], ["r"], last, opsets))
+        path = saved(tmp_path / "a.onnx", made)
+        if count == 40:
+            with pytest.raises(OnnxFileError, match="more than 1000000 nodes when they are inlined"):
+                canonical(path)
+        else:
+            assert len(canonical(path).records) == 1024 + 2
+
+
+def called(opsets: dict[str, int], node: str, *functions: str) -> Any:
+    """Return a model of one node, ``y = node``, with functions as texts, and the versions of domains."""
+    imports = ", ".join(f'"{name}" : {version}' for name, version in opsets.items())
+    graph = f"g (float[2,3,4] a, float[2,3,4] b) => (float[2,3,4] y) {{ {node} }}"
+    return onnx.parser.parse_model("".join((f"<ir_version: 10, opset_import: [{imports}]> ", graph, *functions)))
+
+
+BODY = '<domain: "own", opset_import: ["" : 17, "own" : 1]> '
+OURS = {"": 17, "own": 1}
+
+
+@pytest.mark.parametrize(
+    ("node", "functions", "same"),
+    [
+        ("y = own.f(b, a)", ["f (a, b) => (q) { t = Abs(a) q = Sub(t, b) }"], "t = Abs(b) y = Sub(t, a)"),
+        ("y = own.f(a)", ["f <alpha> (x) => (q) { q = LeakyRelu <alpha: float = @alpha> (x) }"], "y = LeakyRelu(a)"),
+        ("y = own.f(a)", ["f (x) => (q) { q = own.h(x) }", "h (x) => (q) { q = Neg(x) }"], "y = Neg(a)"),
+        (
+            "y = own.f <beta = 0.5> (a)",
+            [
+                "f <beta> (x) => (q) { q = own.h <alpha: float = @beta> (x) }",
+                "h <alpha> (x) => (q) { q = LeakyRelu <alpha: float = @alpha> (x) }",
+            ],
+            "y = LeakyRelu <alpha = 0.5> (a)",
+        ),
+        (
+            "y = own.f(a)",
+            ["f <alpha: float = 0.25> (x) => (q) { q = LeakyRelu <alpha: float = @alpha> (x) }"],
+            "y = LeakyRelu <alpha = 0.25> (a)",
+        ),
+        ("t = own.Relu(a) y = Relu(t)", ["Relu (x) => (q) { q = Abs(x) }"], "t = Abs(a) y = Relu(t)"),
+        ("y = own.f(a)", ["f (x, z) => (q) { q = Clip(x, z) }"], "y = Clip(a)"),
+    ],
+)
+def test_functions_are_inlined(tmp_path: Path, node: str, functions: list[str], same: str) -> None:
+    """A call has the key and the parser's model of the nodes that the function is made of."""
+    one, other = called(OURS, node, *(BODY + text for text in functions)), called(OURS, same)
+    paths = [saved(tmp_path / f"{at}.onnx", made) for at, made in enumerate((one, other))]
+    first, second = map(canonical, paths)
+    assert first.digest == second.digest
+    model_ = onnx.ModelProto.FromString(make_parser_model(OnnxFile(paths[0]), first.slots).content)
+    assert not model_.functions
+    assert [one.op_type for one in model_.graph.node] == [one.op_type for one in other.graph.node]
+
+
+@pytest.mark.parametrize("operator", ["Softmax", "Hardmax", "LogSoftmax"])
+def test_a_function_of_another_opset_is_refused(tmp_path: Path, operator: str) -> None:
+    """ONNX Runtime and TensorRT read its body by the model's version, and ONNX's reference by its own."""
+    function = f'<domain: "own", opset_import: ["" : 13]> f (x) => (q) {{ q = {operator}(x) }}'
+    with pytest.raises(OnnxFileError, match=r"function 'f' has version 13 of domain '', and .* 11"):
+        canonical(saved(tmp_path / "a.onnx", called({"": 11, "own": 1}, "y = own.f(a)", function)))
+    alone = canonical(saved(tmp_path / "b.onnx", called({"own": 1}, "y = own.f(a)", function)))
+    plain = canonical(saved(tmp_path / "c.onnx", called({"": 13}, f"y = {operator}(a)")))
+    assert (alone.digest, alone.opsets) == (plain.digest, plain.opsets)
+
+
+@pytest.mark.parametrize(
+    ("node", "functions", "why"),
+    [
+        ("y = own.f(a, b)", ["f (x) => (q) { q = Abs(x) }"], "more inputs or outputs than the function"),
+        (
+            "y = own.f(a)",
+            [
+                "f <beta> (x) => (q) { q = own.h <alpha: float = @beta> (x) }",
+                "h <alpha: float = 0.5> (x) => (q) { q = LeakyRelu <alpha: float = @alpha> (x) }",
+            ],
+            "a call of its function 'h' may leave out an attribute or not",
+        ),
+    ],
+)
+def test_calls_that_cannot_be_inlined_are_refused(tmp_path: Path, node: str, functions: list[str], why: str) -> None:
+    """The error names the function."""
+    with pytest.raises(OnnxFileError, match=why):
+        canonical(saved(tmp_path / "a.onnx", called(OURS, node, *(BODY + text for text in functions))))
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (FUNCTION.replace("q = Mul(p, k)", "q = Mul(p, z)"), "its function twice uses 'z', which nothing produces"),
+        (FUNCTION.replace("q = Mul(p, k)", "q = Mul(p, z)"), "its graph uses 'z', which nothing produces"),
         ("g (float[2] x) => (float[2] y) { y = Add(x, z) }", "uses 'z', which nothing produces"),
         ("g (float[2] x) => (float[2] y) { a = Add(x, y)\n y = Relu(a) }", "depends on itself"),
         ("g (seq(float[2]) x) => (float[2] y) { y = ConcatFromSequence <axis: int = 0> (x) }", "a sequence_type"),
@@ -445,3 +527,35 @@ def test_a_default_graph_of_a_function_is_in_the_canonical_form(tmp_path: Path) 
         del made.graph.node[1:]
         digests.add(canonical(saved(tmp_path / f"{value}.onnx", made)).digest)
     assert len(digests) == 2
+
+
+def test_foreign_operators_and_their_attributes_are_told_apart(tmp_path: Path) -> None:
+    """By domain and name, also with dots in them; an empty list has a type."""
+    digests = []
+    for place, (domain, name) in enumerate((("a", "b.c"), ("a.b", "c"))):
+        made = called({"": 17, "a": 1, "a.b": 1}, "y = Relu(a)")
+        made.graph.node[0].domain, made.graph.node[0].op_type = domain, name
+        digests.append(canonical(saved(tmp_path / f"{place}.onnx", made)).digest)
+    for kind in (AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS):
+        made = called({"": 17, "a": 1}, "y = a.op(a)")
+        made.graph.node[0].attribute.append(AttributeProto(name="values", type=kind))
+        digests.append(canonical(saved(tmp_path / f"{kind}.onnx", made)).digest)
+    assert len(set(digests)) == len(digests)
+
+
+def test_what_a_loop_hands_on_to_its_next_iteration_may_decide_sizes(tmp_path: Path) -> None:
+    """The weight is added to a number that decides a size in the next iteration, so it is a constant."""
+    made = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 17]>
+        g (float[1] x) => (float[N] y)
+        <float[1] w = {2}, int64 n = {2}, bool c = {1}> {
+            last, y = Loop (n, c, x) <body = b (int64 i, bool d, float[1] s) => (bool e, float[1] t, float[1] u) {
+                e = Identity(d)
+                t = Add(s, w)
+                k = Cast <to = 7> (s)
+                u = Expand(x, k)
+            }>
+        }"""
+    )
+    made.graph.output[0].type.tensor_type.shape.dim[0].Clear()
+    assert not canonical(saved(tmp_path / "a.onnx", made)).slots

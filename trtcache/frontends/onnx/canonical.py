@@ -6,8 +6,7 @@ traversed from its outputs. So the digest does not depend on names of nodes, ten
 unrelated nodes, on dead nodes and unused initializers, or on documentation and metadata.
 
 A graph inside a node (a branch, a loop's body) enters by a digest of its own, in which tensors from outside are
-numbered by first use; the node has them as operands. A local function enters the nodes that call it by a digest as
-well.
+numbered by first use; the node has them as operands. Local functions are inlined before.
 """
 
 from __future__ import annotations
@@ -22,10 +21,8 @@ from trtcache.frontends.onnx.file import TYPES, digest_of_texts
 from trtcache.frontends.onnx.schemas import (
     FIELDS,
     Schemas,
-    decides_sizes,
     domain_of,
     graphs_in,
-    graphs_of,
     weights_among,
 )
 from trtcache.keys.stored_graph import SELECTION
@@ -70,11 +67,10 @@ class CanonicalGraph:
 def canonical_graph(file: OnnxFile, inputs: Sequence[Port]) -> CanonicalGraph:
     """Return the canonical form of a file's graph."""
     graph = file.model.graph
-    functions = {(domain_of(one.domain), one.name, getattr(one, "overload", "")): one for one in file.model.functions}
-    known = Operators(file, file.model.opset_import, functions)
+    known = Operators(file)
     results = [value.name for value in graph.output]
     needed = [graph.node[at] for at in needed_nodes(graph)]
-    weights = weights_among(file.initializers, needed, results, opaque=known.opaque, calls=known.function_of)
+    weights = weights_among(file.initializers, needed, results, opaque=known.opaque)
     ports = {port.name: (place, port) for place, port in enumerate(inputs)}
     slots: list[Slot] = []
 
@@ -134,9 +130,6 @@ encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fals
 
 _GRAPHS = frozenset({5, 10})
 
-_MOST_CALLS = 50
-"""Each call takes about ten Python frames, of which there are 1000."""
-
 _RANDOM = frozenset(
     (
         *("Bernoulli", "Dropout", "Multinomial"),
@@ -159,18 +152,8 @@ class Body:
     outer: tuple[str, ...]
 
 
-@frozen_dataclass
-class _Function:
-    """A local function: the digest and the properties of its body."""
-
-    digest: str
-    random: bool
-    opaque: bool
-    foreign: frozenset[str]
-
-
 class Operators:
-    """The operators of one model, or of one of its functions.
+    """The operators of a model.
 
     Attributes:
         file: the model's file.
@@ -178,50 +161,28 @@ class Operators:
         foreign: the recorded operators that neither ONNX nor the model defines, ``domain::Operator``.
     """
 
-    def __init__(
-        self,
-        file: OnnxFile,
-        opsets: Iterable[Any],
-        functions: Mapping[tuple[str, str, str], Any],
-        schemas: Schemas | None = None,
-        calling: tuple[tuple[str, str, str], ...] = (),
-        called: dict[tuple[str, str, str], _Function] | None = None,
-    ) -> None:
-        """Create the operators of a file, with its ``opset_import`` and its functions by domain, name and overload.
-
-        For a function's operators, ``calling`` are the functions on the call stack. They share the schemas that were
-        found and the functions that were digested before.
-        """
+    def __init__(self, file: OnnxFile) -> None:
+        """Create the operators of a file."""
         self.used: dict[str, int] = {}
         self.foreign: set[str] = set()
         self.file = file
-        self._versions = {domain_of(one.domain): one.version for one in opsets}
-        self._functions = functions
-        self._schemas = schemas or Schemas()
-        self._calling = calling
-        self._called = {} if called is None else called
-
-    def function_of(self, node: Any) -> tuple[str, str, str] | None:
-        """Return the local function that a node calls, or None."""
-        name = (domain_of(node.domain), node.op_type, getattr(node, "overload", ""))
-        return name if name in self._functions else None
+        self._versions = {domain_of(one.domain): one.version for one in file.model.opset_import}
+        self._schemas = Schemas()
 
     def name(self, node: Any) -> str:
         """Return the name of a node's operator in records."""
         domain = domain_of(node.domain)
+        if "." in node.op_type:
+            return encoded([domain, node.op_type])
         return f"{domain}.{node.op_type}" if domain else str(node.op_type)
 
     def is_random(self, node: Any) -> bool:
         """Return whether a node's results may differ from call to call; those of unknown operators may."""
-        if function := self.function_of(node):
-            return self._function(function).random
         inner = any(self.is_random(one) for graph in graphs_in(node) for one in graph.node)
         return inner or node.op_type in _RANDOM or self._schema(node) is None
 
     def opaque(self, node: Any) -> bool:
         """Return whether a node may compute sizes from any of its inputs."""
-        if function := self.function_of(node):
-            return self._function(function).opaque
         return self._schema(node) is None
 
     def _schema(self, node: Any) -> Any:
@@ -244,15 +205,11 @@ class Operators:
         present = [int(bool(name)) for name in node.output]
         shown: list[Json] = [] if present == [1] else [list(present)]
         domain, schema = domain_of(node.domain), self._schema(node)
-        if function := self.function_of(node):
-            called = self._function(function)
-            self.foreign |= called.foreign
-            record: list[Json] = [self.name(node), [operands, dict(given), called.digest, *shown], None]
-            return record, ["", "attributes", "function"]
         if domain in self._versions:
             self.used[domain] = self._versions[domain]
         if schema is None:
             self.foreign.add(f"{domain or 'ai.onnx'}::{node.op_type}")
+            given |= {one.name: {"empty": one.type} for one in node.attribute if given[one.name] == []}
             return [self.name(node), [operands, dict(given), *shown], None], ["", "attributes"]
         for name, default in schema.attributes.items():
             if name not in given:
@@ -345,38 +302,6 @@ class Operators:
         digests = [walk.digest(one.name) for one in graph.output]
         kinds = [[type_of(one.type, sizes=False) for one in values] for values in (graph.input, graph.output)]
         return Body(digest_of(["graph", *kinds], digests).hex(), tuple(outer))
-
-    def _function(self, name: tuple[str, str, str]) -> _Function:
-        """Return the digest and properties of a local function."""
-        if name in self._calling:
-            raise self.file.error(f"its function {name[1]} calls itself")
-        if len(self._calling) >= _MOST_CALLS:
-            raise self.file.error(f"its functions call each other more than {_MOST_CALLS} deep; inline them")
-        if name in self._called:
-            return self._called[name]
-        proto, calling = self._functions[name], (*self._calling, name)
-        inner = Operators(self.file, proto.opset_import, self._functions, self._schemas, calling, self._called)
-        places = {one: place for place, one in enumerate(proto.input)}
-
-        def leaf(wanted: str) -> list[Json]:
-            if wanted not in places:
-                raise self.file.error(f"its function {name[1]} uses {wanted!r}, which nothing produces")
-            return ["inner input", [places[wanted]]]
-
-        walk = GraphWalk(inner, proto.node, leaf, {})
-        digests = [walk.digest(one) for one in proto.output]
-        defaults: dict[str, Json] = {
-            one.name: inner._attribute(one, str, [inner.body(graph) for graph in graphs_of(one)])
-            for one in proto.attribute_proto
-        }
-        head: list[Json] = ["function", len(proto.input), sorted(proto.attribute), defaults, dict(inner.used)]
-        self._called[name] = _Function(
-            digest=digest_of(head, digests).hex(),
-            random=any(map(inner.is_random, proto.node)),
-            opaque=any(decides_sizes(one) or inner.opaque(one) for one in proto.node),
-            foreign=frozenset(inner.foreign),
-        )
-        return self._called[name]
 
 
 def type_of(proto: Any, *, sizes: bool = True) -> Json:

@@ -26,7 +26,7 @@ import torch
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, encode
 from trtcache.errors import OnnxFileError
-from trtcache.frontends.onnx.schemas import find_faults, iter_names
+from trtcache.frontends.onnx.schemas import FunctionError, find_faults, inline_functions, iter_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -335,7 +335,14 @@ class OnnxFile:
             raise self.error("it is damaged: a name in it is not valid UTF-8")
         for fault in find_faults(model):
             raise self.error(fault)
-        return model
+        try:
+            inlined = inline_functions(model)
+        except FunctionError as error:
+            raise self.error(str(error)) from error
+        if inlined is not model:
+            for fault in find_faults(inlined):
+                raise self.error(f"{fault}, after its functions were inlined")
+        return inlined
 
     @cached_property
     def initializers(self) -> dict[str, Any]:
@@ -346,10 +353,9 @@ class OnnxFile:
     def locations(self) -> list[str]:
         """The locations of external data in the model, sorted."""
         locations: set[str] = set()
-        for part in (self.model.graph, *self.model.functions):
-            for tensor in tensors_in(part):
-                if tensor.data_location == EXTERNAL:
-                    locations |= {entry.value for entry in tensor.external_data if entry.key == "location"}
+        for tensor in tensors_in(self.model.graph):
+            if tensor.data_location == EXTERNAL:
+                locations |= {entry.value for entry in tensor.external_data if entry.key == "location"}
         return sorted(locations)
 
     def scan_locations(self) -> list[str]:

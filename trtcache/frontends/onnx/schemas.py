@@ -13,7 +13,7 @@ no size depends on it. All others are constants, which enter the key by content:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trtcache.config.frozen import frozen_dataclass
 
@@ -235,6 +235,111 @@ def _twice(names: Sequence[object], text: str) -> Iterator[str]:
         seen.add(name)
 
 
+_MOST_NODES = 1_000_000
+_MOST_CALLS = 50
+
+_Name: TypeAlias = tuple[str, str, str]
+
+
+def _name_of(function: Any, name: str) -> _Name:
+    return domain_of(function.domain), name, getattr(function, "overload", "")
+
+
+class FunctionError(Exception):
+    """The local functions of a model cannot be inlined, or readers interpret them differently."""
+
+
+def inline_functions(model: Any) -> Any:
+    """Return a model with all calls of its local functions inlined; itself if it has none.
+
+    TensorRT-RTX's parser (1.7) binds arguments and attributes of functions by name alone, and takes one function for
+    all of its name. It and ONNX Runtime read a function's body by the versions of operators that the model declares,
+    and not by the function's own. So functions must declare those of the model.
+
+    Raises:
+        FunctionError: a function calls itself, a call has more operands than the function, there would be too many
+            nodes, or two versions of a domain are declared.
+    """
+    if not model.functions:
+        return model
+    from onnx import inliner
+
+    functions = {_name_of(one, one.name): one for one in model.functions}
+    called = _Calls(functions).of(model.graph.node)
+    versions = {domain_of(one.domain): one.version for one in model.opset_import}
+    for name in called:
+        for one in functions[name].opset_import:
+            domain = domain_of(one.domain)
+            if domain not in versions:
+                model.opset_import.add(domain=domain, version=one.version)
+            if versions.setdefault(domain, one.version) != one.version:
+                both = (
+                    f"version {one.version} of domain {domain!r}, and the model or another function {versions[domain]}"
+                )
+                raise FunctionError(
+                    f"its function {name[1]!r} has {both}, of which readers use different ones; inline it"
+                )
+    for at in reversed(range(len(model.functions))):
+        if _name_of(model.functions[at], model.functions[at].name) not in called:
+            del model.functions[at]
+    try:
+        inlined = inliner.inline_local_functions(model)
+    except Exception as error:  # onnx has classes of its own for faults of models, also another in each release
+        raise FunctionError(f"its functions cannot be inlined: {error}") from error
+    left = _Calls(functions).of(inlined.graph.node)
+    if left:
+        raise FunctionError(f"its function {min(left)[1]!r} cannot be inlined")
+    del inlined.functions[:]
+    return inlined
+
+
+class _Calls:
+    """The local functions that nodes call, directly or through others, and how many nodes there are once inlined.
+
+    Calls get the default values of attributes that they leave out, which ``onnx.inliner`` ignores.
+    """
+
+    def __init__(self, functions: Mapping[_Name, Any]) -> None:
+        self._functions = functions
+        self._counts: dict[_Name, int] = {}
+        self._open: list[_Name] = []
+
+    def of(self, nodes: Iterable[Any]) -> Collection[_Name]:
+        self._count(nodes)
+        return self._counts
+
+    def _count(self, nodes: Iterable[Any]) -> int:
+        count = 0
+        for node in nodes:
+            count += 1 + sum(self._count(graph.node) for graph in graphs_in(node))
+            name = _name_of(node, node.op_type)
+            if name in self._functions:
+                count += self._count_function(node, name)
+            if count > _MOST_NODES:
+                raise FunctionError(f"its functions make more than {_MOST_NODES} nodes when they are inlined")
+        return count
+
+    def _count_function(self, node: Any, name: _Name) -> int:
+        function = self._functions[name]
+        if len(node.input) > len(function.input) or len(node.output) > len(function.output):
+            raise FunctionError(f"a call of its function {name[1]!r} has more inputs or outputs than the function")
+        if name in self._open:
+            raise FunctionError(f"its function {name[1]!r} calls itself")
+        if len(self._open) >= _MOST_CALLS:
+            raise FunctionError(f"its functions call each other more than {_MOST_CALLS} deep; inline them")
+        given = {one.name for one in node.attribute}
+        node.attribute.extend(one for one in function.attribute_proto if one.name not in given)
+        defaults = {one.name for one in function.attribute_proto}
+        kept = {one.name for one in self._functions[self._open[-1]].attribute_proto} if self._open else set()
+        if any(one.name in defaults and one.ref_attr_name and one.ref_attr_name not in kept for one in node.attribute):
+            raise FunctionError(f"a call of its function {name[1]!r} may leave out an attribute or not; inline it")
+        if name not in self._counts:
+            self._open.append(name)
+            self._counts[name] = self._count(function.node)
+            self._open.pop()
+        return self._counts[name]
+
+
 _WEIGHT_TYPES = frozenset({1, 10, 16})
 """float32, float16 and bfloat16: the dtypes of weights that TensorRT can refit."""
 
@@ -310,7 +415,6 @@ def weights_among(
     results: Collection[str],
     *,
     opaque: Callable[[Any], bool],
-    calls: Callable[[Any], object],
 ) -> frozenset[str]:
     """Return the names of the initializers that are weights.
 
@@ -319,7 +423,6 @@ def weights_among(
         nodes: the nodes that the graph's outputs need.
         results: the names of the graph's outputs.
         opaque: returns whether a node may compute sizes from any of its inputs.
-        calls: returns the local function that a node calls, or None.
     """
     nodes = list(nodes)
     uses: dict[str, list[tuple[Any, int]]] = {name: [] for name in initializers}
@@ -337,13 +440,8 @@ def weights_among(
         and tensor.data_type in _WEIGHT_TYPES
         and math.prod(tensor.dims)
         and uses[name]
-        and all(not calls(node) and _takes_whole(node, place, len(tensor.dims)) for node, place in uses[name])
+        and all(_takes_whole(node, place, len(tensor.dims)) for node, place in uses[name])
     )
-
-
-def decides_sizes(node: Any) -> bool:
-    """Return whether sizes or control flow depend on values of an input of an ONNX operator."""
-    return node.op_type in _SIZES
 
 
 def _takes_whole(node: Any, place: int, rank: int) -> bool:
@@ -367,8 +465,9 @@ class _Sizes:
             given = [name for name in node.input if name]
             self.inner |= set(given) if inside else set()
             for graph in graphs_in(node):
+                handed_on = [value.name for value in graph.output]  # a loop gives them to its next iteration
                 for value in graph.input:
-                    self._made_from.setdefault(value.name, []).extend(given)
+                    self._made_from.setdefault(value.name, []).extend([*given, *handed_on])
                 self.inner |= {value.name for value in graph.output}
                 self.add(graph.node, inside=True)
                 given = [*given, *(value.name for value in graph.output)]

@@ -85,14 +85,8 @@ def make_parser_model(file: OnnxFile, slots: Sequence[Slot]) -> ParserModel:
 
 
 _PASSED: Mapping[str, frozenset[str]] = {
-    "FunctionProto": frozenset(
-        (
-            *("name", "domain", "overload", "opset_import"),
-            *("input", "output", "attribute", "attribute_proto", "node"),
-        )
-    ),
     "GraphProto": frozenset({"name", "input", "output", "initializer", "sparse_initializer", "node"}),
-    "ModelProto": frozenset({"ir_version", "opset_import", "functions", "graph"}),
+    "ModelProto": frozenset({"ir_version", "opset_import", "graph"}),
     "NodeProto": frozenset({"name", "op_type", "domain", "overload", "input", "output", "attribute"}),
     "ValueInfoProto": frozenset({"name", "type"}),
 }
