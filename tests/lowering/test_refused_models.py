@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
+import trtcache
 from trtcache.errors import ExportError
 from trtcache.lowering.capture import export
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 X = torch.rand(3, 4)
 
@@ -96,3 +100,56 @@ def test_operators_in_another_thread() -> None:
         export(InThread(lambda y: y.mul_(3)), (X,), {}, None)
     program = export(InThread(lambda y: y.shape), (X,), {}, None)
     torch.testing.assert_close(program.module()(X), X + 1)
+
+
+class Writes(nn.Module):
+    """Writes to a view of its input plus one, and returns the sum."""
+
+    def __init__(self, write: Callable[[torch.Tensor], object]) -> None:
+        super().__init__()
+        self.write = write
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        self.write(y)
+        return y * 1
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda y: y[:1].expand(3, 4).fill_(3),
+        lambda y: y[0].expand(2, 3, 4).masked_fill_(y > 1.5, 9),
+        lambda y: y[:, :1].expand(3, 4).index_fill_(1, torch.tensor([0]), 2.0),
+        lambda y: y[:1].expand(3, 4).zero_(),
+        lambda y: y.as_strided((3, 2), (2, 2)).fill_(1),
+        lambda y: torch.zeros(1, 4).expand(3, 4).masked_fill_(y > 1.5, 1.0),
+        lambda y: y.flatten().unfold(0, 4, 2).fill_(1),
+    ],
+)
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_a_write_to_an_expanded_tensor_is_refused(write: Callable[[torch.Tensor], object], is_dynamic: bool) -> None:
+    """Torch's functionalization adds up the copies of an element."""
+    shapes = ({0: torch.export.Dim.AUTO},) if is_dynamic else None
+    with pytest.raises(ExportError, match="writes to a tensor of which several elements are one in memory"):
+        trtcache.lower(Writes(write), (X,), dynamic_shapes=shapes)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda y: y.mT.fill_(3),
+        lambda y: y[:, ::2].zero_(),
+        lambda y: y[1:2].expand(1, 4).fill_(1),
+        lambda y: y.flip(0).masked_fill_(y > 1.5, 1.0),
+        lambda y: y.as_strided((3, 2), (4, 1)).fill_(1),
+        lambda y: y.unfold(1, 2, 2).fill_(1),
+        lambda y: y[:1].expand(3, 4).clone().fill_(1),
+        lambda y: y.view(-1)[3:].fill_(2),
+    ],
+)
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_a_write_to_another_view_is_not(write: Callable[[torch.Tensor], object], is_dynamic: bool) -> None:
+    """Each of its elements has its own memory."""
+    shapes = ({0: torch.export.Dim.AUTO},) if is_dynamic else None
+    trtcache.lower(Writes(write), (X,), dynamic_shapes=shapes)

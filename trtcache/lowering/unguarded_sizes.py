@@ -39,6 +39,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import FloorDiv, IntTrueDiv, Max, Min, PythonMod
 
 from trtcache.errors import ExportError
+from trtcache.lowering.operators import operator_name
 from trtcache.lowering.rewriting import (
     argument_names,
     arguments,
@@ -48,6 +49,7 @@ from trtcache.lowering.rewriting import (
     kind_of,
     same_sizes,
     tensor_of,
+    written_nodes,
 )
 
 if TYPE_CHECKING:
@@ -337,16 +339,44 @@ _CAN_COPY = frozenset({aten.contiguous.default, aten.to.dtype, aten.to.dtype_lay
 """Operators that return a tensor itself, or a copy of another dtype or layout."""
 
 
+def _check_written(node: fx.Node) -> None:
+    """Refuse a write to an expanded tensor: functionalization adds up the copies of an element (torch 2.13)."""
+    if any(map(_overlaps_itself, written_nodes(node))):
+        what = f"{operator_name(node.target)} writes to a tensor of which several elements are one in memory"
+        raise ExportError("the program", f"{what}, such as an expanded one: let it write to a clone")
+
+
+def _overlaps_itself(node: fx.Node) -> bool:
+    """Return whether several elements of a node's tensor may be one in memory, at the sizes of the example."""
+    value = tensor_of(node)
+    if value is None or value.layout != torch.strided:
+        return False
+    dims = [(_example(stride, 0), _example(size, 2)) for size, stride in zip(value.shape, value.stride(), strict=True)]
+    last = 0  # the place of the last element of the dimensions so far
+    for stride, size in sorted(dims):
+        if size > 1 and stride <= last:
+            return True
+        last += stride * max(0, size - 1)
+    return False
+
+
+def _example(size: Any, default: int) -> int:
+    """Return a size, or that of the example if it is symbolic; the default if it depends on values."""
+    number = size.node.hint if isinstance(size, torch.SymInt) else size
+    return default if number is None else int(number)
+
+
 def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
     """Return the conditions of an exported program's operators, as sympy expressions, without trivial ones.
 
     Raises:
         ExportError: an operator's decomposition returns other values than its kernel, or ``as_strided`` reads an input,
-            or may read a weight or constant that is a view of a larger memory.
+            or may read a weight or constant that is a view of a larger memory, or a write is to an expanded tensor.
     """
     found: list[Any] = []
     inputs = set(program.graph_signature.user_inputs)
     for node in program.graph.nodes:
+        _check_written(node)
         if node.target is aten.multilabel_margin_loss.default:  # 300 of 300 random samples were wrong with torch 2.13
             raise ExportError("the program", "torch decomposes multilabel_margin_loss to other values than it has")
         if node.target in _LOSSES:
