@@ -368,7 +368,7 @@ def why_training(graph_module: fx.GraphModule, placeholders: Sequence[fx.Node], 
     """Return why a graph is for training, or an empty string.
 
     Parameters that require gradients are not enough: under ``no_grad``, or if results are integers, eager torch records
-    nothing for a backward pass either. A view of one requires gradients there too, without effect; a value with a
+    nothing for a backward pass either. A view of one requires gradients there too; a value with a
     ``grad_fn`` comes from code that enabled gradients inside the graph.
     """
 
@@ -377,13 +377,16 @@ def why_training(graph_module: fx.GraphModule, placeholders: Sequence[fx.Node], 
 
     outputs: Any = graph_module.graph.output_node().args[0]
     given = [value_of(node) for node in placeholders]
-    made = [
-        value
-        for value in map(value_of, outputs)
-        if requires_grad(value)
-        and (torch.is_grad_enabled() or value.grad_fn is not None)
-        and not any(value is one for one in given)
-    ]
+    try:
+        made = [
+            value
+            for value in map(value_of, outputs)
+            if requires_grad(value)
+            and (torch.is_grad_enabled() or value.grad_fn is not None)
+            and not any(value is one for one in given)
+        ]
+    except RuntimeError as error:  # a view of a parameter that was made without gradients, and changed in place
+        return f"torch cannot say whether a result requires gradients: {error}"
     if made:
         return f"{len(made)} of its results require gradients"
     changed = [one for value, one in zip(given, call, strict=True) if requires_grad(value) and not requires_grad(one)]

@@ -10,7 +10,7 @@ after the graph may write to it. So such results are created as views of the sam
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,6 +21,7 @@ from torch._functorch import predispatch
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError, InputError
 from trtcache.lowering.interface import evaluate
+from trtcache.lowering.rewriting import is_contiguous, is_static
 from trtcache.lowering.symbols import Symbols
 from trtcache.weights.slots import is_plain
 
@@ -375,19 +376,16 @@ class Results:
     Attributes:
         makers: one for each result.
         computed: the nodes that the engine computes.
-        layouts: the required strides of some of these, by index.
+        layouts: the required strides of these, by index; of one with dynamic sizes that is contiguous they are empty.
         symbols: the argument index of each symbol's value, by number.
+        are_computed: whether the results are the engine's outputs, in their order.
     """
 
     makers: tuple[Maker, ...]
     computed: tuple[fx.Node, ...]
     layouts: Mapping[int, tuple[Json, ...]]
     symbols: Mapping[int, int]
-
-    @property
-    def are_computed(self) -> bool:
-        """Whether the engine's outputs are the results."""
-        return self.makers == tuple(map(Computed, range(len(self.makers))))
+    are_computed: bool
 
     @property
     def shared(self) -> tuple[tuple[int, tuple[Json, ...]], ...]:
@@ -413,12 +411,24 @@ class Results:
         return {number: int(args[place]) for number, place in self.symbols.items()}
 
     def make(self, args: Sequence[Any], computed: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-        """Return the results of a call whose strides were checked."""
-        sizes, bases = self._sizes(args), list(computed)
-        for index, layout in self.layouts.items():
-            stride, base = _evaluate(layout, sizes), bases[index]
-            if base.stride() != stride:
+        """Return the results of a call whose strides were checked.
+
+        Code after the graph was traced with their strides, and with memory of their own. An engine returns one memory
+        for two copies of an input that eager torch copies because of its layout: the engine's input is a copy of it.
+        """
+        bases, memories = list(computed), set[int]()
+        for index, base in enumerate(computed):
+            layout = self.layouts.get(index)
+            stride = base.stride()
+            if layout is not None and layout != stride:
+                stride = _evaluate(layout, self._sizes(args)) if layout or not stride else base.contiguous().stride()
+            memory = base.untyped_storage().data_ptr()
+            if base.stride() != stride or (memory in memories and memory):
                 bases[index] = base.new_empty_strided(base.shape, stride).copy_(base)
+            memories.add(memory)
+        if self.are_computed:
+            return tuple(bases)
+        sizes = self._sizes(args)
         return tuple(_make(maker, args, bases, sizes) for maker in self.makers)
 
 
@@ -433,7 +443,9 @@ def _make(maker: Maker, args: Sequence[Any], computed: Sequence[torch.Tensor], s
         case Argument(place):
             return args[place]
         case View():
-            base = _make(maker.base, args, computed, sizes).detach()
+            base = _make(maker.base, args, computed, sizes)
+            if torch.is_grad_enabled():  # without, a view of a parameter still requires gradients
+                base = base.detach()
             shape, stride, (offset,) = (_evaluate(one, sizes) for one in (maker.shape, maker.stride, (maker.offset,)))
             return base.as_strided(shape, stride, base.storage_offset() + offset)
 
@@ -465,7 +477,8 @@ class _Reader:
         memories = [memory_of(value) for value in values if _has_memory(value)]
         shared = {memory for memory in memories if memories.count(memory) > 1}
         makers = tuple(self._maker(one, shared) for one in outputs)
-        return Results(makers, tuple(self._computed), self._layouts, self._places)
+        are_computed = makers == tuple(map(Computed, range(len(makers))))
+        return Results(makers, tuple(self._computed), self._layouts, self._places, are_computed)
 
     def _maker(self, output: Any, shared: set[int]) -> Maker:
         if not isinstance(output, fx.Node):
@@ -480,13 +493,27 @@ class _Reader:
         if base.op == "placeholder":
             same = [place for place, one in enumerate(self._placeholders) if value is value_of(one)]
             return Argument(same[0]) if same else self._view(output, base, Argument(self._placeholders.index(base)))
-        if memory_of(value) not in shared:
+        if value is value_of(base) or (memory_of(value) not in shared and _is_dense(value)):
+            return self._compute(base if value is value_of(base) else output)
+        count = len(self._computed)
+        try:
+            return self._view(output, base, self._compute(base))
+        except ExportError:
+            if memory_of(value) in shared:
+                raise
+            if len(self._computed) > count:
+                del self._computed[base]
             return self._compute(output)
-        made = self._compute(base)
-        return made if value is value_of(base) else self._view(output, base, made)
 
     def _compute(self, node: fx.Node) -> Computed:
-        return Computed(self._computed.setdefault(node, len(self._computed)))
+        value, index = value_of(node), self._computed.setdefault(node, len(self._computed))
+        if index not in self._layouts and _is_dense(value):
+            if not is_static(value.shape) and is_contiguous(value):
+                self._layouts[index] = ()
+            else:
+                with suppress(ExportError):  # it depends on values
+                    self._layouts[index] = tuple(self._write(step, node) for step in value.stride())
+        return Computed(index)
 
     def _view(self, output: fx.Node, base: fx.Node, maker: Argument | Computed) -> View:
         value, of = value_of(output), value_of(base)
@@ -516,6 +543,23 @@ def _has_memory(value: Any) -> bool:
     """Return whether a value is a tensor with memory; a wrapper of ``torch.func`` is not."""
     dense = isinstance(value, torch.Tensor) and value.layout == torch.strided
     return dense and not torch._C._functorch.is_functorch_wrapped_tensor(value)
+
+
+def _is_dense(value: torch.Tensor) -> bool:
+    """Return whether a fake tensor has neither gaps nor elements that are one in memory, at the example's sizes."""
+    expected = 1
+    for stride, size in sorted(
+        (_example(stride), _example(size)) for size, stride in zip(value.shape, value.stride(), strict=True)
+    ):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _example(size: Any) -> int:
+    number = size.node.hint if isinstance(size, torch.SymInt) else size
+    return 2 if number is None else int(number)
 
 
 def memory_of(value: torch.Tensor) -> int:

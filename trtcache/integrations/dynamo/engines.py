@@ -201,6 +201,8 @@ class GraphEngine:
         self.numbers = self._arguments.numbers
         self._results = read_results(compiler.graph_module, self._arguments)
         self._shares_memory = bool(self._results.shared)
+        modes = compiler.graph_module.graph.find_nodes(op="call_function", target=torch._C._set_grad_enabled)
+        self._grad_mode = modes[-1].args[0] if modes else None
         interface = compilation.prepare()
         fixed = []
         for spec in interface.inputs:
@@ -251,8 +253,9 @@ class GraphEngine:
         Raises:
             InputError: the engine does not accept these arguments; nothing ran.
         """
+        results: tuple[Any, ...]
         if not self._is_built:
-            results: tuple[Any, ...] = self._compiler.graph_module(*args)
+            results = self._compiler.graph_module(*args)
             return results
         if self._changed:
             # Reject a modified argument that overlaps a weight or another modified argument: the engine reads all of
@@ -266,7 +269,10 @@ class GraphEngine:
             self._results.check_strides(args)
         module = self._instances.find(args)
         computed = module(*[args[place] for place in self._arguments.inputs])
-        return computed if self._results.are_computed else self._results.make(args, computed)
+        results = self._results.make(args, computed)
+        if self._grad_mode is not None:  # the graph may end in another mode than it began in
+            torch._C._set_grad_enabled(self._grad_mode)
+        return results
 
     def _compile_instance(self, call: Sequence[Any]) -> CompiledModule:
         start = time.perf_counter()
