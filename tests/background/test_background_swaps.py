@@ -334,3 +334,57 @@ def test_compiled_modules_are_ready(compiled: Callable[..., Any]) -> None:
     module, called = compiled(nn.Linear(8, 8), (torch.randn(2, 8),)), []
     module.add_done_callback(called.append)
     assert (module.ready, module.wait(0.0), called) == (True, True, [module])
+
+
+class Holding(nn.Module):
+    """A layer between tensors that the model holds in a list, in an object, and as a part of a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(8, 8)
+        self.tables, self.named = [torch.rand(8)], {"bias": torch.rand(8)}
+        self.row = self.linear.weight.detach()[1:2]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the sum of all."""
+        return self.linear(x) * self.tables[0] + self.named["bias"] + self.row
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.tables.__setitem__(0, torch.rand(8)),
+        lambda model: model.named.update(bias=torch.rand(8)),
+        lambda model: model.tables[0].add_(1),
+        lambda model: setattr(model, "row", torch.rand(1, 8)),
+        lambda model: setattr(model.linear, "weight", nn.Parameter(torch.rand(8, 8))),
+    ],
+    ids=["list", "mapping", "in place", "part", "weight of a part"],
+)
+def test_other_unregistered_tensors_leave_the_module_in_torch(engines: Path, change: Callable[[Any], object]) -> None:
+    """The engine has those of the export. A refit of the pending module is refused for the same reason."""
+    model = Holding().eval()
+    engine = trtcache.compile(model, (X,), cache=engines, settings={"inductor": {"cpp.vec_isa_ok": True}})
+    module = pending(model)
+    with torch.no_grad():
+        change(model)
+    with pytest.raises(RefitError, match=r"not registered, and not as in the compiled model|a constant of the program"):
+        module.refit(model)
+    engine.name_weights(model)  # as after a build during which the model has changed
+    with pytest.raises(RefitError, match="not registered, and not as in the compiled model"):
+        module.take_over(engine)
+    assert not module.ready
+    assert torch.equal(answer(module), answer(model))
+
+
+def test_a_weight_that_the_model_has_lost_is_named() -> None:
+    """Calls go on; the weights of now cannot be read."""
+    model = Folded()
+    module = pending(model)
+    model.linear = nn.Linear(144, 5, bias=False)
+    for use in (module.state_dict, lambda: module.refit(model), lambda: module.to("cpu")):
+        with pytest.raises(RefitError, match=r"missing: linear\.bias"):
+            use()
+    assert torch.equal(answer(module), answer(model))

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
+_HAND_OVER_S = 60.0
 _LOCK = "background"
 _CHANGES_WEIGHTS = "calls change its weights"
 
@@ -96,11 +97,12 @@ class BackgroundBuild:
             return str(error)
         return _CHANGES_WEIGHTS if changes_weights(self.source.program()) else ""
 
-    def run(self, busy: Sequence[str] = ()) -> str:
+    def run(self, busy: Sequence[str] = (), handed_over: threading.Event | None = None) -> str:
         """Return when the engines are stored, after a build by a worker unless another process builds them.
 
         Args:
             busy: key digests of engines that other processes build.
+            handed_over: set once the build no longer needs this process, if it is detached.
 
         Returns:
             How they were built.
@@ -109,18 +111,18 @@ class BackgroundBuild:
             WorkerError: the worker failed, or was killed.
             OSError: the request cannot be written, or no process can be started.
         """
-        start, has_waited = time.monotonic(), False
+        start, has_waited, handed_over = time.monotonic(), False, handed_over or threading.Event()
         for digest in busy:
             with ExitStack() as stack:
-                has_waited |= self._acquire(stack, digest)[1]
+                has_waited |= self._acquire(stack, digest, handed_over)[1]
         with ExitStack() as stack:
             lock, program = None, self._lock_digest()
             if program is not None:
-                lock, waited = self._acquire(stack, program)
+                lock, waited = self._acquire(stack, program, handed_over)
                 has_waited |= waited
             if has_waited and self._is_stored(busy):
                 return f"built by another process in {format_duration(time.monotonic() - start)}"
-            return self._run_worker(lock)
+            return self._run_worker(lock, handed_over)
 
     def _is_stored(self, busy: Sequence[str]) -> bool:
         """Return whether what another process has built is all that is needed."""
@@ -144,7 +146,7 @@ class BackgroundBuild:
         parts = {"program": dict(fingerprint or {}), "options": options, "is_subgraph": self.options.is_subgraph}
         return CacheKey.of(_LOCK, parts).digest
 
-    def _acquire(self, stack: ExitStack, digest: str) -> tuple[int | None, bool]:
+    def _acquire(self, stack: ExitStack, digest: str, handed_over: threading.Event) -> tuple[int | None, bool]:
         """Wait for a build lock and hold it until ``stack`` is closed.
 
         Returns:
@@ -157,12 +159,13 @@ class BackgroundBuild:
                 return stack.enter_context(store.lock(digest)), waited
             except LockTimeoutError:
                 waited = True
+                handed_over.set()  # another process builds it
                 time.sleep(_POLL_S)
             except OSError as error:
                 log.warning("building %s without the lock of its worker: %s", self.source.name, error)
                 return None, waited
 
-    def _run_worker(self, lock: int | None) -> str:
+    def _run_worker(self, lock: int | None, handed_over: threading.Event) -> str:
         is_detached = str(int(self.options.settings.detach))
         worker = ["trtcache.compiler.background_worker", "supervise", str(os.getpid()), is_detached]
         folder, builder, answer = None, None, ""
@@ -184,6 +187,7 @@ class BackgroundBuild:
                     folder = _parse_folder(process.stdout.readline())
                     self._write_request(folder)
                     process.stdin.write("build\n")
+                handed_over.set()
                 first = process.stdout.readline()
                 builder = int(first) if first.rstrip().isdecimal() else None
                 log.info("%s is built by process %s", self.source.name, builder)
@@ -444,17 +448,22 @@ class _BuildThread(threading.Thread):
         super().__init__(name=f"trtcache: {build.source.name}", daemon=True)
         self._build, self._load, self._fail, self._resources, self._busy = build, load, fail, resources, busy
         self._loading, self._is_ending, self._pid = threading.Lock(), False, os.getpid()
+        self._handed_over = threading.Event()
         self._context = copy_context()  # options of Inductor that were set in one thread hold there only (torch 2.13)
+
+    def start(self) -> None:
+        """Start the thread; a process that ends hands a detached build over before."""
+        atexit.register(self._end)
+        super().start()
 
     def run(self) -> None:
         """Build and load."""
         self._context.run(self._build_and_load)
 
     def _build_and_load(self) -> None:
-        atexit.register(self._end)
         try:
             with self._resources:
-                how = self._build.run(self._busy)
+                how = self._build.run(self._busy, self._handed_over)
                 with self._loading:
                     if not self._is_ending:
                         self._load(how)
@@ -466,10 +475,13 @@ class _BuildThread(threading.Thread):
             log.debug("a build in the background failed", exc_info=True)
             self._fail(f"{type(error).__name__}: {error}")
         finally:
+            self._handed_over.set()
             atexit.unregister(self._end)
 
     def _end(self) -> None:
         if os.getpid() == self._pid:  # a forked process has no such thread
             self._is_ending = True
+            if self._build.options.settings.detach:
+                self._handed_over.wait(_HAND_OVER_S)
             with self._loading:
                 pass

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.config.threads import fork_safe_lock
-from trtcache.errors import NotReadyError, VerifyError
+from trtcache.errors import NotReadyError, RefitError, VerifyError
 from trtcache.lowering.interface import Content
 from trtcache.runtime.module import CompiledModule
 from trtcache.runtime.module_state import ModelNames
 from trtcache.runtime.on_guard import TorchCalls
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.verify import modes_of
-from trtcache.runtime.weight_source import WeightSource
+from trtcache.runtime.weight_source import HeldTensors, WeightSource
 from trtcache.weights.fingerprints import Fingerprints, is_readable
 from trtcache.weights.recipes import WeightRef
 from trtcache.weights.slots import EngineWeight, Slot, check, dtype_name, is_unchanged
@@ -76,6 +76,10 @@ class BackgroundModule(CompiledModule):
         self._given: Mapping[str, torch.Tensor] | None = None
         self._known = frozenset({**program.state_dict, **program.constants})
         self._names = ModelNames.of(model.model(), self._used)
+        # Now, since the model may get others during the build. The program of a file has none.
+        self._held = None
+        if not isinstance(model.model(), torch.fx.GraphModule):
+            self._held = HeldTensors.of(model.model(), self._used, self._constants_of(program).values())
         self._follow()
         self._done, self._pid = threading.Event(), os.getpid()
         self._callbacks: list[Callable[[CompiledModule], object]] = []
@@ -279,9 +283,7 @@ class BackgroundModule(CompiledModule):
         needed = _weights_of(program)
         devices = {one.device for one in program.state_dict.values()}
         device = next((one for one in devices if one.type != "cpu"), torch.device("cpu"))
-        tensors = {name: value for name, value in program.constants.items() if isinstance(value, torch.Tensor)}
-        contents = {name: Content.of(value) for name, value in tensors.items()}
-        source = WeightSource.of(weights, known=self._known, constants=contents)
+        source = WeightSource.of(weights, known=self._known, constants=self._constants_of(program), held=self._held)
         sources = check(
             needed,
             source.state,
@@ -295,12 +297,23 @@ class BackgroundModule(CompiledModule):
             state = {name: one.to(old[name].device) if name in old else one for name, one in state.items()}
         return {**self._current_state(), **state, **sources.by_name(one.slots[0] for one in needed)}
 
+    @staticmethod
+    def _constants_of(program: torch.export.ExportedProgram) -> dict[str, Content]:
+        tensors = {name: value for name, value in program.constants.items() if isinstance(value, torch.Tensor)}
+        return {name: Content.of(value) for name, value in tensors.items()}
+
     def _current_state(self) -> Mapping[str, torch.Tensor]:
-        """Return the weights that calls in torch use now, by name."""
+        """Return the weights that calls in torch use now, by name.
+
+        Raises:
+            RefitError: the model has lost one that the program uses.
+        """
         state = self._given
         if state is None:
             assert self._model is not None  # noqa: S101  # there is no engine yet
             state = self._model.model().state_dict(keep_vars=True)
+        if missing := tuple(name for name in self._used if name not in state):
+            raise RefitError(missing)
         return {name: state[name] for name in self._used}
 
     def take_over(self, compiled: CompiledModule) -> None:
@@ -315,6 +328,10 @@ class BackgroundModule(CompiledModule):
         with self._pending_lock:
             model = self._model
             assert model is not None  # noqa: S101  # it happens once
+            if compiled._held is None:
+                self._held = None
+            if self._held is not None:
+                self._held.check(model.model())
             # Other threads may assign weights, or write to them, without a refit, and the engine has copied some.
             # Identities and values show a change during the copies, which are then made again. Weights that change all
             # the time, as in training, have no value of now.

@@ -115,6 +115,17 @@ class HeldTensors:
                 contents[place] = None if tensor.is_quantized else Content.of(tensor.detach())
         return cls(weights, shapes, parts, contents)
 
+    def check(self, model: torch.nn.Module) -> None:
+        """Check that another model's tensors are as those of this one.
+
+        Raises:
+            RefitError: some are not.
+        """
+        if different := self.find_differences(model):
+            what = "not registered, and not as in the compiled model"
+            remedy = "compile the new model, or refit its state_dict if they do not matter"
+            raise RefitError(mismatched=(f"{different} ({what}; {remedy})",))
+
     def find_differences(self, model: torch.nn.Module) -> str:
         """Return which of another model's tensors are not as those of this one; empty if all are.
 
@@ -318,7 +329,7 @@ class WeightSource:
             module = weights
             _check_constants(constants, lambda name: _attribute(module, name))
             if held is not None:
-                _check_held(held, module)
+                held.check(module)
             else:
                 _check_unnamed_constants(constants, module)
             state = weights.state_dict(keep_vars=True)
@@ -345,13 +356,6 @@ def _check_constants(constants: Mapping[str, Content], value_of: Callable[[str],
     ]
     if changed:
         raise RefitError(mismatched=tuple(changed))
-
-
-def _check_held(held: HeldTensors, module: torch.nn.Module) -> None:
-    if different := held.find_differences(module):
-        what = "not registered, and not as in the compiled model"
-        remedy = "compile the new model, or refit its state_dict if they do not matter"
-        raise RefitError(mismatched=(f"{different} ({what}; {remedy})",))
 
 
 def _check_unnamed_constants(constants: Mapping[str, Content], module: torch.nn.Module) -> None:
