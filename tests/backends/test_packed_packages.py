@@ -16,7 +16,6 @@ from torch import nn
 import trtcache
 from tests.comparing import mixed_results
 from trtcache.backends.aot_inductor import container, packing
-from trtcache.backends.aot_inductor.build import generates_products
 from trtcache.backends.aot_inductor.container import ProcessContainer
 from trtcache.backends.aot_inductor.loader import Aliases
 from trtcache.backends.aot_inductor.packing import use_packed_weights
@@ -309,13 +308,13 @@ class Layers(nn.Module):
         return self.out(x), self.one(x[0, :1]), x.double() @ self.wide, again
 
 
-def replaced(dynamic: bool = False, **options: Any) -> tuple[torch.fx.GraphModule, dict[str, list[Any]]]:
+def replaced(dynamic: bool = False) -> tuple[torch.fx.GraphModule, dict[str, list[Any]]]:
     """Return a program's graph with packed weights, and how they are packed."""
     shapes = ({0: torch.export.Dim.DYNAMIC},) if dynamic else None
     program = trtcache.lower(Layers().eval(), (torch.randint(0, 50, (2, 7)),), dynamic_shapes=shapes)
     module, _ = to_module_with_weights(program)
     mutated = {weight.name for weight in program.interface.weights if weight.is_mutated}
-    return module, use_packed_weights(module, mutated, **{"linear": True, **options})
+    return module, use_packed_weights(module, mutated)
 
 
 def test_which_linear_layers_are_packed() -> None:
@@ -334,7 +333,6 @@ def test_which_linear_layers_are_packed() -> None:
     users = {user.target for node in layers for user in node.users}
     assert {aten.gelu.default, aten.add.Tensor} <= users
     assert aten.reshape.default not in users
-    assert replaced(linear=False)[1] == {}
     assert {rows for _, _, rows, _ in replaced(dynamic=True)[1].values()} == {None}
 
 
@@ -361,11 +359,18 @@ def test_auto_packs_on_a_cpu(tmp_path: Path, interpreter: str) -> None:
     assert_answers(other, net())
 
 
-def test_tuned_products_are_not_packed() -> None:
-    """Code that Inductor generates for a matrix product could not read a packed weight."""
-    assert not generates_products({})
-    assert generates_products({"max_autotune": True})
-    assert generates_products({"cpp.enable_grouped_gemm_template": True})
+@pytest.mark.slow
+@pytest.mark.parametrize("weights", ["refittable", "packed"])
+def test_tuned_products_take_weights(tmp_path: Path, weights: str) -> None:
+    """With ``max_autotune`` Inductor's own code for a product would have the weight's values in another layout."""
+    torch.manual_seed(0)
+    model, other, x = nn.Linear(64, 64).eval(), nn.Linear(64, 64).eval(), torch.randn(8, 64)
+    module = trtcache.compile(
+        model, (x,), cache=tmp_path, settings={"weights": weights, "inductor": {"max_autotune": True}}
+    )
+    torch.testing.assert_close(module(x), model(x))
+    module.refit(other)
+    torch.testing.assert_close(module(x), other(x))
 
 
 def test_the_key_has_the_setting(tmp_path: Path, interpreter: str) -> None:

@@ -180,7 +180,7 @@ def _compile_once(
     packing: Packing = {}
     if weights == PACKED:
         mutated = {weight.name for weight in program.interface.weights if weight.is_mutated}
-        packing = use_packed_weights(module, mutated, linear=not generates_products(options))
+        packing = use_packed_weights(module, mutated)
     marks = {"aot_inductor.metadata": mark(packing)} if packing else {}
     # Inductor freezes weights only where no gradient is recorded.
     with record_assumptions(program) as assumed, torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
@@ -195,16 +195,6 @@ def _compile_once(
     except RuntimeError as error:
         compilation.has_failed = True
         raise BuildError("aot_inductor", f"the new package cannot be loaded: {error}") from error
-
-
-def generates_products(options: Mapping[str, Any]) -> bool:
-    """Return whether Inductor may generate code for matrix products, which could not read a packed weight."""
-    from torch._inductor import config
-
-    names = ("max_autotune", "max_autotune_gemm", "cpp.enable_grouped_gemm_template")
-    with config.patch({name: value for name, value in options.items() if name in names}):
-        now = config.get_config_copy()
-    return any(now.get(name) for name in names)
 
 
 @contextmanager
@@ -274,6 +264,8 @@ def known_options() -> list[str]:
 
 def inductor_options(settings: Settings, target: Target) -> dict[str, Any]:
     """Return the configuration of a build: the caller's, the target's, and what refit relies on."""
+    from torch._inductor import config
+
     # With one thread Inductor generates code without any parallel loop, regardless of where it runs later.
     threads = {"cpp.threads": max(2, os.cpu_count() or 2)}
     own = {**_WITHOUT_PATHS, **header_options()}
@@ -283,8 +275,12 @@ def inductor_options(settings: Settings, target: Target) -> dict[str, Any]:
         **{name: value for name, value in own.items() if name in known},
         **settings.section(InductorSettings).options,
     }
-    frozen = _FROZEN_OPTIONS if settings.weights == FROZEN else {}
-    return {**chosen, **_LEVEL_OPTIONS[target.level], **PINNED_INDUCTOR_OPTIONS, **frozen}
+    more = _FROZEN_OPTIONS
+    if settings.weights != FROZEN:
+        # Code that Inductor generates for products on a CPU has the weight's values in a layout of its own.
+        backends = str(chosen.get("max_autotune_gemm_backends", config.max_autotune_gemm_backends)).upper().split(",")
+        more = {"max_autotune_gemm_backends": ",".join(one for one in backends if one.strip() != "CPP") or "ATEN"}
+    return {**chosen, **_LEVEL_OPTIONS[target.level], **PINNED_INDUCTOR_OPTIONS, **more}
 
 
 @contextmanager

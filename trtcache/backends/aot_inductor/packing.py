@@ -39,7 +39,7 @@ _Use: TypeAlias = "tuple[fx.Node, list[Any]]"
 """A node that uses a weight, and how the weight is packed for it: its kind and the arguments."""
 
 
-def use_packed_weights(module: fx.GraphModule, mutated: Collection[str], *, linear: bool) -> Packing:
+def use_packed_weights(module: fx.GraphModule, mutated: Collection[str]) -> Packing:
     """Replace convolutions and linear layers by oneDNN's, in place, and return how their weights are packed.
 
     These are two-dimensional float32 convolutions on inputs of fixed sizes, and products of a float32 matrix of more
@@ -49,12 +49,11 @@ def use_packed_weights(module: fx.GraphModule, mutated: Collection[str], *, line
     Args:
         module: a program whose weights are buffers.
         mutated: names of weights that calls change: they are not packed.
-        linear: whether to replace linear layers.
     """
     if not torch._C._has_mkldnn:
         return {}
     # The condition of Inductor's freezing (torch/_inductor/fx_passes/mkldnn_fusion.py).
-    linear = linear and (torch._C.has_mkl or torch.ops.mkldnn._is_mkldnn_acl_supported())
+    linear = torch._C.has_mkl or torch.ops.mkldnn._is_mkldnn_acl_supported()
     packing: Packing = {}
     names: dict[str, str] = {}  # one packed weight serves all uses with the same arguments
     for weight in module.graph.find_nodes(op="get_attr"):
