@@ -9,9 +9,10 @@ import logging
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,7 +38,6 @@ from trtcache.settings import Settings, setting_names
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
 
     from torch import fx
 
@@ -96,7 +96,7 @@ class Options:
             raise SettingsError("options['name']", f"expected a string, got {self.name!r}")
         if self.training not in _TRAINING:
             raise SettingsError(
-                "options['training']", f"{self.training!r}: {did_you_mean(self.training, [*_TRAINING])}"
+                "options['training']", f"{self.training!r}: {did_you_mean(str(self.training), [*_TRAINING])}"
             )
 
     @classmethod
@@ -107,7 +107,9 @@ class Options:
             SettingsError: an option or the mode is unknown (with the nearest one), or a value is invalid.
         """
         if mode is not None and mode not in _MODES:
-            raise SettingsError("mode", f"{mode!r}: {did_you_mean(mode, list(_MODES))}")
+            raise SettingsError("mode", f"{mode!r}: {did_you_mean(str(mode), list(_MODES))}")
+        if not isinstance(options, (Mapping, NoneType)):
+            raise SettingsError("options", f"expected a mapping of names to values, got {options!r}")
         given = dict(options or {})
         ours = [name for name in field_names(cls) if name != "settings"]
         refuse_unknown(given, [*ours, *setting_names(given.keys() - {*ours})], "options")

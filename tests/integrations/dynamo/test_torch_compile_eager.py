@@ -329,3 +329,114 @@ def test_modes_are_settings() -> None:
     assert Options.of(None, "max-autotune-no-cudagraphs").settings.inductor.options["max_autotune"] is True
     with pytest.raises(SettingsError, match=r"'reduce-overhead': unknown; known: default, max-autotune-no-cudagraphs"):
         Options.of(None, "reduce-overhead")
+
+
+def _two_copies(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return x.contiguous(), x.reshape(-1), x[0].contiguous(), x.contiguous()
+
+
+@pytest.mark.parametrize(
+    "x",
+    [torch.ones(4, 1).expand(4, 4), torch.ones(4, 8)[:, :4], torch.ones(8, 4)[::2], torch.ones(4, 4).t()],
+    ids=["expanded", "columns", "rows", "transposed"],
+)
+def test_copies_that_eager_torch_makes_are_apart(compile_model: CompileModel, x: torch.Tensor) -> None:
+    """The engine's input is one copy, and later code may write to a result."""
+    results, expected = compile_model(_two_copies)(x), _two_copies(x)
+    for made in (results, expected):
+        made[0].zero_()
+    assert [float(one.sum()) for one in results] == [float(one.sum()) for one in expected]
+    assert results[0] is not results[3]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * 2,
+        lambda x: (x + 1).expand(3, *x.shape),
+        lambda x: (x * 2, (x + 1)[:, :2]),
+        lambda x: x.t() + 1,
+        lambda x: ((x * 2).sum(1), x.sum()),
+        lambda x: (x + 1).unfold(1, 2, 1),
+    ],
+)
+def test_results_have_the_strides_of_eager_torch(
+    compile_model: CompileModel, function: Callable[[torch.Tensor], Any], dynamic: bool | None
+) -> None:
+    """Code after a graph break was traced with them."""
+    compiled = compile_model(function, dynamic=dynamic)
+    for x in (torch.randn(4, 3).t()[1:], torch.randn(5, 6), torch.randn(6, 5).t()):
+        results, expected = (torch.utils._pytree.tree_leaves(one(x)) for one in (compiled, function))
+        for result, value in zip(results, expected, strict=True):
+            torch.testing.assert_close(result, value)
+            assert result.stride() == value.stride()
+
+
+def test_strides_that_later_code_reads_are_right(compile_model: CompileModel) -> None:
+    """They were traced before the graph break."""
+
+    def walk(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        strides = y.stride()
+        torch._dynamo.graph_break()
+        return y.as_strided(y.shape, strides)
+
+    x = torch.arange(12.0).view(4, 3).t()[1:]
+    assert torch.equal(compile_model(walk)(x), walk(x))
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_the_gradient_mode_that_a_graph_ends_in_stays(compile_model: CompileModel, before: bool) -> None:
+    """As ``set_grad_enabled(self.training)`` in ``forward`` leaves it."""
+
+    def change(x: torch.Tensor) -> torch.Tensor:
+        torch.set_grad_enabled(not before)
+        return x * 2
+
+    compiled = compile_model(change)
+    for _ in range(2):
+        with torch.set_grad_enabled(before):
+            compiled(torch.ones(3))
+            assert torch.is_grad_enabled() is not before
+
+
+def test_a_view_of_a_parameter_requires_gradients_as_in_eager_torch(compile_model: CompileModel) -> None:
+    """Also without gradients being recorded."""
+    model = nn.Linear(3, 3)
+
+    def view(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return model.weight.t(), x + model.weight
+
+    with torch.no_grad():
+        assert [one.requires_grad for one in compile_model(view)(torch.ones(3, 3))] == [True, False]
+
+
+def test_a_changed_view_of_a_parameter_runs_in_eager_torch(compile_model: CompileModel) -> None:
+    """Torch cannot describe it."""
+    model = nn.Linear(2, 2)
+
+    def change(x: torch.Tensor) -> torch.Tensor:
+        view = model.weight.t()
+        view.mul_(2)
+        return view * x
+
+    with torch.no_grad():
+        expected = model.weight.t() * 2
+        assert torch.equal(compile_model(change)(torch.ones(2)), expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"options": {"training": None}}, "training"),
+        ({"options": {"training": 3}}, "training"),
+        ({"mode": 3}, "mode"),
+        ({"options": "x"}, "expected a mapping"),
+        ({"options": [1]}, "expected a mapping"),
+    ],
+)
+def test_options_of_another_type_are_refused(given: dict[str, Any], why: str) -> None:
+    """The error names the option."""
+    with pytest.raises(SettingsError, match=why):
+        Options.of(given.get("options"), given.get("mode"))
