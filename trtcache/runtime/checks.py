@@ -100,7 +100,7 @@ class CallCheck:
             return
         wrong = [place for place, size in enumerate(expected) if size != given.shape[place]]
         if any(isinstance(spec.shape[place], int) for place in wrong):
-            hint = "compile with dynamic_shapes for other sizes"
+            hint = "compile with dynamic sizes for others"
         else:
             hint = "its sizes do not fit each other"
         notes = (self.fixed_sizes.get((spec.leaf, None if spec.number else place)) for place in wrong)

@@ -226,6 +226,7 @@ def _difference(file: OnnxFile, graph: CanonicalGraph, known: KnownGraph) -> Ref
         differences += [str(item) for item in graph_differences(known.graph(), StoredGraph.of(graph.document()))]
     except (LookupError, ValueError, TypeError):
         differences = differences or ["the graph"]
+    differences = differences or ["its inputs or outputs are declared otherwise"]
     return RefitError(mismatched=(f"the file has another graph ({'; '.join(differences[:4])}): compile it",))
 
 
