@@ -92,9 +92,9 @@ class Capabilities:
     Attributes:
         devices: device types that its engines run on.
         without_torch: whether its module and ``unavailable``, ``target``, ``versions``, ``ambient`` and ``check`` for
-            the CPU work in a process that has not imported torch, with the results of one that has just done so. The
-            device that ``target`` gets there has a ``type`` and an ``index`` only. A plan of ``trtcache warm`` is then
-            ready before torch would be imported.
+            the CPU work without torch, and return what they return right after ``import torch``. ``target`` then gets
+            a stand-in for the device that only has ``type`` and ``index``. A plan of ``trtcache warm`` is then ready
+            before torch would be imported.
         accepts: the forms of program that it builds: ``torch``, and ``onnx`` for ONNX files (``build_onnx``).
         keep: operators that lowering does not decompose because the backend has better code for them.
         refit: whether an engine takes other weights without a rebuild.

@@ -197,7 +197,7 @@ def file_alias_key(digest: Digest, settings: Settings, target: Target) -> CacheK
 def why_no_alias(options: CompileOptions) -> str:
     """Return why a compilation with these options has no alias of this kind; empty if it can have one.
 
-    The text completes "torch is needed: ...", in which it is called "it".
+    The text follows "torch is needed: ", and calls torch "it".
     """
     settings = options.settings
     if options.backend not in _BACKENDS:

@@ -82,6 +82,7 @@ class AliasLookup:
         self.backend = backend = source.find_backend(options)
         self._target = backend.target(options.target, source.device)
         self._option_parts = source.option_parts(backend, options.settings, self._target)
+        # A module in memory has no digest of its weights. If an engine has values in it, ``store`` keeps no alias.
         self.key = alias_key(
             {**fingerprint, "weights": source.content_digest if backend.bakes_weights(options.settings) else None},
             self._option_parts,

@@ -4,8 +4,8 @@
 model (``frontends.resolve``), and calls ``compile_source``. With ``on_miss="background"`` or ``on_busy="eager"``,
 ``compiler/background.py`` takes the same steps. A ``.pt2`` hit in a process without torch does not come here.
 
-By default a hit of a module is its second look-up: it is exported, and the digest of its program leads through a key
-alias to its engine. With direct mode, which is off by default, the first look-up finds it, without an export.
+By default a module is exported in each call, and the digest of its program leads through a key alias to its engine.
+With direct mode, which is off by default, the alias is found without an export.
 
 Two kinds of small entries make a hit fast. A key alias maps the fingerprint of a source to the cache key of its
 engine, so that nothing has to be lowered to know the key. A manifest of direct mode, for a module, has the operations
@@ -23,8 +23,11 @@ What to read next, after ``compile_source`` and the functions that it calls:
   each engine's entry from ``Cache.fetch``, which looks in the stores, takes the build lock, looks again and in the
   remotes, and last builds with ``Request.build`` and stores the entry; then ``build_and_load`` loads the engine.
   Without an alias the engine may still be stored. Before ``fetch``, an entry for a similar GPU or one with these very
-  weights in it may be taken, under another key. A program that is compiled in partitions has no key of its own, so no
-  alias either: it is exported (a file: loaded) and lowered each time, and its engines are hits.
+  weights in it may be taken, under another key. A program that is compiled in partitions has keys for its engines only,
+  and no alias: it is exported (a file: loaded) and lowered in each call, and its engines are hits.
+- Other weights: values of weights are in no key, unless an engine is frozen. A hit gives the engine the model's:
+  ``fit`` in ``weights/slots.py`` computes an engine's weights from a model's, by their slots. ``CompiledModule.refit``
+  does so later, with ``runtime/refit.py``; the weights come from a ``WeightSource``.
 - An ONNX file: ``OnnxSource`` in ``frontends/onnx/source.py``, whose docstring says what is different.
 - A new kind of source: derive a class from ``Source`` in ``frontends/source.py``, and add a case to
   ``frontends/resolve.py``, which lists what else knows the suffixes of files. If torch cannot run it, backends need a

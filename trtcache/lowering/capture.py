@@ -117,10 +117,14 @@ Model = torch.nn.Module
 class Role:
     """The role of one output of a lowered graph.
 
-    ``kind`` is ``result`` (a tensor of the model's output), ``value`` (a number, text or None in ``value``), ``size``
-    (a number that is an expression over sizes, in ``value``), ``number`` (one in a tensor of one element), or the new
-    content of a weight (``weight``, with its name as ``target``) or of an input (``input``, with its leaf). The graph
-    has None in place of a value or size.
+    Kinds are
+
+    * ``result``: a tensor of the model's output;
+    * ``value``: a number, text or None, in ``value``; the graph has None in its place;
+    * ``size``: a number that is an expression over sizes, in ``value``; the graph has None in its place;
+    * ``number``: a number, in a tensor of one element;
+    * ``weight``: the new content of a weight, whose name is ``target``;
+    * ``input``: the new content of an input, whose leaf is ``target``.
 
     ``layout`` is the memory order of a result's dimensions in the model, from the outermost to the innermost, or None
     if its memory has gaps or that depends on sizes. Passes may compute the result differently, but a caller can see its
