@@ -12,7 +12,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 import trtcache
 from trtcache.errors import ExportError
-from trtcache.lowering.capture import export
+from trtcache.lowering.capture import explain_failure, export
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,3 +153,11 @@ def test_a_write_to_another_view_is_not(write: Callable[[torch.Tensor], object],
     """Each of its elements has its own memory."""
     shapes = ({0: torch.export.Dim.AUTO},) if is_dynamic else None
     trtcache.lower(Writes(write), (X,), dynamic_shapes=shapes)
+
+
+def test_a_message_of_torch_has_no_frames_of_its_libraries() -> None:
+    """Some of its errors in C++ end with them."""
+    error = RuntimeError(
+        "no numel() of symbolic sizes\nException raised from f at a.cpp:1 (most recent call first):\nframe #0: g"
+    )
+    assert explain_failure(error) == "RuntimeError: no numel() of symbolic sizes"

@@ -713,8 +713,9 @@ def example_arguments(model: torch.nn.Module, arguments: Any) -> tuple[Any, dict
 
 
 def explain_failure(error: Exception, most: int = 600) -> str:
-    """Return torch's message without its advice on logging, the line of the model at which it failed, and a remedy."""
-    kept = [line for line in str(error).splitlines() if line.strip() and not line.startswith(_ADVICE)]
+    """Return torch's message without frames of C++ and advice on logging, the line of the model, and a remedy."""
+    message = str(error).partition("\nException raised from ")[0]
+    kept = [line for line in message.splitlines() if line.strip() and not line.startswith(_ADVICE)]
     text = f"{type(error).__name__}: {' '.join(kept) if len(kept) < 3 else chr(10).join(kept)}".strip()
     text = text if len(text) <= most else f"{text[:most]} ..."
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_library(frame.filename)]
