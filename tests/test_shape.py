@@ -14,7 +14,7 @@ _LIMITS = {
     "get_or_build": {"calls": 100, "files": 12, "frames": 11},
     # operators.py looks for functions in torch's tables that are not torch's own; layouts.py compares layouts.
     "file": {"calls": 1_300, "files": 66, "frames": 22, "entries": 2},
-    # unrecorded.py watches each function of torch in an export; held_tensors.py looks at all objects of the model, so
+    # unrecorded.py watches each function of torch in an export; weight_source.py looks at all objects of the model, so
     # that a refit with another one is refused where they differ.
     "exported": {"calls": 2_450, "files": 72, "frames": 22, "entries": 2},
     # export_context.py: torch.fx calls each module, with as many frames as in an export. executed_code.py describes the

@@ -110,7 +110,7 @@ class ExportGuards:
         return cls(texts, terms, shape_environment(program), operator_checks(program), (), layouts, added)
 
     def with_small_sizes(self, program: ExportedProgram, decomposed: ExportedProgram) -> ExportGuards:
-        """Return these guards with conditions on sizes of 0 and 1, found by trial (``small_sizes.py``)."""
+        """Return these guards with conditions on sizes of 0 and 1, found by trial (``trial_runs.py``)."""
         known = (*_live(self.environment), *self.operators)
         return replace(self, excluded=tuple(small_size_guards(program, decomposed, known)))
 

@@ -31,7 +31,7 @@ class TensorInput:
 
     If ``number`` is true the leaf is a dynamic int: the engine takes a tensor of shape (int, 0) in its place. If
     ``fixed_layout`` is true, a tensor with other strides is refused: the model would change others in place
-    (``layouts.py``).
+    (``trial_runs.py``).
     """
 
     leaf: int
@@ -100,7 +100,7 @@ class TensorOutput:
 
 @frozen_dataclass
 class SmallSizes:
-    """The sizes of 0 and 1 that a program supports (``small_sizes.py``).
+    """The sizes of 0 and 1 that a program supports (``trial_runs.py``).
 
     Attributes:
         least: the minimum of each symbol in a call: 0 if torch's range starts at 2 only because it traces with sizes

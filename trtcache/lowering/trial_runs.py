@@ -12,7 +12,7 @@ an index of an empty tensor), while their fake kernels accept them; these operat
 have no value for an empty tensor (``max``) are run on real tensors.
 
 In the program, ``reshape`` and ``contiguous`` copy; when they run with a size of 1, they may return the tensor itself.
-A later write to one of the two is then visible in both, so such sizes are excluded as well. ``layouts.py`` runs the
+A later write to one of the two is then visible in both, so such sizes are excluded as well. ``trial_runs.py`` runs the
 graph with inputs in other layouts, for the same reason.
 
 ``reshape``, ``contiguous`` and their like return the memory of their input or a copy, depending on its layout. A later

@@ -10,7 +10,7 @@ and that a simplified term has the value of the original one, is recorded as wel
 returned False: with a size of 1 more tensors are contiguous.
 
 Decisions inside an operator (broadcasting, contiguity, fake kernels) are not recorded: the operator itself is in the
-graph, and decides again when it runs. ``small_sizes.py`` checks that its shapes agree.
+graph, and decides again when it runs. ``trial_runs.py`` checks that its shapes agree.
 
 Checks of kernels that decompositions do not make: ``cross_entropy_loss`` of an input of sizes (N, C, d1, d2) raises for
 a target of other sizes than (N, d1, d2). Its decomposition has a ``gather``, which accepts a smaller target, and
@@ -216,7 +216,7 @@ def _asking_code() -> str:
 class _Layouts(TorchFunctionMode):
     """Record each tensor whose ``is_contiguous`` returned False to Python code, and ``contiguous`` without effect.
 
-    For one that returns its input torch records nothing, so ``layouts.py`` could not run it with other layouts.
+    For one that returns its input torch records nothing, so ``trial_runs.py`` could not run it with other layouts.
     """
 
     def __init__(self, decisions: Decisions, *, keeps: bool) -> None:
