@@ -186,7 +186,7 @@ def _engine(partition: PartitionReport) -> dict[str, Any]:
 
 
 def _pairs(report: Report, output: Path | None) -> list[tuple[str, str]]:
-    from trtcache.partition.partitions import summarize_left
+    from trtcache.partition.division import summarize_left
 
     return [
         ("name", report.name),

@@ -332,9 +332,9 @@ def test_the_official_door(
 ) -> None:
     """``custom_engine_cache=EngineCache()`` serves engines that can be refitted, pickles nothing, holds nothing."""
     provide("2.14.0")
-    from trtcache.integrations.torch_tensorrt import results
+    from trtcache.integrations.torch_tensorrt import engine_cache
 
-    engines = results.EngineCache(cache)
+    engines = engine_cache.EngineCache(cache)
     settings = shop.settings(cache_built_engines=True, reuse_cached_engines=True, immutable_weights=False)
     convert = import_module("torch_tensorrt.dynamo.conversion").convert_module
     modules = [small(seed) for seed in (0, 1)]
@@ -348,7 +348,7 @@ def test_the_official_door(
     assert [ref() for ref in held] == [None, None]
     (path,) = _entries(cache)
     path.write_bytes(b"damaged")
-    convert(partition(), [], settings, engine_cache=results.EngineCache(cache))
+    convert(partition(), [], settings, engine_cache=engine_cache.EngineCache(cache))
     assert shop.done() == ["build", "load"]
     assert engines.check("unheard of") is None
     assert engines.load("any") is None

@@ -95,10 +95,10 @@ def test_an_unknown_version_runs_as_it_is(
     assert shop.compile(partition()).serialized_engine
     assert [one.levelno for one in caplog.records if one.name.startswith("trtcache.")] == [logging.WARNING]
     assert "2.99.0 is not known; 2.8 to 2.14 are; upgrade trtcache" in caplog.text
-    from trtcache.integrations.torch_tensorrt import results
+    from trtcache.integrations.torch_tensorrt import engine_cache
 
     with pytest.raises(BackendUnavailableError, match=r"2\.99\.0"):
-        results.EngineCache(cache)
+        engine_cache.EngineCache(cache)
 
 
 def test_a_changed_package_runs_as_it_is(

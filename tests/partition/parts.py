@@ -14,7 +14,7 @@ from tests.prepare import prepare
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trtcache.partition.partitions import PartitionedProgram
+    from trtcache.partition.division import PartitionedProgram
 
 BATCH = Dim("batch", min=2, max=9)
 SOFTMAX = {"torch_executed_ops": ["aten.softmax.int"]}

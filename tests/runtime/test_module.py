@@ -40,7 +40,7 @@ def test_an_error_names_the_range_of_a_size(compiled: Callable[..., trtcache.Com
     module = compiled(nn.Linear(4, 2).eval(), (X,), dynamic_shapes=({0: rows},))
     for x, message in (
         (X[0], r"expected shape \(s0, 4\), got shape \(4,\); s0 is any size from 1 to 64$"),
-        (torch.zeros(3, 5), r"expected shape \(s0, 4\), got shape \(3, 5\); compile with dynamic_shapes for other"),
+        (torch.zeros(3, 5), r"expected shape \(s0, 4\), got shape \(3, 5\); compile with dynamic sizes for other"),
         (torch.zeros(65, 4), r"expected size 1 to 64 in dimension 0, got 65"),
     ):
         with pytest.raises(InputError, match=message):
@@ -60,7 +60,7 @@ def test_an_error_names_the_range_of_a_size(compiled: Callable[..., trtcache.Com
         ((X,), {"scale": X}, "argument scale: expected 3.0, got a tensor of shape"),
         ((None,), {"scale": 3.0}, "argument x: expected a float32 tensor, got None"),
         ((X.double(),), {"scale": 3.0}, r"argument x: expected float32, got float64; use .to\(torch.float32\)"),
-        ((torch.randn(4, 4),), {"scale": 3.0}, r"shape \(3, 4\), got shape \(4, 4\); compile with dynamic_shapes"),
+        ((torch.randn(4, 4),), {"scale": 3.0}, r"shape \(3, 4\), got shape \(4, 4\); compile with dynamic sizes"),
         ((X[0],), {"scale": 3.0}, r"argument x: expected shape \(3, 4\), got shape \(4,\)"),
         ((X.to("meta"),), {"scale": 3.0}, "argument x: expected a tensor on cpu, got one on meta"),
         ((X.to_sparse(),), {"scale": 3.0}, "argument x: expected a dense tensor"),

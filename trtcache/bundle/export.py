@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from trtcache.errors import CanonicalizationError
     from trtcache.lowering import LoweredProgram
-    from trtcache.partition.partitions import PartitionedProgram
+    from trtcache.partition.division import PartitionedProgram
     from trtcache.runtime.executable import Provenance
     from trtcache.settings import Settings
     from trtcache.store.contract import Entry

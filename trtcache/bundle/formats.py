@@ -26,13 +26,12 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from trtcache.lowering.operators import operator_name
+from trtcache.partition.division import LeftInTorch, PartitionedProgram
 from trtcache.partition.partitions import (
     Cluster,
     ConstantWire,
     EnginePartition,
     InputWire,
-    LeftInTorch,
-    PartitionedProgram,
     PartitionOutput,
     SizeTensor,
     SizeWire,

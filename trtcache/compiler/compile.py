@@ -213,7 +213,7 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
             found.entry.write(ENGINE, output)
         return lookup.report(found)
     from trtcache.compiler.entries import get_or_build_entries, new_report
-    from trtcache.partition.partitions import summarize_left
+    from trtcache.partition.division import summarize_left
 
     request = source.request(options)
     if output is not None and not request.division.is_one_engine:

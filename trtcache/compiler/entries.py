@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
     from trtcache.frontends.request import Request
     from trtcache.frontends.source import Source
-    from trtcache.partition.partitions import PartitionedProgram
+    from trtcache.partition.division import PartitionedProgram
     from trtcache.store.contract import Entry
     from trtcache.store.format import Built
 

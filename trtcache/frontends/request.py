@@ -15,7 +15,7 @@ from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BackendUnavailableError, BuildError, CanonicalizationError
 from trtcache.keys.key import EXAMPLE_SIZES, frozen_part, key_parts, part_digests
 from trtcache.lowering import TORCH_LOCK
-from trtcache.partition.partitions import PartitionedProgram, summarize_left
+from trtcache.partition.division import PartitionedProgram, summarize_left
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:

@@ -34,11 +34,11 @@ from trtcache.lowering.rewriting import (
     tensor_of,
 )
 from trtcache.lowering.symbols import Symbols
+from trtcache.partition.division import LeftInTorch
 from trtcache.partition.partitions import (
     ConstantWire,
     EnginePartition,
     InputWire,
-    LeftInTorch,
     PartitionOutput,
     SizeTensor,
     SizeWire,

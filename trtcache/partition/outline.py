@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from trtcache.digests import CacheKey
     from trtcache.lowering.program import LoweredProgram
-    from trtcache.partition.partitions import LeftInTorch, PartitionedProgram
+    from trtcache.partition.division import LeftInTorch, PartitionedProgram
 
 
 @frozen_dataclass

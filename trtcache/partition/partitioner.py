@@ -18,6 +18,7 @@ from trtcache.errors import PartitionError
 from trtcache.lowering.interface import NOT_COMPUTED
 from trtcache.lowering.operators import identify_operators, operator_names
 from trtcache.lowering.rewriting import is_ordered
+from trtcache.partition.division import PartitionedProgram, summarize_left
 from trtcache.partition.extract import (
     RANDOM,
     WireTable,
@@ -30,7 +31,7 @@ from trtcache.partition.extract import (
     is_step,
     is_work,
 )
-from trtcache.partition.partitions import Cluster, EnginePartition, PartitionedProgram, TorchPartition, summarize_left
+from trtcache.partition.partitions import Cluster, EnginePartition, TorchPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

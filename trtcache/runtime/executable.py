@@ -16,7 +16,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import canonical
 from trtcache.errors import IncompatibleEngineError, RefitError
 from trtcache.lowering.interface import Content, Interface, Result, SmallSizes, TensorInput, TensorOutput, ValueInput
-from trtcache.partition.partitions import PartitionedProgram
+from trtcache.partition.division import PartitionedProgram
 from trtcache.weights.recipes import evaluate, parse, sources
 from trtcache.weights.slots import EngineWeight, Slot, alike
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from trtcache.lowering.interface import Interface
-    from trtcache.partition.partitions import PartitionedProgram, Wire
+    from trtcache.partition.division import PartitionedProgram
+    from trtcache.partition.partitions import Wire
 
 
 class PartitionedEngine:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from trtcache.errors import CanonicalizationError
     from trtcache.lowering.interface import FixedSize
-    from trtcache.partition.partitions import LeftInTorch
+    from trtcache.partition.division import LeftInTorch
     from trtcache.store.contract import Entry
 
 _SHOWN = 6
@@ -252,7 +252,7 @@ class Report:
         for partition in self.partitions:
             rows += partition.rows()
         if self.left:
-            from trtcache.partition.partitions import summarize_left  # programs without torch have none
+            from trtcache.partition.division import summarize_left  # programs without torch have none
 
             rows += [f"  in torch: {words}" for words in summarize_left(self.left)]
         rows += [f"  guard: {guard}" for guard in self.guards[:_SHOWN]]

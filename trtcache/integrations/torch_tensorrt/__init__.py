@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from trtcache.config.imports import lazy_names
 
 if TYPE_CHECKING:
+    from trtcache.integrations.torch_tensorrt.engine_cache import EngineCache as EngineCache
     from trtcache.integrations.torch_tensorrt.installation import install as install
     from trtcache.integrations.torch_tensorrt.installation import uninstall as uninstall
-    from trtcache.integrations.torch_tensorrt.results import EngineCache as EngineCache
 
 # Loaded when first used: EngineCache needs torch_tensorrt, and installing must not import torch.
-_EXPORTS = {"EngineCache": ".results", "install": ".installation", "uninstall": ".installation"}
+_EXPORTS = {"EngineCache": ".engine_cache", "install": ".installation", "uninstall": ".installation"}
 
 __all__ = ["EngineCache", "install", "uninstall"]
 
