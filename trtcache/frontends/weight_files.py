@@ -9,7 +9,6 @@ weights of every process that has it open.
 from __future__ import annotations
 
 import ctypes
-import json
 import logging
 import math
 import pickle
@@ -23,7 +22,7 @@ import torch
 
 from trtcache.digests import Digest
 from trtcache.errors import ExportError, WeightsFileError
-from trtcache.weights.files import DTYPE_NAMES, INDEX_LIMIT_BYTES, SAVE_AGAIN, SUPPORTED, damage, read_header
+from trtcache.weights.files import DTYPE_NAMES, SAVE_AGAIN, SUPPORTED, damage, read_header, read_index
 from trtcache.weights.files import LENGTH_BYTES as LENGTH_BYTES
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
         if first.startswith(mark) and first[LENGTH_BYTES:] != b"{":
             raise WeightsFileError(str(path), f"{what}; {SUPPORTED}")
     if path.suffix == ".json":
-        return _read_index(path)
+        return read_index(path, read_weights)
     return _safetensors(path)
 
 
@@ -95,17 +94,6 @@ def tensor_at(described: Mapping[str, Any], content: memoryview) -> torch.Tensor
     if flat.data_ptr() % dtype.itemsize:
         flat = flat.clone()
     return flat.view(dtype).reshape(shape)
-
-
-def _read_index(path: Path) -> dict[str, torch.Tensor]:
-    """Return the weights of the files in an index (``model.safetensors.index.json``)."""
-    if path.stat().st_size > INDEX_LIMIT_BYTES:
-        raise WeightsFileError(str(path), f"it is too large for an index of files; {SUPPORTED}")
-    places: Mapping[str, str] = json.loads(path.read_bytes())["weight_map"]
-    if outside := sorted(name for name in set(places.values()) if "/" in name or name.startswith(".")):
-        raise WeightsFileError(str(path), f"it names files that are not beside it: {outside[0]}")
-    files = {name: read_weights(path.with_name(name)) for name in sorted(set(places.values()))}
-    return {name: files[place][name] for name, place in places.items()}
 
 
 def _archive(path: Path) -> dict[str, torch.Tensor]:

@@ -10,13 +10,13 @@ import math
 import mmap
 import zipfile
 import zlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trtcache.errors import WeightsFileError
 from trtcache.weights.arrays import ITEM_BYTES, HostArray, contiguous, pointer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 
@@ -208,7 +208,7 @@ def read_arrays(path: Path) -> dict[str, HostArray]:
     """
     try:
         if path.suffix == ".json":
-            return {name: files[name] for files, name in _index(path)}
+            return read_index(path, read_arrays)
         header, content = read_header(path)
         return {name: array_at(one, content) for name, one in header.items()}
     except OSError as error:
@@ -217,15 +217,18 @@ def read_arrays(path: Path) -> dict[str, HostArray]:
         raise WeightsFileError(str(path), f"it is damaged ({type(error).__name__}: {error})") from error
 
 
-def _index(path: Path) -> list[tuple[dict[str, HostArray], str]]:
-    """Return for each weight of an index the weights of its file, and its name."""
+_Weight = TypeVar("_Weight")
+
+
+def read_index(path: Path, read: Callable[[Path], Mapping[str, _Weight]]) -> dict[str, _Weight]:
+    """Return the weights of the files in an index (``model.safetensors.index.json``), each read by ``read``."""
     if path.stat().st_size > INDEX_LIMIT_BYTES:
         raise WeightsFileError(str(path), f"it is too large for an index of files; {SUPPORTED}")
     places: Mapping[str, str] = json.loads(path.read_bytes())["weight_map"]
     if outside := sorted(name for name in set(places.values()) if "/" in name or name.startswith(".")):
         raise WeightsFileError(str(path), f"it names files that are not beside it: {outside[0]}")
-    files = {name: read_arrays(path.with_name(name)) for name in sorted(set(places.values()))}
-    return [(files[place], name) for name, place in places.items()]
+    files = {name: read(path.with_name(name)) for name in sorted(set(places.values()))}
+    return {name: files[place][name] for name, place in places.items()}
 
 
 def array_at(described: Mapping[str, Any], content: memoryview) -> HostArray:
