@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -108,7 +107,7 @@ class Options:
         """
         if mode is not None and mode not in _MODES:
             raise SettingsError("mode", f"{mode!r}: {did_you_mean(str(mode), list(_MODES))}")
-        if not isinstance(options, (Mapping, NoneType)):
+        if options is not None and not isinstance(options, Mapping):
             raise SettingsError("options", f"expected a mapping of names to values, got {options!r}")
         given = dict(options or {})
         ours = [name for name in field_names(cls) if name != "settings"]

@@ -52,13 +52,12 @@ def move_weights(graph_module: fx.GraphModule, name: str) -> None:
     changed = stored_weights(graph)
     for node in list(graph.nodes):
         value = tensor_of(node)
-        is_weight = node.op == "placeholder" and recipe_of(node) is not None
         if value is None or value.device == device:
             continue
         if node.meta.get("weight") in changed:
             why = f"its buffer {node.meta['weight']} is on {value.device}, and a call changes it: move it to {device}"
             raise ExportError(name, why)
-        if is_weight or node.op == "get_attr":
+        if recipe_of(node) is not None or node.op == "get_attr":
             _move(node, value, device)
         elif any(source.meta.get("torch_executed") == _ON_THE_CPU for source in node.all_input_nodes):
             node.meta["torch_executed"] = _ON_THE_CPU

@@ -89,6 +89,12 @@ def is_contiguous(value: torch.Tensor) -> bool:
     return True
 
 
+def example_of(size: Any, unknown: int) -> int:
+    """Return a size or stride at the sizes of the example; ``unknown`` if it depends on values."""
+    number = size.node.hint if isinstance(size, torch.SymInt) else size
+    return unknown if number is None else int(number)
+
+
 def set_arguments(node: fx.Node, values: Sequence[Any]) -> None:
     """Set a node's arguments in the order of its operator's schema, without those that equal their defaults."""
     schema = _parameters(node.target)

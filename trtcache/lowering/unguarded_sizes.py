@@ -44,6 +44,7 @@ from trtcache.lowering.rewriting import (
     argument_names,
     arguments,
     covers_memory,
+    example_of,
     expression,
     is_view,
     kind_of,
@@ -51,6 +52,7 @@ from trtcache.lowering.rewriting import (
     tensor_of,
     written_nodes,
 )
+from trtcache.weights.arrays import can_overlap_itself
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -351,19 +353,8 @@ def _overlaps_itself(node: fx.Node) -> bool:
     value = tensor_of(node)
     if value is None or value.layout != torch.strided:
         return False
-    dims = [(_example(stride, 0), _example(size, 2)) for size, stride in zip(value.shape, value.stride(), strict=True)]
-    last = 0  # the place of the last element of the dimensions so far
-    for stride, size in sorted(dims):
-        if size > 1 and stride <= last:
-            return True
-        last += stride * max(0, size - 1)
-    return False
-
-
-def _example(size: Any, default: int) -> int:
-    """Return a size, or that of the example if it is symbolic; the default if it depends on values."""
-    number = size.node.hint if isinstance(size, torch.SymInt) else size
-    return default if number is None else int(number)
+    sizes, strides = [example_of(size, 2) for size in value.shape], [example_of(step, 0) for step in value.stride()]
+    return can_overlap_itself(sizes, strides)
 
 
 def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:

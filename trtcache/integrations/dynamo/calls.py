@@ -9,6 +9,7 @@ after the graph may write to it. So such results are created as views of the sam
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -21,8 +22,9 @@ from torch._functorch import predispatch
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError, InputError
 from trtcache.lowering.interface import evaluate
-from trtcache.lowering.rewriting import is_contiguous, is_static
+from trtcache.lowering.rewriting import example_of, is_contiguous, is_static
 from trtcache.lowering.symbols import Symbols
+from trtcache.weights.arrays import can_overlap_itself, contiguous
 from trtcache.weights.slots import is_plain
 
 if TYPE_CHECKING:
@@ -420,9 +422,11 @@ class Results:
         for index, base in enumerate(computed):
             layout = self.layouts.get(index)
             stride = base.stride()
-            if layout is not None and layout != stride:
-                stride = _evaluate(layout, self._sizes(args)) if layout or not stride else base.contiguous().stride()
-            memory = base.untyped_storage().data_ptr()
+            if layout:
+                stride = stride if layout == stride else _evaluate(layout, self._sizes(args))
+            elif layout is not None and not base.is_contiguous():
+                stride = contiguous(tuple(base.shape))
+            memory = base.untyped_storage().data_ptr() if len(computed) > 1 else 0
             if base.stride() != stride or (memory in memories and memory):
                 bases[index] = base.new_empty_strided(base.shape, stride).copy_(base)
             memories.add(memory)
@@ -547,19 +551,9 @@ def _has_memory(value: Any) -> bool:
 
 def _is_dense(value: torch.Tensor) -> bool:
     """Return whether a fake tensor has neither gaps nor elements that are one in memory, at the example's sizes."""
-    expected = 1
-    for stride, size in sorted(
-        (_example(stride), _example(size)) for size, stride in zip(value.shape, value.stride(), strict=True)
-    ):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
-
-
-def _example(size: Any) -> int:
-    number = size.node.hint if isinstance(size, torch.SymInt) else size
-    return 2 if number is None else int(number)
+    sizes, strides = ([example_of(one, 2) for one in many] for many in (value.shape, value.stride()))
+    reach = sum((size - 1) * step for size, step in zip(sizes, strides, strict=True))
+    return 0 in sizes or (reach + 1 == math.prod(sizes) and not can_overlap_itself(sizes, strides))
 
 
 def memory_of(value: torch.Tensor) -> int:

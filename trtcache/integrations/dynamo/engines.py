@@ -253,9 +253,8 @@ class GraphEngine:
         Raises:
             InputError: the engine does not accept these arguments; nothing ran.
         """
-        results: tuple[Any, ...]
         if not self._is_built:
-            results = self._compiler.graph_module(*args)
+            results: tuple[Any, ...] = self._compiler.graph_module(*args)
             return results
         if self._changed:
             # Reject a modified argument that overlaps a weight or another modified argument: the engine reads all of
