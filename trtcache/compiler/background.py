@@ -20,7 +20,7 @@ import threading
 import time
 from contextlib import ExitStack
 from contextvars import copy_context
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,12 +69,14 @@ class BackgroundBuild:
         options: the options of the compilation.
         cache: the cache to put the engines into.
         keep_program: whether the worker keeps the program as well.
+        handed_over: set once the build no longer needs this process, if it is detached.
     """
 
     source: Source
     options: CompileOptions
     cache: Cache
     keep_program: bool = False
+    handed_over: threading.Event = field(default_factory=threading.Event, compare=False)
 
     @property
     def why_not(self) -> str:
@@ -97,12 +99,11 @@ class BackgroundBuild:
             return str(error)
         return _CHANGES_WEIGHTS if changes_weights(self.source.program()) else ""
 
-    def run(self, busy: Sequence[str] = (), handed_over: threading.Event | None = None) -> str:
+    def run(self, busy: Sequence[str] = ()) -> str:
         """Return when the engines are stored, after a build by a worker unless another process builds them.
 
         Args:
             busy: key digests of engines that other processes build.
-            handed_over: set once the build no longer needs this process, if it is detached.
 
         Returns:
             How they were built.
@@ -111,18 +112,18 @@ class BackgroundBuild:
             WorkerError: the worker failed, or was killed.
             OSError: the request cannot be written, or no process can be started.
         """
-        start, has_waited, handed_over = time.monotonic(), False, handed_over or threading.Event()
+        start, has_waited = time.monotonic(), False
         for digest in busy:
             with ExitStack() as stack:
-                has_waited |= self._acquire(stack, digest, handed_over)[1]
+                has_waited |= self._acquire(stack, digest)[1]
         with ExitStack() as stack:
             lock, program = None, self._lock_digest()
             if program is not None:
-                lock, waited = self._acquire(stack, program, handed_over)
+                lock, waited = self._acquire(stack, program)
                 has_waited |= waited
             if has_waited and self._is_stored(busy):
                 return f"built by another process in {format_duration(time.monotonic() - start)}"
-            return self._run_worker(lock, handed_over)
+            return self._run_worker(lock)
 
     def _is_stored(self, busy: Sequence[str]) -> bool:
         """Return whether what another process has built is all that is needed."""
@@ -146,7 +147,7 @@ class BackgroundBuild:
         parts = {"program": dict(fingerprint or {}), "options": options, "is_subgraph": self.options.is_subgraph}
         return CacheKey.of(_LOCK, parts).digest
 
-    def _acquire(self, stack: ExitStack, digest: str, handed_over: threading.Event) -> tuple[int | None, bool]:
+    def _acquire(self, stack: ExitStack, digest: str) -> tuple[int | None, bool]:
         """Wait for a build lock and hold it until ``stack`` is closed.
 
         Returns:
@@ -159,13 +160,13 @@ class BackgroundBuild:
                 return stack.enter_context(store.lock(digest)), waited
             except LockTimeoutError:
                 waited = True
-                handed_over.set()  # another process builds it
+                self.handed_over.set()  # another process builds it
                 time.sleep(_POLL_S)
             except OSError as error:
                 log.warning("building %s without the lock of its worker: %s", self.source.name, error)
                 return None, waited
 
-    def _run_worker(self, lock: int | None, handed_over: threading.Event) -> str:
+    def _run_worker(self, lock: int | None) -> str:
         is_detached = str(int(self.options.settings.detach))
         worker = ["trtcache.compiler.background_worker", "supervise", str(os.getpid()), is_detached]
         folder, builder, answer = None, None, ""
@@ -187,7 +188,7 @@ class BackgroundBuild:
                     folder = _parse_folder(process.stdout.readline())
                     self._write_request(folder)
                     process.stdin.write("build\n")
-                handed_over.set()
+                self.handed_over.set()
                 first = process.stdout.readline()
                 builder = int(first) if first.rstrip().isdecimal() else None
                 log.info("%s is built by process %s", self.source.name, builder)
@@ -448,7 +449,6 @@ class _BuildThread(threading.Thread):
         super().__init__(name=f"trtcache: {build.source.name}", daemon=True)
         self._build, self._load, self._fail, self._resources, self._busy = build, load, fail, resources, busy
         self._loading, self._is_ending, self._pid = threading.Lock(), False, os.getpid()
-        self._handed_over = threading.Event()
         self._context = copy_context()  # options of Inductor that were set in one thread hold there only (torch 2.13)
 
     def start(self) -> None:
@@ -463,7 +463,7 @@ class _BuildThread(threading.Thread):
     def _build_and_load(self) -> None:
         try:
             with self._resources:
-                how = self._build.run(self._busy, self._handed_over)
+                how = self._build.run(self._busy)
                 with self._loading:
                     if not self._is_ending:
                         self._load(how)
@@ -475,13 +475,13 @@ class _BuildThread(threading.Thread):
             log.debug("a build in the background failed", exc_info=True)
             self._fail(f"{type(error).__name__}: {error}")
         finally:
-            self._handed_over.set()
+            self._build.handed_over.set()
             atexit.unregister(self._end)
 
     def _end(self) -> None:
         if os.getpid() == self._pid:  # a forked process has no such thread
             self._is_ending = True
             if self._build.options.settings.detach:
-                self._handed_over.wait(_HAND_OVER_S)
+                self._build.handed_over.wait(_HAND_OVER_S)
             with self._loading:
                 pass

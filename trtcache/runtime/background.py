@@ -328,9 +328,9 @@ class BackgroundModule(CompiledModule):
         with self._pending_lock:
             model = self._model
             assert model is not None  # noqa: S101  # it happens once
-            if compiled._held is None:
-                self._held = None
-            if self._held is not None:
+            if self._held is None or compiled._held is None:
+                self._held = compiled._held
+            else:
                 self._held.check(model.model())
             # Other threads may assign weights, or write to them, without a refit, and the engine has copied some.
             # Identities and values show a change during the copies, which are then made again. Weights that change all
