@@ -75,12 +75,7 @@ def domain_of(written: str) -> str:
 
 def graphs_in(node: Any) -> list[Any]:
     """Return the graphs among a node's attributes."""
-    return [graph for attribute in node.attribute for graph in graphs_of(attribute)]
-
-
-def graphs_of(attribute: Any) -> list[Any]:
-    """Return the graphs of an attribute."""
-    return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+    return [graph for one in node.attribute for graph in (*([one.g] if one.HasField("g") else []), *one.graphs)]
 
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
