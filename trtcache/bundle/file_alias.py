@@ -47,7 +47,7 @@ from trtcache.runtime.executable import parse_interface
 from trtcache.runtime.report import Report
 from trtcache.settings import Settings
 from trtcache.target import Target, resolve_target
-from trtcache.weights.files import KNOWN_VERSION, SAVE_AGAIN
+from trtcache.weights.files import KNOWN_VERSION, SAVE_AGAIN, TensorRecord
 from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
@@ -157,16 +157,16 @@ class MappedPt2File:
         found = {}
         intact: set[str] = set()
         for name in sorted(names):
-            record = self._records[name]
-            folder = f"data/{record['folder']}/"
-            member = f"{folder}{record['path_name']}"
-            if record["tensor_meta"]["device"]["type"] != "cpu":
+            written = self._records[name]
+            record = TensorRecord.parse(name, written, f"data/{written['folder']}/")
+            member = record.member
+            if record.device.partition(":")[0] != "cpu":
                 raise ValueError(f"weight {name} is not on the CPU")
             if member not in intact and zlib.crc32(self.content(member)) != self._places[member].crc:
                 why = f"it is damaged (its member {member} does not have its checksum)"
                 raise ModelFileError(str(self.path), f"{why}; {SAVE_AGAIN}")
             intact.add(member)
-            found[name] = read_array(name, record, folder, self.content)
+            found[name] = read_array(record, self.content)
         return found
 
 

@@ -22,6 +22,7 @@ from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable, Provenance, in_order, parse_interface, parse_sources, read_constants
 from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
 from trtcache.runtime.module_call import CallSignature
+from trtcache.weights.files import TensorRecord
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
@@ -180,8 +181,12 @@ class _ProgramReader:
 
     def _tensors(self, folder: str, names: set[str] | None = None) -> dict[str, torch.Tensor]:
         document = parse(self._archive.read(f"{folder}model_{folder.split('/')[1]}_config.json"))
-        chosen = {name: one for name, one in document["config"].items() if names is None or name in names}
-        return read_tensors(chosen, folder, self._archive.read)
+        records = {
+            name: TensorRecord.parse(name, written, folder)
+            for name, written in document["config"].items()
+            if names is None or name in names
+        }
+        return read_tensors(records, self._archive.read, {}, device=torch.device("cpu"))
 
     def _weights(self, executable: Executable) -> EngineWeights:
         """Return the weights in the file, fitted to the engines."""

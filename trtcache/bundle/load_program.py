@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import time
@@ -44,7 +43,15 @@ from trtcache.runtime.executable import in_order, parse_interface, parse_sources
 from trtcache.runtime.program import PlainSignature, Program, ProgramWeights, Renewed
 from trtcache.runtime.report import Report
 from trtcache.weights.arrays import HostArray, UnreadableArrayError, array_of, bytes_of, contiguous
-from trtcache.weights.files import HAS_ENGINES, LENGTH_BYTES, array_at, array_in, is_without_torch, read_arrays
+from trtcache.weights.files import (
+    HAS_ENGINES,
+    LENGTH_BYTES,
+    TensorRecord,
+    array_at,
+    array_in,
+    is_without_torch,
+    read_arrays,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,31 +63,7 @@ if TYPE_CHECKING:
     from trtcache.store.contract import Entry
 
 _WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"
-_STRIDED = 7  # torch/_export/serde/schema.py, Layout
 _ALIGNED_BYTES = 16
-# ``ScalarType`` of torch/_export/serde/schema.py
-_DTYPES = {
-    1: "uint8",
-    2: "int8",
-    3: "int16",
-    4: "int32",
-    5: "int64",
-    6: "float16",
-    7: "float32",
-    8: "float64",
-    9: "complex32",
-    10: "complex64",
-    11: "complex128",
-    12: "bool",
-    13: "bfloat16",
-    28: "uint16",
-    29: "float8_e4m3fn",
-    30: "float8_e5m2",
-    31: "float8_e4m3fnuz",
-    32: "float8_e5m2fnuz",
-    34: "uint32",
-    35: "uint64",
-}
 
 
 class TorchNeeded(Exception):  # noqa: N818  # the caller handles it: it loads the program with torch
@@ -174,8 +157,11 @@ class _PlainReader:
 
     def _arrays(self, folder: str, names: set[str]) -> dict[str, HostArray]:
         document = parse(self._archive.read(f"{folder}model_{folder.split('/')[1]}_config.json"))
-        chosen = {name: record for name, record in document["config"].items() if name in names}
-        return {name: read_array(name, record, folder, self._archive.read) for name, record in chosen.items()}
+        return {
+            name: read_array(TensorRecord.parse(name, written, folder), self._archive.read)
+            for name, written in document["config"].items()
+            if name in names
+        }
 
 
 def assemble(
@@ -225,46 +211,20 @@ def assemble(
     return Program(interface, call, live, load_s=time.perf_counter() - start, outputs=outputs)
 
 
-def read_array(name: str, record: Mapping[str, Any], folder: str, content_of: Callable[[str], memoryview]) -> HostArray:
-    """Return a tensor of torch's archive format as an array.
-
-    Args:
-        name: its name, for messages.
-        record: torch's record of it.
-        folder: the folder of its member.
-        content_of: returns the bytes of a member.
+def read_array(record: TensorRecord, content_of: Callable[[str], memoryview]) -> HostArray:
+    """Return a tensor of torch's archive as an array; ``content_of`` returns the bytes of a member.
 
     Raises:
-        ValueError: it is pickled, not dense, or not within its member; LookupError and TypeError are possible too.
+        ValueError: it is not within its member.
     """
-    meta = record["tensor_meta"]
-    if record["use_pickle"] is not False or meta["layout"] != _STRIDED:
-        raise ValueError(f"weight {name} is pickled, or not a dense tensor")
-    dtype = _DTYPES[meta["dtype"]]
-    content = content_of(f"{folder}{record['path_name']}")
-    shape, strides = (tuple(_size(one["as_int"]) for one in meta[what]) for what in ("sizes", "strides"))
-    offset = _size(meta["storage_offset"]["as_int"])
-    if len(shape) != len(strides):
-        raise ValueError("a weight with more sizes than strides")
-    found = HostArray(dtype, shape, strides, 0, None)
-    count, left = divmod(len(content), found.item_bytes)
-    if left:
-        raise ValueError("a weight whose size is not a multiple of its dtype's")
-    if math.prod(shape) and offset + found.extent_bytes // found.item_bytes > count:
-        raise ValueError("a weight that is larger than its bytes")
-    place = offset if math.prod(shape) else 0
-    return array_in(content, dtype, shape, strides, place, alignment=_ALIGNED_BYTES)
+    content = content_of(record.member)
+    record.check_bytes(len(content))
+    return array_in(content, record.dtype, record.shape, record.strides, record.offset, alignment=_ALIGNED_BYTES)
 
 
 def _no_member(name: str) -> bytes:
     """Refuse to read a member of an engine: only the choice of a TensorRT plan reads one."""
     raise LookupError(name)
-
-
-def _size(number: Any) -> int:
-    if type(number) is not int or not 0 <= number < 1 << 62:
-        raise ValueError(f"a weight of the size {number!r:.40}")
-    return number
 
 
 def _read_constants(content: bytes, written: Mapping[str, tuple[str, str]]) -> dict[str, HostArray]:

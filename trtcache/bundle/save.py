@@ -31,12 +31,11 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import atomic_write, require_file
 from trtcache.digests import json_bytes
 from trtcache.errors import ProgramFileError
-from trtcache.frontends.weight_files import SCALAR_TYPES, STRIDED
 from trtcache.runtime.executable import parameters_of
 from trtcache.store.format import PRELUDE_BYTES, Draft, parse_prelude
 from trtcache.store.writer import write_entry_file
-from trtcache.weights.files import aligned_member
-from trtcache.weights.slots import weight_map
+from trtcache.weights.files import TORCH_DTYPES, TORCH_STRIDED, aligned_member
+from trtcache.weights.slots import dtype_name, weight_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
 ROOT = "program"
 CHUNK_BYTES = 1 << 22
-_DTYPE_NUMBERS = {dtype: number for number, dtype in SCALAR_TYPES.items()}
+_DTYPE_NUMBERS = {name: number for number, name in TORCH_DTYPES.items()}
 _FOLDERS = {"weights": ("data/weights/", "weight_"), "constants": ("data/constants/", "tensor_")}
 _NOT_OURS = (
     "data/weights/model_weights_config.json",
@@ -318,12 +317,12 @@ def record(
         "is_param": is_parameter,
         "use_pickle": False,
         "tensor_meta": {
-            "dtype": _DTYPE_NUMBERS[tensor.dtype],
+            "dtype": _DTYPE_NUMBERS[dtype_name(tensor.dtype)],
             "sizes": [{"as_int": size} for size in tensor.shape],
             "requires_grad": False,
             "device": {"type": device.type, "index": device.index},
             "strides": [{"as_int": step} for step in tensor.stride()],
             "storage_offset": {"as_int": offset},
-            "layout": STRIDED,
+            "layout": TORCH_STRIDED,
         },
     }

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from trtcache.bundle.archive import MODEL, content_of, directory
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import NotAProgramError, ProgramContentError, ProgramSizesError
-from trtcache.frontends.weight_files import SCALAR_TYPES
-from trtcache.weights.slots import dtype_name
+from trtcache.weights.files import TORCH_DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -158,7 +157,7 @@ def _tensor_specs(written: str, places: list[str], values: Any) -> tuple[TensorS
         shape = tuple(
             size["as_int"] if "as_int" in size else str(size["as_expr"]["expr_str"]) for size in meta["sizes"]
         )
-        made.append(TensorSpec(name, dtype_name(SCALAR_TYPES[meta["dtype"]]), shape))
+        made.append(TensorSpec(name, TORCH_DTYPES[meta["dtype"]], shape))
     return tuple(made)
 
 

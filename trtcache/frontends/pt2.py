@@ -35,18 +35,15 @@ from trtcache.frontends.exported import (
 from trtcache.frontends.source import Source
 from trtcache.frontends.weight_files import (
     OF_ALL_BYTES,
-    SCALAR_TYPES,
-    STRIDED,
     Hashing,
     capture_logged_error,
-    device_of,
-    flat,
+    read_tensors,
 )
 from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.lowering.operators import identify_operators, refuse_replaced_kernels
 from trtcache.weights import files as archives
-from trtcache.weights.files import KNOWN_VERSION
+from trtcache.weights.files import KNOWN_VERSION, TensorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -124,7 +121,7 @@ class Pt2Source(Source):
             encoded = encode(forms)
             self.digest = Digest(hash_bytes(encoded).hex(), len(encoded))
             stack.pop_all()
-        self._storages: dict[tuple[str, torch.dtype, str], torch.Tensor] = {}
+        self._storages: dict[tuple[str, str, torch.device], torch.Tensor] = {}
         self.file_s = time.perf_counter() - start
 
     def __enter__(self) -> Pt2Source:
@@ -230,7 +227,9 @@ class Pt2Source(Source):
             if not metas:
                 graph = json.loads(bytes(self._content(_GRAPH)))["graph_module"]["graph"]
                 metas = [*graph["tensor_values"].values()]
-            found = {device_of(meta["device"]) for meta in metas} - {torch.device("cpu")}
+            devices = [(meta["device"]["type"], meta["device"]["index"]) for meta in metas]
+            found = {torch.device(kind) if index is None else torch.device(kind, index) for kind, index in devices}
+            found -= {torch.device("cpu")}
         except _OTHER_FORM as error:
             raise ValueError(f"its weights are in an unknown format: {type(error).__name__}: {error}") from error
         if len(found) > 1:
@@ -286,23 +285,15 @@ class Pt2Source(Source):
         Raises:
             ValueError: one does not exist, or only torch can read it; the message says which.
         """
-        found = {}
         try:
-            for name in names:
-                payload = self._payloads[name]
-                meta, path = payload["tensor_meta"], payload["path_name"]
-                if payload["use_pickle"] or meta["layout"] != STRIDED:
-                    raise ValueError(f"{path} is pickled, or not a dense tensor")  # of the format
-                member = f"data/{payload['folder']}/{path}"
-                dtype, device = SCALAR_TYPES[meta["dtype"]], device_of(meta["device"])
-                key = (member, dtype, str(device))
-                if key not in self._storages:
-                    self._storages[key] = flat(self._content(member), dtype).to(device)
-                shape, stride = ([size["as_int"] for size in meta[one]] for one in ("sizes", "strides"))
-                found[name] = self._storages[key].as_strided(shape, stride, meta["storage_offset"]["as_int"])
+            payloads = {name: self._payloads[name] for name in names}
+            records = {
+                name: TensorRecord.parse(name, payload, f"data/{payload['folder']}/")
+                for name, payload in payloads.items()
+            }
+            return read_tensors(records, self._content, self._storages)
         except _OTHER_FORM as error:
             raise ValueError(f"its weights are in an unknown format: {type(error).__name__}: {error}") from error
-        return found
 
     @cached_property
     def _payloads(self) -> Mapping[str, dict[str, Any]]:

@@ -22,7 +22,7 @@ import torch
 
 from trtcache.digests import Digest
 from trtcache.errors import ExportError, WeightsFileError
-from trtcache.weights.files import DTYPE_NAMES, SAVE_AGAIN, SUPPORTED, damage, read_header, read_index
+from trtcache.weights.files import DTYPE_NAMES, SAVE_AGAIN, SUPPORTED, TensorRecord, damage, read_header, read_index
 from trtcache.weights.files import LENGTH_BYTES as LENGTH_BYTES
 
 if TYPE_CHECKING:
@@ -124,40 +124,8 @@ def _state_dict(path: Path) -> dict[str, torch.Tensor]:
 
 log = logging.getLogger(__name__)
 
-SCALAR_TYPES: Mapping[int, torch.dtype] = {
-    1: torch.uint8,
-    2: torch.int8,
-    3: torch.int16,
-    4: torch.int32,
-    5: torch.int64,
-    6: torch.float16,
-    7: torch.float32,
-    8: torch.float64,
-    13: torch.bfloat16,
-    12: torch.bool,
-    9: torch.complex32,
-    10: torch.complex64,
-    11: torch.complex128,
-    28: torch.uint16,
-    34: torch.uint32,
-    35: torch.uint64,
-    29: torch.float8_e4m3fn,
-    30: torch.float8_e5m2,
-    31: torch.float8_e4m3fnuz,
-    32: torch.float8_e5m2fnuz,
-}
-"""``ScalarType`` of torch/_export/serde/schema.py: the values that this reader supports."""
-
 OF_ALL_BYTES = ".data/serialization_id"
 """The member with a hash over all members, weights too: torch/csrc/.../inline_container.cc."""
-
-STRIDED = 7  # torch/_export/serde/schema.py, Layout
-
-
-def device_of(written: Mapping[str, Any]) -> torch.device:
-    """Return the device that a file names."""
-    kind, index = written["type"], written["index"]
-    return torch.device(kind) if index is None else torch.device(kind, index)
 
 
 def flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
@@ -172,41 +140,32 @@ def flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
 
 
 def read_tensors(
-    records: Mapping[str, Any], folder: str, content: Callable[[str], memoryview]
+    records: Mapping[str, TensorRecord],
+    content_of: Callable[[str], memoryview],
+    storages: dict[tuple[str, str, torch.device], torch.Tensor],
+    *,
+    device: torch.device | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Return the tensors of a folder by name; tensors that share memory in the file do so here.
+    """Return tensors of torch's archive by name; tensors that share memory in the file do so here.
+
+    Args:
+        records: where each tensor is.
+        content_of: returns the bytes of a member.
+        storages: the members that were read as flat tensors, by member, dtype and device; new ones are added.
+        device: where to put them; None for the devices that the records have.
 
     Raises:
-        ValueError: one is pickled, or exceeds its member.
+        ValueError: one exceeds its member.
     """
-    flats: dict[tuple[str, torch.dtype], torch.Tensor] = {}
-    found = {}
+    tensors = {}
     for name, record in records.items():
-        meta = record["tensor_meta"]
-        if record["use_pickle"] is not False or meta["layout"] != STRIDED:
-            raise ValueError(f"weight {name} is pickled, or not a dense tensor")
-        place = (str(record["path_name"]), SCALAR_TYPES[meta["dtype"]])
-        if place not in flats:
-            plain = content(f"{folder}{place[0]}")
-            if len(plain) % place[1].itemsize:
-                raise ValueError("a weight whose size is not a multiple of its dtype's")
-            flats[place] = flat(plain, place[1])
-        shape, stride = ([_size(one["as_int"]) for one in meta[what]] for what in ("sizes", "strides"))
-        offset = _size(meta["storage_offset"]["as_int"])
-        if len(shape) != len(stride):
-            raise ValueError("a weight with more sizes than strides")
-        count = math.prod(shape)
-        last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if count else -1
-        if last >= len(flats[place]):
-            raise ValueError("a weight that is larger than its bytes")
-        found[str(name)] = flats[place].as_strided(shape, stride, offset if count else 0)
-    return found
-
-
-def _size(number: Any) -> int:
-    if type(number) is not int or not 0 <= number < 1 << 62:
-        raise ValueError(f"a weight of the size {number!r:.40}")
-    return number
+        place = (record.member, record.dtype, torch.device(record.device) if device is None else device)
+        content = content_of(record.member)
+        record.check_bytes(len(content))
+        if place not in storages:
+            storages[place] = flat(content, getattr(torch, record.dtype)).to(place[2])
+        tensors[name] = storages[place].as_strided(record.shape, record.strides, record.offset)
+    return tensors
 
 
 def register_tensor(root: torch.nn.Module, name: str, tensor: torch.Tensor, *, persistent: bool) -> None:

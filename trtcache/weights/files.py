@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import WeightsFileError
 from trtcache.weights.arrays import ITEM_BYTES, HostArray, contiguous, pointer_of
 
@@ -243,6 +244,91 @@ def array_at(described: Mapping[str, Any], content: memoryview) -> HostArray:
     if not 0 <= begin <= end <= len(content) or end - begin != math.prod(shape) * ITEM_BYTES[dtype]:
         raise ValueError("bytes that are not within the file")
     return array_in(content[begin:end], dtype, shape, contiguous(shape))
+
+
+TORCH_DTYPES: Final[Mapping[int, str]] = {
+    1: "uint8",
+    2: "int8",
+    3: "int16",
+    4: "int32",
+    5: "int64",
+    6: "float16",
+    7: "float32",
+    8: "float64",
+    9: "complex32",
+    10: "complex64",
+    11: "complex128",
+    12: "bool",
+    13: "bfloat16",
+    28: "uint16",
+    29: "float8_e4m3fn",
+    30: "float8_e5m2",
+    31: "float8_e4m3fnuz",
+    32: "float8_e5m2fnuz",
+    34: "uint32",
+    35: "uint64",
+}
+"""torch's names of dtypes by ``ScalarType`` of torch/_export/serde/schema.py: those that are read here."""
+
+TORCH_STRIDED: Final = 7
+"""``Layout`` of a dense tensor in torch/_export/serde/schema.py."""
+
+
+@frozen_dataclass
+class TensorRecord:
+    """Where a tensor is in an archive of ``torch.export.save``.
+
+    Attributes:
+        member: the name of the member with its bytes.
+        dtype: torch's name of the dtype.
+        shape, strides: in elements.
+        offset: elements from the start of the member; 0 for a tensor without elements.
+        device: its device as text, such as ``cpu`` or ``cuda:0``.
+    """
+
+    member: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    device: str
+
+    @classmethod
+    def parse(cls, name: str, written: Mapping[str, Any], folder: str) -> TensorRecord:
+        """Parse an archive's record of the tensor ``name``, whose member is in ``folder``.
+
+        Raises:
+            ValueError: it is pickled, not dense, or has an invalid size; LookupError and TypeError are possible too.
+        """
+        meta = written["tensor_meta"]
+        if written["use_pickle"] is not False or meta["layout"] != TORCH_STRIDED:
+            raise ValueError(f"weight {name} is pickled, or not a dense tensor")
+        shape, strides = (tuple(_parse_size(one["as_int"]) for one in meta[what]) for what in ("sizes", "strides"))
+        if len(shape) != len(strides):
+            raise ValueError("a weight with more sizes than strides")
+        offset = _parse_size(meta["storage_offset"]["as_int"]) if math.prod(shape) else 0
+        device, index = str(meta["device"]["type"]), meta["device"]["index"]
+        device = device if index is None else f"{device}:{index}"
+        return cls(f"{folder}{written['path_name']}", TORCH_DTYPES[meta["dtype"]], shape, strides, offset, device)
+
+    def check_bytes(self, size_bytes: int) -> None:
+        """Check that the tensor is within a member of this size.
+
+        Raises:
+            ValueError: it is not, or the member does not have a whole number of elements.
+        """
+        count, left = divmod(size_bytes, ITEM_BYTES[self.dtype])
+        if left:
+            raise ValueError("a weight whose size is not a multiple of its dtype's")
+        last = sum((size - 1) * step for size, step in zip(self.shape, self.strides, strict=True))
+        if math.prod(self.shape) and self.offset + last >= count:
+            raise ValueError("a weight that is larger than its bytes")
+
+
+def _parse_size(number: Any) -> int:
+    if type(number) is not int or not 0 <= number < 1 << 62:
+        raise ValueError(f"a weight of the size {number!r:.40}")
+    return number
 
 
 def array_in(
