@@ -25,7 +25,7 @@ from trtcache.bundle.formats import (
     write_graph,
     write_structure,
 )
-from trtcache.runtime.argument_order import read_nodes, unflatten
+from trtcache.runtime.argument_order import read_nodes, type_without_torch, unflatten
 
 X = torch.ones(2)
 
@@ -167,16 +167,17 @@ pytree.register_pytree_node(
 
 
 def test_a_context_can_be_none() -> None:
-    """A size is one, and so is an object of a class without a context; in a file of before it is ``Output``."""
-    for value in (torch.Size((2, 3)), Bare(X)):
+    """A size has none, nor has an object of some classes, which in a file of before is ``Output``."""
+    kinds: list[tuple[Any, type]] = [(torch.Size((2, 3)), tuple), (Bare(X), Output)]
+    for value, in_files_of_before in kinds:
         leaves, spec = pytree.tree_flatten((X, value))
         written: Any = json.loads(json.dumps(write_structure(spec)))
         assert read_structure(written) == spec
         del written["parts"][1]["is_whole"]
         found = pytree.tree_unflatten(leaves, read_structure(written))
-        assert isinstance(found[1], Output)
+        assert isinstance(found[1], in_files_of_before)
     written = json.loads(json.dumps(write_structure(pytree.tree_structure(torch.Size((2, 3))))))
-    assert unflatten(iter([2, 3]), read_nodes(written)) == (2, 3)  # without torch
+    assert unflatten(iter([2, 3]), read_nodes(written, type_without_torch)) == (2, 3)  # without torch
 
 
 class Sided:

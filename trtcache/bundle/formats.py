@@ -38,7 +38,15 @@ from trtcache.partition.partitions import (
     TorchPartition,
     WeightWire,
 )
-from trtcache.runtime.argument_order import DEPTH, FACTORIES, PLAIN, distinct, find_class, named_class, plain_key
+from trtcache.runtime.argument_order import (
+    FACTORIES,
+    PLAIN,
+    children_of,
+    find_class,
+    plain_key,
+    read_nodes,
+    type_without_torch,
+)
 from trtcache.runtime.argument_order import Output as Output
 
 if TYPE_CHECKING:
@@ -47,6 +55,7 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
     from trtcache.lowering.program import LoweredProgram
     from trtcache.partition.partitions import Wire
+    from trtcache.runtime.argument_order import Node
     from trtcache.runtime.executable import Executable
 
 
@@ -339,35 +348,19 @@ def write_structure(spec: pytree.TreeSpec) -> Json:
     return {**_class_node(spec), "parts": children}
 
 
-def read_structure(written: Any, depth: int = 0) -> pytree.TreeSpec:
+def read_structure(written: Any) -> pytree.TreeSpec:
     """Parse a structure.
 
     Raises:
         ValueError: it is malformed, or nested more than 64 deep.
     """
-    if written is None:
-        return _leaf()
-    if depth > DEPTH or not isinstance(written, dict):
-        raise ValueError("not a structure of arguments")
-    parts, keys = [read_structure(one, depth + 1) for one in written["parts"]], written.get("keys")
-    if keys is not None and len(keys) != len(parts):
-        raise ValueError("a structure with more names than parts")
-    kind: Any
-    context: Any
-    match written["kind"]:
-        case "tuple" | "list" | "dict" | "ordered" as name:
-            kind, context = PLAIN[name], None if name in {"tuple", "list"} else distinct(keys)
-        case "default":
-            kind, context = defaultdict, [FACTORIES[written["of"]], distinct(keys)]
-        case "deque":
-            kind, context = deque, written["longest"]
-        case "named":
-            kind, context = namedtuple, named_class(written["name"], distinct(keys))
-        case "torch" | "class":
-            kind, context = _find_node_type(written)
-        case other:
-            raise ValueError(f"a structure of the kind {other!r:.40}")
-    return pytree.TreeSpec(kind, context, parts)
+    return _spec_of(read_nodes(written, _find_node_type))
+
+
+def _spec_of(node: Node) -> pytree.TreeSpec:
+    if node.is_leaf():
+        return pytree.tree_structure(0)  # LeafSpec() warns in torch 2.13
+    return pytree.TreeSpec(node.type, node.context, list(map(_spec_of, node.parts)))
 
 
 def without_classes(spec: pytree.TreeSpec) -> pytree.TreeSpec:
@@ -377,20 +370,10 @@ def without_classes(spec: pytree.TreeSpec) -> pytree.TreeSpec:
     children = children_of(spec)
     kind, context = spec.type, spec.context
     try:
-        pytree.treespec_dumps(pytree.TreeSpec(kind, context, [_leaf() for _ in children]))
+        pytree.treespec_dumps(pytree.TreeSpec(kind, context, [pytree.tree_structure(0) for _ in children]))
     except (TypeError, NotImplementedError, AttributeError):  # the last: a defaultdict without a factory
         kind, context = tuple, None
     return pytree.TreeSpec(kind, context, [without_classes(child) for child in children])
-
-
-def children_of(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
-    """Return the children of a structure."""
-    children = spec.children
-    return list(children() if callable(children) else children)
-
-
-def _leaf() -> pytree.TreeSpec:
-    return pytree.tree_structure(0)  # LeafSpec() warns in torch 2.13
 
 
 def _name(kind: type) -> str:
@@ -462,4 +445,4 @@ def _find_node_type(written: Any) -> tuple[type, Any]:
     if isinstance(kind, type) and kind in pytree.SUPPORTED_NODES and kind is not Output and is_whole:
         read_context = getattr(pytree.SUPPORTED_SERIALIZED_TYPES.get(kind), "from_dumpable_context", None)
         return kind, read_context(context) if read_context else context
-    return Output, (str(name), tuple(map(str, distinct(written["keys"]))), tuple(map(str, written["names"])))
+    return type_without_torch(written)

@@ -38,7 +38,7 @@ from trtcache.errors import (
     WeightsFileError,
 )
 from trtcache.lowering.interface import Content
-from trtcache.runtime.argument_order import UnknownContainerError, read_nodes
+from trtcache.runtime.argument_order import UnknownContainerError, read_nodes, type_without_torch
 from trtcache.runtime.executable import in_order, parse_interface, parse_sources
 from trtcache.runtime.program import PlainSignature, Program, ProgramWeights, Renewed
 from trtcache.runtime.report import Report
@@ -190,7 +190,9 @@ def assemble(
     written = json.loads(bytes(entry.read(INTERFACE)))
     constants = _read_constants(bytes(entry.read(CONSTANTS)), written["constants"])
     call = PlainSignature(
-        read_nodes(document["arguments"]), read_nodes(document["output"]), read_signature(document["signature"])
+        read_nodes(document["arguments"], type_without_torch),
+        read_nodes(document["output"], type_without_torch),
+        read_signature(document["signature"]),
     )
     assumptions = Assumptions.of(entry.read)
     start = time.perf_counter()

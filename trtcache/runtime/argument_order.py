@@ -17,7 +17,7 @@ from trtcache.errors import InputError
 from trtcache.runtime.checks import describe_value, same_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from trtcache.digests import Json
 
@@ -186,25 +186,29 @@ def steps_text(steps: Sequence[Any]) -> str:
     return "".join(f".{step}" if isinstance(step, _Field) else f"[{step!r}]" for step in steps)
 
 
-def read_nodes(written: Any, depth: int = 0) -> Node:
+def read_nodes(written: Any, find_type: Callable[[Any], tuple[Any, Any]], depth: int = 0) -> Node:
     """Parse a structure that ``write_structure`` returned.
 
+    Args:
+        written: the structure.
+        find_type: returns the class and the context of a container that is not one of Python's.
+        depth: how many containers it is in.
+
     Raises:
-        UnknownContainerError: it has a class of torch.
-        ValueError: it is malformed, or nested more than 64 deep.
+        ValueError: it is malformed, or nested more than 64 deep; ``find_type`` can raise others.
     """
     if written is None:
         return LEAF
     if depth > DEPTH or not isinstance(written, dict):
         raise ValueError("not a structure of arguments")
-    parts = tuple(read_nodes(one, depth + 1) for one in written["parts"])
+    parts = tuple(read_nodes(one, find_type, depth + 1) for one in written["parts"])
     keys = written.get("keys")
     if keys is not None and len(keys) != len(parts):
         raise ValueError("a structure with more names than parts")
-    return Node(*_container(written, keys), parts)
+    return Node(*_container(written, keys, find_type), parts)
 
 
-def _container(written: Any, keys: Any) -> tuple[Any, Any]:
+def _container(written: Any, keys: Any, find_type: Callable[[Any], tuple[Any, Any]]) -> tuple[Any, Any]:
     """Return the class and the context of a container."""
     match written["kind"]:
         case "tuple" | "list" as name:
@@ -217,14 +221,25 @@ def _container(written: Any, keys: Any) -> tuple[Any, Any]:
             return deque, written["longest"]
         case "named":
             return namedtuple, named_class(written["name"], distinct(keys))
-        case "class" if written["name"] == "torch.Size":
-            return tuple, None
-        case "class":
-            return Output, (str(written["name"]), tuple(map(str, distinct(keys))), tuple(map(str, written["names"])))
-        case "torch":
-            raise UnknownContainerError(f"an output is of torch's class {written['name']!r:.40}")
+        case "class" | "torch":
+            return find_type(written)
         case other:
             raise ValueError(f"a structure of the kind {other!r:.40}")
+
+
+def type_without_torch(written: Any) -> tuple[Any, Any]:
+    """Return ``Output`` and its context for a class that is registered with torch.
+
+    Raises:
+        UnknownContainerError: it is a class of torch's own.
+        ValueError: it is malformed.
+    """
+    if written["kind"] == "torch":
+        raise UnknownContainerError(f"an output is of torch's class {written['name']!r:.40}")
+    if written["name"] == "torch.Size":
+        return tuple, None
+    keys, names = distinct(written["keys"]), written["names"]
+    return Output, (str(written["name"]), tuple(map(str, keys)), tuple(map(str, names)))
 
 
 def named_class(name: str, fields: Sequence[str]) -> Any:
