@@ -383,7 +383,8 @@ class Cache:
         store, reason = self.store, result.reason
         can_lock = store is not None and store.writable and not self.config.forbid_build and store.can_store_builds
         if not can_lock and self.config.remotes.urls and isinstance(remote := self._look_up(key), Entry):
-            # Remotes are asked under the build lock, so that the processes of a host ask once; here there is none.
+            # With a build lock, remotes are asked under it: of the processes of a host that wait, one asks. Here there
+            # is none. (``peek`` never waits for a lock.)
             return remote
         call_build = partial(self._call_build, key, build, name=name, provenance=provenance)
         if self.config.forbid_build:
@@ -399,15 +400,15 @@ class Cache:
             return without_files(call_build(reason=reason))
         began_s = time.monotonic()
         with self._hold_lock(store, key, name=name, busy=self.busy) as locked:
-            found: Entry | Miss | Claim | None = self._look_up(key)  # another process may have built it during the wait
-            if isinstance(found, Miss):
+            found: Entry | Miss | Claim = self._look_up(key)  # another process may have built it during the wait
+            if isinstance(found, Miss) and locked:
                 # Of several hosts that share a remote, one claims the build. Waiting for another's ends with its entry.
-                found = self._claim(store, key, name or "", waited_s=time.monotonic() - began_s) if locked else None
+                found = self._claim(store, key, name or "", waited_s=time.monotonic() - began_s) or found
             if isinstance(found, Entry):
                 entry = found
             else:
-                with found or nullcontext():
-                    entry = self._build_and_store(store, key, call_build, reason, locked=locked, claim=found)
+                claim = None if isinstance(found, Miss) else found
+                entry = self._build_and_store(store, key, call_build, reason, locked=locked, claim=claim)
         if entry.outcome == "built" and entry.path is not None:
             self._after_put(store, key.digest)
         return entry
@@ -610,15 +611,17 @@ class Cache:
         locked: bool,
         claim: Claim | None,
     ) -> Entry:
-        self._count_miss(key, reason)
-        built = call_build(reason=reason)
-        may_be_stored = not locked and not self.config.recache and key.digest not in self._rejected
-        if may_be_stored and isinstance(there := store.get(key), Entry):
-            return replace(there, outcome="built", reason=reason, build_s=built.build_s)  # another process was faster
-        entry = self._put(store, built)
-        if entry.path is not None:
-            store.events.append("put", kind=entry.kind, key=key.digest)
-            self._offer(store, entry, claim)
+        """Build, store and upload an entry; a claim is released afterwards, or by the upload."""
+        with claim or nullcontext():
+            self._count_miss(key, reason)
+            built = call_build(reason=reason)
+            may_be_there = not locked and not self.config.recache and key.digest not in self._rejected
+            if may_be_there and isinstance(there := store.get(key), Entry):  # another process was faster
+                return replace(there, outcome="built", reason=reason, build_s=built.build_s)
+            entry = self._put(store, built)
+            if entry.path is not None:
+                store.events.append("put", kind=entry.kind, key=key.digest)
+                self._offer(store, entry, claim)
         return entry
 
     def _offer(self, store: DiskStore, entry: Entry, claim: Claim | None = None) -> None:

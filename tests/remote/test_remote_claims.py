@@ -42,7 +42,7 @@ import os, sys, time
 from pathlib import Path
 from trtcache.cache import Cache
 from trtcache.remote import claims
-claims.ALIVE_S, claims.HEARTBEAT_S, claims.LONGEST_POLL_S = 4.0, 1.0, 1.0
+claims.DEAD_AFTER_S, claims.HEARTBEAT_S, claims.LONGEST_POLL_S = 4.0, 1.0, 1.0
 folder, build_s = Path(os.environ["SHARED"]), float(os.environ["BUILD_S"])
 
 waited_s = 0.0
@@ -130,7 +130,7 @@ def claimer(hosts: Hosts, name: str = "ci", **environ: str) -> Cache:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims that are old after 3 s."""
-    for name, value in {"ALIVE_S": 3.0, "HEARTBEAT_S": 0.5, "LONGEST_POLL_S": 1.0}.items():
+    for name, value in {"DEAD_AFTER_S": 3.0, "HEARTBEAT_S": 0.5, "LONGEST_POLL_S": 1.0}.items():
         monkeypatch.setattr(claims, name, value)
 
 

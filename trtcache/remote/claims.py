@@ -1,9 +1,9 @@
-"""Claims: one of the hosts that miss an entry builds it, although they share no directory.
+"""Claims, with which hosts without a shared directory agree on which of them builds a missing entry.
 
-A claim is a small object, created before a build only if there is none, and put again every 15 s until the entry is
-uploaded. Hosts that find one wait for the entry. A claim saves builds and is never needed for right answers: hosts
-build equivalent entries, so a lost, late or ignored claim only costs another build. An old claim belongs to a builder
-that died; the next builder creates one of the next generation, which is the number at the end of its name.
+A claim is a small object, created before a build only if there is none, and renewed (uploaded again) every 15 s until
+the entry is uploaded. Hosts that find one wait for the entry. Results never depend on claims: hosts build equivalent
+entries, so a lost, late or ignored claim only costs another build. A claim that was not renewed for a minute is from a
+builder that died. The next builder creates ``claims/DIGEST.1``, then ``.2``: the number is the claim's generation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from trtcache.config.environment import make_folders
 from trtcache.config.paths import atomic_write
@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 _logger = logging.getLogger("trtcache.remote")
 
-ALIVE_S: Final = 60.0
-"""Age of a claim from which its builder counts as dead."""
+DEAD_AFTER_S: Final = 60.0
+"""Age of a claim from which its builder is considered dead."""
 HEARTBEAT_S: Final = 15.0
 LONGEST_POLL_S: Final = 15.0
 
@@ -48,10 +48,17 @@ OnWait: TypeAlias = "Callable[[BuildProcess | None, float], object]"
 """Callback for waiters: the process that builds, and the seconds waited so far. An exception ends the wait."""
 
 
-class Claim:
-    """A claim that this process has won. Leaving it as a context releases it, unless the upload releases it later.
+class _StoredClaim(NamedTuple):
+    """A claim as the server has it, with the time of its last renewal."""
 
-    It is put again from when it is entered, so that one that is lost before, as by Ctrl-C, is old after a minute.
+    content: bytes
+    modified_ns: int
+
+
+class Claim:
+    """A claim that this process has won: a context manager that deletes it on exit, unless the upload does so later.
+
+    Renewal starts in ``__enter__``. A claim that is never entered, as after Ctrl-C in between, expires after a minute.
     """
 
     def __init__(self, connection: Connection, names: list[str], content: bytes) -> None:
@@ -78,7 +85,7 @@ class Claim:
             return
         self._released.set()
         if self._heartbeat.is_alive():
-            self._heartbeat.join()  # or it might put the claim again
+            self._heartbeat.join()  # or it might upload the claim again
         for name in self._names:
             _delete(self._connection.bucket, name)
 
@@ -87,7 +94,7 @@ class Claim:
             try:
                 _put(self._connection.bucket, self._names[-1], self._content, replace=True)
             except RemoteError as error:
-                _logger.info("claim %s is not renewed: %s", self._names[-1], error)
+                _logger.info("cannot renew claim %s: %s", self._names[-1], error)
 
 
 class Claims:
@@ -96,7 +103,7 @@ class Claims:
     def __init__(self, connection: Connection) -> None:
         self.denied = False
         self._connection = connection
-        self._server_ahead_ns: int | None = None
+        self._server_offset_ns: int | None = None  # the server's time minus ``_clock_ns`` of this host
 
     def acquire(
         self, digest: str, builder: BuildProcess, *, look_up: Callable[[], Entry | None], on_wait: OnWait
@@ -121,20 +128,21 @@ class Claims:
                         return claim
                 return found
             poll_s = 1.0
-            while (holder := self._read(names[-1])) is not None and self._age_s(holder[1]) <= ALIVE_S:
+            while (holder := self._read(names[-1])) is not None and self._age_s(holder.modified_ns) <= DEAD_AFTER_S:
                 end_s = time.monotonic() + poll_s
                 while (left_s := end_s - time.monotonic()) > 0:
-                    on_wait(BuildProcess.decode(holder[0]), time.monotonic() - began_s)
+                    on_wait(BuildProcess.decode(holder.content), time.monotonic() - began_s)
                     time.sleep(min(left_s, _SLEEP_S))
                 if (found := look_up()) is not None:
                     return found
                 poll_s = min(poll_s * 2, LONGEST_POLL_S)
-            # Its builder died, or it was released without an entry: that build failed.
+            # The builder died: try the next generation. Or the claim was deleted without an entry, because the build
+            # failed: start again.
             generation = 0 if holder is None else generation + 1
         return None
 
     def server_refuses_duplicates(self, *, again: bool = False) -> bool:
-        """Return whether the server refuses to create an object that exists. Some accept the condition and ignore it.
+        """Return whether the server refuses to create an object that exists. Some ignore ``If-None-Match: *``.
 
         The answer is kept for a week in the user's cache folder; with ``again`` the server is probed in any case.
 
@@ -148,7 +156,7 @@ class Claims:
         found = self._request(_probe)
         if not found:
             url = self._connection.url.text
-            _logger.warning("%s ignores conditions, so hosts cannot claim builds: claims=1 has no effect", url)
+            _logger.warning("%s ignores If-None-Match, so hosts cannot claim builds: claims=1 has no effect", url)
         with suppress(OSError):
             make_folders(probe_file.parent)
             with atomic_write(probe_file) as temporary:
@@ -157,7 +165,7 @@ class Claims:
 
     def _request(self, function: Callable[[Bucket], T]) -> T:
         if reason := self._connection.refusal():
-            raise RemoteError(self._connection.url.text, reason, "it is not asked now")
+            raise RemoteError(self._connection.url.text, reason, "no request is sent now")
         try:
             result = self._connection.call(function)
         except RemoteError as error:
@@ -175,25 +183,30 @@ class Claims:
             return True
         # If the reply to a create is lost, its retry reports that the object exists.
         holder = self._read(name)
-        return holder is not None and token.encode() in holder[0]
+        return holder is not None and token.encode() in holder.content
 
-    def _read(self, name: str) -> tuple[bytes, int] | None:
-        """Return a claim's content and time, None if there is none."""
+    def _read(self, name: str) -> _StoredClaim | None:
+        """Return a stored claim, None if there is none."""
         return self._request(lambda bucket: _read(bucket, name))
 
     def _age_s(self, modified_ns: int) -> float:
         """Return how long ago an object was put, by the server's clock."""
-        if self._server_ahead_ns is None:
+        if self._server_offset_ns is None:
             name = f"claims/clock-{os.urandom(16).hex()}"
-            self._server_ahead_ns = self._request(lambda bucket: _clock_ns(bucket, name)) - time.monotonic_ns()
-        return (time.monotonic_ns() + self._server_ahead_ns - modified_ns) / 1e9
+            self._server_offset_ns = self._request(lambda bucket: _server_ns(bucket, name)) - _clock_ns()
+        return (_clock_ns() + self._server_offset_ns - modified_ns) / 1e9
+
+
+def _clock_ns() -> int:
+    """Return the time since the start of this machine; ``time.monotonic`` stops while Linux is suspended."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _put(bucket: Bucket, name: str, content: bytes, *, replace: bool = False) -> bool:
     return bucket.put(name, iter([memoryview(content)]), len(content), replace=replace)
 
 
-def _read(bucket: Bucket, name: str) -> tuple[bytes, int] | None:
+def _read(bucket: Bucket, name: str) -> _StoredClaim | None:
     try:
         found, chunks = bucket.open(name)
     except FileNotFoundError:
@@ -201,32 +214,35 @@ def _read(bucket: Bucket, name: str) -> tuple[bytes, int] | None:
     content = b""
     while len(content) < _MAX_CLAIM_BYTES and (chunk := next(chunks, b"")):
         content += chunk
-    return content[:_MAX_CLAIM_BYTES], found.modified_ns
+    return _StoredClaim(content[:_MAX_CLAIM_BYTES], found.modified_ns)
 
 
-def _clock_ns(bucket: Bucket, name: str) -> int:
+def _server_ns(bucket: Bucket, name: str) -> int:
     """Return the server's time: the modification time of a temporary object."""
-    _put(bucket, name, b"")
-    found = bucket.head(name)
-    _delete(bucket, name)
+    try:
+        _put(bucket, name, b"")
+        found = bucket.head(name)
+    finally:
+        _delete(bucket, name)
     if found is None:
-        raise RemoteError(bucket.url.text, "error", "an object that was put is missing")
+        raise RemoteError(bucket.url.text, "error", "an object that was just uploaded does not exist")
     return found.modified_ns
 
 
 def _probe(bucket: Bucket) -> bool:
     name = f"claims/probe-{os.urandom(16).hex()}"
     try:
-        if not _put(bucket, name, b"1"):
-            raise RemoteError(bucket.url.text, "error", "a new object is said to exist")
+        # If the reply is lost, the retry reports that the object exists, as in ``Claims._create``.
+        if not _put(bucket, name, b"1") and ((stored := _read(bucket, name)) is None or stored.content != b"1"):
+            raise RemoteError(bucket.url.text, "error", "the server reports that a new random name already exists")
         return not _put(bucket, name, b"2")
     finally:
         _delete(bucket, name)
 
 
 def _delete(bucket: Bucket, name: str) -> None:
-    """Delete an object. One that remains is garbage, which costs a request at the next build of its key."""
+    """Delete an object. A failure is only logged: a claim that remains costs later builds of its key a request."""
     try:
         bucket.delete(name)
     except RemoteError as error:
-        _logger.info("%s is not deleted: %s", name, error)
+        _logger.info("cannot delete %s: %s", name, error)
