@@ -93,6 +93,19 @@ def test_what_another_process_compiled_meanwhile_stays(tmp_path: Path, adds: boo
     assert kept(tmp_path) == expected
 
 
+@pytest.mark.parametrize("adds", [True, False])
+def test_a_later_store_loses_nothing(tmp_path: Path, adds: bool) -> None:
+    """A cache that is loaded may take the place of this process's: the next time the stored one is compared again."""
+    mine, theirs = FakeEngine(adds=adds), FakeEngine(adds=adds)
+    ours, others = (RuntimeCache(one, TENSORRT, GPU, Cache(tmp_path)) for one in (mine, theirs))
+    theirs.kernels.names.add("theirs")
+    others.keep()
+    mine.kernels.names |= {"mine1", "mine2"}
+    ours.keep()
+    ours.keep()
+    assert {"mine1", "mine2"} <= kept(tmp_path)
+
+
 def test_what_tensorrt_refuses_is_compiled_anew(tmp_path: Path) -> None:
     """Kernels of another driver are as good as none, and an engine that takes no cache runs without."""
     Cache(tmp_path).merge(RUNTIME_CACHE, tuning_key_parts(TENSORRT, GPU), lambda _: b"of another driver")

@@ -11,6 +11,7 @@ from trtcache.errors import SettingsError
 from trtcache.target import Gpu
 
 L4 = Gpu("NVIDIA L4", "8.9", 58, 22)
+H100 = Gpu("NVIDIA H100", "9.0", 132, 80)
 RTX_4090 = Gpu("NVIDIA GeForce RTX 4090", "8.9", 128, 24)
 
 
@@ -47,6 +48,7 @@ def test_tensorrt_builds_for_generations_and_for_windows() -> None:
     [
         (None, TENSORRT_RTX, None, r"no NVIDIA GPU here; name what the plan is for: sm_75, .*sm_121"),
         ("sm_90", TENSORRT_RTX, None, r"TensorRT-RTX builds for sm_75, sm_80, sm_86, sm_89, sm_120, sm_121"),
+        (None, TENSORRT_RTX, H100, r"NVIDIA H100.*: TensorRT-RTX builds for sm_75"),
         ("sm89x", TENSORRT_RTX, None, r"did you mean 'sm_89'"),
         (89, TENSORRT_RTX, None, r"target: expected text .*, got 89"),
         (b"sm_89", TENSORRT_RTX, None, r"expected text .*, got b'sm_89'"),

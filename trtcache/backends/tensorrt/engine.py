@@ -1,7 +1,7 @@
-"""Loaded plans: on their GPU, or stored in a process that cannot run them. Experimental: not yet run on a GPU.
+"""Engines from plans: callable on a GPU, or kept only to be stored where the plan cannot run. Not yet run on a GPU.
 
 A refit creates a new engine (``docs/adr/0005``), so a failed one does no harm: the new engine is dropped and the old
-one stays in use. The request is validated first: the weights that TensorRT expects must be those proven when the plan
+one stays in use. The request is validated first: the weights that TensorRT expects must be those recorded when the plan
 was built, and each is set once, with matching dtype and number of elements.
 """
 
@@ -38,7 +38,9 @@ log = logging.getLogger(__name__)
 REFITTABLE = frozenset({"float16", "bfloat16", "float32"})
 """The dtypes of the weights that TensorRT refits. A plan contains the values of all others, so its key has them."""
 
-_BAKED = "all of them: the plan was built with its weights in it (compile the other model: it finds or builds its own)"
+_NOT_REFITTABLE = (
+    "all: the plan is not refittable (compile the model with the new weights, which has a plan of its own)"
+)
 
 
 def load_plan(
@@ -52,7 +54,13 @@ def load_plan(
 ) -> LoadedPlan | UnloadedPlan:
     """Return a callable plan, or one for another machine that can only be stored.
 
-    ``weights`` are set; ``machine`` is compared with the facts stored beside the plan, by default this one.
+    Args:
+        flavour: TensorRT or TensorRT-RTX.
+        plan: the serialized engine.
+        facts: what was stored beside the plan.
+        device: the device to run on.
+        weights: set in the engine if the plan is refittable.
+        machine: the machine to compare the facts with; by default this one.
     """
     machine = machine or Machine.here(flavour)
     require_loadable_version(facts, machine)
@@ -65,7 +73,7 @@ def load_plan(
         except NoDeviceError as error:
             why = error.why
     log.info("a plan of %s is not loaded: %s", flavour.title, why)
-    return UnloadedPlan(flavour, plan, weights, why, refits=facts.refit)
+    return UnloadedPlan(flavour, plan, weights, why, is_refittable=facts.refit)
 
 
 class LoadedPlan:
@@ -90,7 +98,6 @@ class LoadedPlan:
         self.weights, self._store = weights, store
         trt, place = flavour.load(), CudaDevice(device)
         with place.activate():
-            # The runtime must live as long as its engine.
             self._runtime, engine = deserialize(trt, flavour, plan, facts)
             if facts.refit:  # the weights in it are unknown
                 logger, router = get_logger(trt)
@@ -99,7 +106,7 @@ class LoadedPlan:
             self._compiled = RuntimeCache(engine, flavour, gpu_here(), store if flavour.compiles_at_run else None)
             context = self._compiled.context
             self._runner = Runner(trt, flavour.name, engine, facts, home=device, place=place, context=context)
-        weakref.finalize(self, self._compiled.keep)
+        weakref.finalize(self, self._compiled.keep)  # kernels of later calls are stored, at exit too
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> LoadedPlan:
         """Load the plan again with other weights; running calls on this engine are unaffected.
@@ -108,7 +115,7 @@ class LoadedPlan:
             RefitError: the plan is not refittable, or TensorRT rejects a weight.
         """
         if not self._facts.refit:
-            raise RefitError(mismatched=(_BAKED,))
+            raise RefitError(mismatched=(_NOT_REFITTABLE,))
         return LoadedPlan(self._flavour, self.plan, self._facts, self._device, weights, self._store)
 
     def parallel(self, calls: int) -> LoadedPlan:  # noqa: ARG002  # each thread has its own context
@@ -137,24 +144,24 @@ class UnloadedPlan:
         weights: Mapping[str, torch.Tensor],
         why: str,
         *,
-        refits: bool = True,
+        is_refittable: bool = True,
     ) -> None:
-        """Store a plan; ``why`` is what this machine lacks, ``refits`` whether the plan is refittable."""
+        """Keep a plan; ``why`` is what this machine lacks."""
         self._flavour = flavour
         self.plan = plan
         self.weights = weights
         self.why = why
-        self._refits = refits
+        self._is_refittable = is_refittable
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> UnloadedPlan:  # noqa: ARG002  # nothing is refitted
-        """Return the same plan with other weights.
+        """Raise: a refit needs the GPU of the plan.
 
         Raises:
             RefitError: the plan is not refittable.
             NoDeviceError: a refit needs a GPU.
         """
-        if not self._refits:
-            raise RefitError(mismatched=(_BAKED,))
+        if not self._is_refittable:
+            raise RefitError(mismatched=(_NOT_REFITTABLE,))
         raise NoDeviceError(self._flavour.name, "", f"it is refitted on its GPU: {self.why}")
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:  # noqa: ARG002  # nothing runs
@@ -177,38 +184,37 @@ def refit_engine(
 ) -> None:
     """Set all weights of an engine.
 
-    TensorRT reads the weights when the engine is refitted, which happens as soon as none is missing: so a mapping that
-    computes weights lazily holds one at a time, or those that TensorRT combines.
+    TensorRT reads the weights when the engine is refitted, which happens whenever none of those is missing that belong
+    to the ones set already. So one weight is in memory at a time, or one group that TensorRT has fused, also if
+    ``weights`` computes them lazily.
 
-    ``engine`` does not run, and is unusable if this raises. ``names`` are the refittable weights, as proven when the
-    plan was built; ``weights`` have the program's dtype and shape and are read one by one.
+    ``engine`` must not be running, and is unusable if this raises. ``names`` are the refittable weights, as recorded
+    when the plan was built; ``weights`` have the program's dtype and shape and are read one by one.
 
     Raises:
-        IncompatibleEngineError: the engine expects other weights than were proven.
+        IncompatibleEngineError: the engine expects other weights than were recorded.
         RefitError: a weight is missing, or TensorRT rejects one.
     """
     refitter = trt.Refitter(engine, logger)
-    takes, proven = set(refitter.get_all_weights()), set(names)
-    if takes != proven:
-        verbs = (("also takes", sorted(takes - proven)), ("lacks", sorted(proven - takes)))
+    takes, recorded = set(refitter.get_all_weights()), set(names)
+    if takes != recorded:
+        verbs = (("also takes", sorted(takes - recorded)), ("lacks", sorted(recorded - takes)))
         what = "; ".join(f"it {verb} {', '.join(some[:6])}" for verb, some in verbs if some)
-        raise IncompatibleEngineError("plan", f"it takes other weights than were proven when it was built: {what}")
+        raise IncompatibleEngineError("plan", f"it takes other weights than were recorded when it was built: {what}")
     if missing := sorted(set(names) - set(weights)):
         raise RefitError(missing=tuple(missing))
     pending: dict[str, torch.Tensor] = {}  # TensorRT reads their memory until the engine is refitted
     for name in sorted(names):
         tensor = weights[name].detach().contiguous()
-        _set(trt, refitter, name, tensor, errors)
+        _set_weight(trt, refitter, name, tensor, errors)
         pending[name] = tensor
         if not refitter.get_missing_weights():
-            _flush(refitter, pending, errors)
+            _refit_pending(refitter, pending, errors)
     if lacking := sorted(name or "a weight without a name" for name in refitter.get_missing_weights()):
         raise RefitError(missing=tuple(f"{one} (TensorRT wants it with {', '.join(pending)})" for one in lacking))
-    if pending:
-        _flush(refitter, pending, errors)
 
 
-def _set(trt: Any, refitter: Any, name: str, tensor: torch.Tensor, errors: ErrorCollector) -> None:
+def _set_weight(trt: Any, refitter: Any, name: str, tensor: torch.Tensor, errors: ErrorCollector) -> None:
     prototype = refitter.get_weights_prototype(name)
     kind = refit_dtypes(trt).get(tensor.dtype)
     if (prototype.dtype, prototype.size) != (kind, tensor.numel()):
@@ -216,13 +222,13 @@ def _set(trt: Any, refitter: Any, name: str, tensor: torch.Tensor, errors: Error
         raise RefitError(mismatched=(f"{name} ({tensor.numel()} elements of {tensor.dtype}, the plan has {has})",))
     locations = trt.TensorLocation
     where = locations.DEVICE if tensor.is_cuda else locations.HOST
-    if tensor.is_cuda:  # TensorRT reads it on its own stream
+    if tensor.is_cuda:  # TensorRT reads it on another stream: wait until it is computed
         torch.cuda.current_stream(tensor.device).synchronize()
     if not refitter.set_named_weights(name, trt.Weights(kind, tensor.data_ptr(), tensor.numel()), where):
         raise RefitError(mismatched=(f"{name} ({errors.text})",))
 
 
-def _flush(refitter: Any, pending: dict[str, torch.Tensor], errors: ErrorCollector) -> None:
+def _refit_pending(refitter: Any, pending: dict[str, torch.Tensor], errors: ErrorCollector) -> None:
     """Refit the engine with the weights set, and release them."""
     if not refitter.refit_cuda_engine():
         raise RefitError(mismatched=(f"{', '.join(pending)} ({errors.text})",))

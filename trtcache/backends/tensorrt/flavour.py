@@ -1,8 +1,8 @@
 """The two flavours of TensorRT, with their packages, versions and missing features, and the targets of plans.
 
 A target is a comma-separated list of words: compute capabilities (``sm_89``; several for one plan of TensorRT-RTX),
-``ampere+`` for a plan that runs on that generation and all later ones, and a platform (``windows-x86_64``). None is
-this machine's GPU.
+``ampere+`` for a plan that runs on that generation and all later ones, and a platform (``windows-x86_64``). If the
+target is None, the plan is for this machine's GPU.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ WINDOWS = "windows-x86_64"
 EXPORTERS = ("onnx", "onnxscript")
 """The packages that write ONNX."""
 
-_CONSTANT_FOLDERS = ("onnx_ir", "numpy", "ml_dtypes")
-"""What these use to compute constants; older versions do without some of them."""
+_CONSTANT_FOLDING_PACKAGES = ("onnx_ir", "numpy", "ml_dtypes")
+"""Packages with which the exporters compute constants; older exporters do not use all of them."""
 
 _CAPABILITY = re.compile(r"sm_?(\d+)(\d)")
 
 
 @frozen_dataclass
 class Flavour:
-    """One of the two TensorRTs.
+    """TensorRT or TensorRT-RTX.
 
     Attributes:
         name: the name of the backend and of the module.
@@ -70,11 +70,11 @@ class Flavour:
 
     @property
     def toolchain(self) -> dict[str, object]:
-        """The versions that a plan depends on, of this flavour and of what writes ONNX."""
+        """The versions that a plan depends on, of this flavour and of the packages that export to ONNX."""
         import importlib.metadata
 
         versions: dict[str, object] = {self.name: self.version, "cuda": self.cuda}
-        for package in (*EXPORTERS, *_CONSTANT_FOLDERS):
+        for package in (*EXPORTERS, *_CONSTANT_FOLDING_PACKAGES):
             try:
                 versions[package] = importlib.metadata.version(package)
             except importlib.metadata.PackageNotFoundError:
@@ -91,10 +91,10 @@ class Flavour:
                 return distribution, importlib.metadata.version(distribution)
             except importlib.metadata.PackageNotFoundError:
                 continue
-        raise BackendUnavailableError(self.name, self.missing)
+        raise BackendUnavailableError(self.name, self.not_installed_message)
 
     @property
-    def missing(self) -> str:
+    def not_installed_message(self) -> str:
         """The message if it is not installed."""
         return f"{self.title} is not installed; pip install 'trtcache[{self.extra}]'"
 
@@ -107,7 +107,7 @@ class Flavour:
     def why_unavailable(self) -> str | None:
         """Why it cannot build: it, or a package that writes ONNX for it, is not installed; None if it can."""
         if not self.installed:
-            return self.missing
+            return self.not_installed_message
         import importlib.metadata
 
         for package in EXPORTERS:
@@ -122,11 +122,11 @@ class Flavour:
         """Import and return its module, which takes 0.1 s and 1 GB of mapped libraries.
 
         Raises:
-            BackendUnavailableError: it is not installed, its libraries do not load, or its version is another one than
-                the installed distribution has, which is the one in keys.
+            BackendUnavailableError: it is not installed, its libraries do not load, or the imported module has another
+                version than the installed distribution, whose version is in cache keys.
         """
         if not self.installed:
-            raise BackendUnavailableError(self.name, self.missing)
+            raise BackendUnavailableError(self.name, self.not_installed_message)
         try:
             module = import_module(self.name)
         except (ImportError, OSError) as error:
@@ -134,7 +134,7 @@ class Flavour:
         imported, (distribution, listed) = str(module.__version__), self._distribution
         if _release(imported) != _release(listed):
             why = f"{module.__file__} is version {imported}, and {distribution} is installed as version {listed}"
-            raise BackendUnavailableError(self.name, f"{self.title}: {why}; install one of them again")
+            raise BackendUnavailableError(self.name, f"{self.title}: {why}; reinstall {distribution}")
         return module
 
     def check(self, settings: Settings) -> None:
@@ -166,7 +166,7 @@ TENSORRT_RTX = Flavour(
         # The build needs libnvinfer_lean.so, which it does not ship (1.7).
         "version_compatible": "its plans are for one version; leave the setting out and build for each",
         "avg_timing_iterations": "it times no kernels while it builds; leave the setting out",
-        "compatible": "its plans are for capabilities, whatever the product; leave the setting out",
+        "compatible": "its plans run on every GPU of a compute capability; leave the setting out",
     },
     capabilities=("7.5", "8.0", "8.6", "8.9", "12.0", "12.1"),
     compiles_at_run=True,
@@ -179,10 +179,11 @@ def _release(version: str) -> str:
 
 
 def plan_target(requested: str | None, flavour: Flavour, gpu: Gpu | None) -> Target:
-    """Return the requested target; None is ``gpu``, this machine's, which is None if there is none.
+    """Parse a target; ``requested`` is None for ``gpu``, the GPU of this machine, which is None if it has no GPU.
 
     Raises:
-        SettingsError: a word is not a target, the flavour cannot build for it here, or there is no GPU.
+        SettingsError: a word is not a target, the flavour cannot build for it here, or it is for this machine's GPU
+            and there is none.
     """
     words = _words(requested)
     platform = host_platform()
@@ -206,8 +207,9 @@ def plan_target(requested: str | None, flavour: Flavour, gpu: Gpu | None) -> Tar
     if len(capabilities) > 1 and not flavour.builds_without_gpu:
         raise SettingsError(f"target {requested!r}", f"{flavour.title} builds a plan for one GPU at a time")
     if flavour.builds_without_gpu and (capabilities or gpu):
-        own = (gpu.capability,) if gpu else ()
-        return Target(platform, "cuda", "plan", (), ",".join(capabilities or own))
+        if not capabilities and gpu is not None:
+            capabilities = (_known_capability(gpu.capability, flavour, f"target {gpu.product!r}, this machine's GPU"),)
+        return Target(platform, "cuda", "plan", (), ",".join(capabilities))
     return _for_this_gpu(requested, platform, capabilities, flavour, gpu)
 
 
@@ -248,7 +250,16 @@ def _capability(word: str, flavour: Flavour) -> str:
     known = [*map(capability_words, flavour.capabilities)]
     if match is None:
         raise SettingsError(f"target {word!r}", did_you_mean(word, [*(known or ["sm_89"]), AMPERE_PLUS, WINDOWS]))
-    capability = f"{match[1]}.{match[2]}"
+    return _known_capability(f"{match[1]}.{match[2]}", flavour, f"target {word!r}")
+
+
+def _known_capability(capability: str, flavour: Flavour, label: str) -> str:
+    """Return a compute capability.
+
+    Raises:
+        SettingsError: the flavour does not build for it.
+    """
     if flavour.capabilities and capability not in flavour.capabilities:
-        raise SettingsError(f"target {word!r}", f"{flavour.title} builds for {', '.join(known)}")
+        known = ", ".join(map(capability_words, flavour.capabilities))
+        raise SettingsError(label, f"{flavour.title} builds for {known}")
     return capability

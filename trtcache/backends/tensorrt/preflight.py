@@ -211,7 +211,7 @@ def why_invalid(trt: Any, runtime: Any, plan: bytes | memoryview) -> str | None:
 def why_misfit(flavour: Flavour, stored: StoredTarget) -> Misfit | None:
     """Return why a plan cannot run here, or None if it can."""
     if not flavour.installed:
-        return Misfit(flavour.missing, f"pip install 'trtcache[{flavour.extra}]'", Distance.PACKAGE)
+        return Misfit(flavour.not_installed_message, f"pip install 'trtcache[{flavour.extra}]'", Distance.PACKAGE)
     machine = Machine.here(flavour)
     assert stored.member is not None  # noqa: S101  # it has engines
     try:

@@ -26,7 +26,7 @@ TIMING_CACHE, RUNTIME_CACHE = "timing_cache", "runtime_cache"
 
 log = logging.getLogger(__name__)
 
-_COMPILE_S = 5.0  # not measured; it must be more than nothing for a prune
+_COMPILE_S = 5.0  # an estimate: pruning ranks entries by the time that they save, and 0 would be removed first
 
 
 class TimingCache:
@@ -36,11 +36,11 @@ class TimingCache:
         """Use the store's cache for ``gpu`` in a build."""
         self._config, self._flavour, self._store = config, flavour, store
         self._parts = tuning_key_parts(flavour, gpu) if gpu is not None else {}
-        self._recalled: bytes | None = None
+        self._last_stored: bytes | None = None
         self._began_s = time.perf_counter()
         if store is not None and self._parts:
-            self._recalled = store.recall(TIMING_CACHE, self._parts)
-            self._attach(self._recalled or b"")
+            self._last_stored = store.recall(TIMING_CACHE, self._parts)
+            self._attach(self._last_stored or b"")
 
     @classmethod
     def of(cls, config: Any, flavour: Flavour, gpu: Gpu | None) -> TimingCache:
@@ -53,8 +53,8 @@ class TimingCache:
         if timings is not None and self._config.set_timing_cache(timings, False):
             return
         if content:
-            log.info("the stored timing cache does not fit this machine any more, and is started again")
-            self._recalled = None
+            log.info("the stored timing cache does not fit this machine any more, and a new one is started")
+            self._last_stored = None
             self._attach(b"")
 
     def keep(self) -> None:
@@ -68,7 +68,7 @@ class TimingCache:
             self._store.merge(TIMING_CACHE, self._parts, combine, name=name, saves_s=took_s)
 
     def _combine(self, timings: Any, stored: bytes | None) -> bytes | None:
-        if stored is not None and stored != self._recalled:
+        if stored is not None and stored != self._last_stored:
             other = self._config.create_timing_cache(stored)
             if other is None or not timings.combine(other, False):
                 log.info("the stored timing cache does not fit this machine any more, and is replaced")
@@ -96,34 +96,34 @@ class RuntimeCache:
         self._engine, self._store, self._name = engine, store, f"{flavour.title} {flavour.version}"
         self._parts: Mapping[str, object] = {}
         self._kernels: Any = None
-        self._settings: Any = None
-        self._recalled: bytes | None = None
+        self._runtime_config: Any = None
+        self._last_stored: bytes | None = None  # what this process has loaded or stored last
         self._has_run = False
         if store is not None and gpu is not None:
             self._parts = tuning_key_parts(flavour, gpu)
-            self._recalled = store.recall(RUNTIME_CACHE, self._parts)
+            self._last_stored = store.recall(RUNTIME_CACHE, self._parts)
             self._attach()
 
     def _attach(self) -> None:
-        execution = self._engine.create_runtime_config()
-        kernels = execution.create_runtime_cache()
-        if self._recalled is not None and not kernels.deserialize(self._recalled):
-            log.info("the stored kernels do not fit this machine any more, and are compiled again")
-            self._recalled = None
-        if execution.set_runtime_cache(kernels):
-            self._kernels, self._settings = kernels, execution
+        runtime_config = self._engine.create_runtime_config()
+        kernels = runtime_config.create_runtime_cache()
+        if self._last_stored is not None and not kernels.deserialize(self._last_stored):
+            log.info("the stored kernels do not fit this machine any more, so they are compiled again")
+            self._last_stored = None
+        if runtime_config.set_runtime_cache(kernels):
+            self._kernels, self._runtime_config = kernels, runtime_config
 
     def context(self) -> Any:
         """Return a new execution context, None if there is no memory for one."""
         engine = self._engine
         return (
             engine.create_execution_context()
-            if self._settings is None
-            else engine.create_execution_context(self._settings)
+            if self._runtime_config is None
+            else engine.create_execution_context(self._runtime_config)
         )
 
     def has_run(self) -> None:
-        """Store what the first call compiled; later ones mostly compile nothing."""
+        """Store what the first call compiled; what later calls compile is stored when the engine is deleted."""
         if not self._has_run:
             self._has_run = True
             self.keep()
@@ -134,19 +134,19 @@ class RuntimeCache:
             return
         try:
             content = bytes(self._kernels.serialize())
-            if content and content != self._recalled:
+            if content and content != self._last_stored:
                 self._store.merge(RUNTIME_CACHE, self._parts, self._combine, name=self._name, saves_s=_COMPILE_S)
         except Exception:  # runs at exit too, when a GPU may be gone
             log.debug("compiled kernels could not be stored", exc_info=True)
 
     def _combine(self, stored: bytes | None) -> bytes | None:
-        """Return as many kernels as can be combined.
+        """Return the largest of this process's cache, the stored one, and both loaded together; None if it is stored.
 
         No API call combines two caches. The documentation (1.7) does not say whether loading one adds to the current
-        one, so the longest of the candidates is stored: nothing is lost but time.
+        one or replaces it: so a later call compares with the stored one again.
         """
         content = bytes(self._kernels.serialize())
-        if stored is not None and stored != self._recalled and self._kernels.deserialize(stored):
+        if stored is not None and self._kernels.deserialize(stored):
             content = max(content, bytes(self._kernels.serialize()), stored, key=len)
-        self._recalled = content
+        self._last_stored = content
         return None if content == stored else content
