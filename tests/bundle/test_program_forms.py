@@ -11,6 +11,7 @@ import torch
 
 import trtcache
 from tests.bundle.programs import forms, same
+from trtcache.bundle import load_module
 from trtcache.bundle.load_program import _Renewal
 from trtcache.errors import IncompatibleEngineError, ProgramFileError, RefitError
 from trtcache.lowering.interface import Content
@@ -195,3 +196,18 @@ def test_a_loaded_program_in_parts_with_constants_is_written_again(interpreter: 
         trtcache.export(module, tmp_path / written)
         module = trtcache.load(tmp_path / written, trust="local-file")
         torch.testing.assert_close(module(torch.ones(3, 4)), model(torch.ones(3, 4)).detach())
+
+
+def test_a_device_without_memory_is_not_a_damaged_file(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error that torch raises for it passes, though it is a ``RuntimeError``."""
+    path = tmp_path / "program.pt2"
+    trtcache.export(trtcache.compile(torch.nn.Linear(3, 4), (torch.zeros(2, 3),), backend=interpreter), path)
+
+    def fail(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(load_module, "load_engine", fail)
+    with pytest.raises(torch.OutOfMemoryError):
+        trtcache.load(path, trust="local-file")

@@ -18,7 +18,7 @@ from torch import nn
 import trtcache
 from tests.comparing import difference
 from tests.models import Affine, KeyValue
-from trtcache.bundle.save import Run
+from trtcache.bundle.save import StorageRange
 from trtcache.config.threads import fork_safe_lock
 from trtcache.errors import InputError, RefitError, RefitStoppedError, SettingsError, VerifyError, WeightsFileError
 from trtcache.runtime import verify as verification
@@ -748,9 +748,9 @@ def test_a_refit_during_an_export_changes_no_file(
     in_place(monkeypatch)
     module = compile_with(Affine(), X)
     module.refit(_own_memory(Affine(1.0)))
-    chunks, count = Run.chunks, []
+    chunks, count = StorageRange.chunks, []
 
-    def refitted(run: Run) -> Iterator[memoryview]:
+    def refitted(run: StorageRange) -> Iterator[memoryview]:
         count.append(run)
         if len(count) == 2:
             thread = threading.Thread(target=module.refit, args=(_own_memory(Affine(2.0)),))
@@ -758,7 +758,7 @@ def test_a_refit_during_an_export_changes_no_file(
             thread.join(60)
         return chunks(run)
 
-    monkeypatch.setattr(Run, "chunks", refitted)
+    monkeypatch.setattr(StorageRange, "chunks", refitted)
     trtcache.export(module, tmp_path / "weights.pt2")
     loaded = trtcache.load(tmp_path / "weights.pt2", trust="local-file")
     assert difference(Affine(1.0)(X), loaded(X)) is None

@@ -202,7 +202,7 @@ def why_no_alias(options: CompileOptions) -> str:
     settings = options.settings
     if options.backend not in _BACKENDS:
         return f"the backend {options.backend} needs it"
-    if settings.divides or settings.torch_executed_modules:
+    if settings.may_partition or settings.torch_executed_modules:
         return "the settings leave parts to it"
     if settings.threads != Settings().threads:
         return "settings.threads needs it"
@@ -366,7 +366,7 @@ class FileLookup:
         """
         _require_initial_state()
         settings = options.settings
-        if not cache.layers.stores or settings.divides:
+        if not cache.layers.stores or settings.may_partition:
             raise TorchNeeded("the settings or the cache allow no alias")
         backend = registry.find(options.backend, "cpu")
         if "torch" in sys.modules or not backend.capabilities.without_torch or backend.bakes_weights(settings):

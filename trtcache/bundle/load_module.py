@@ -1,4 +1,4 @@
-"""Loading of program files into modules of torch: choose the target that fits, load engines and weights."""
+"""Loading of program files into ``CompiledModule``: choose the target that fits, load engines and weights."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def load_module(archive: ProgramArchive, cache: Cache | None) -> CompiledModule:
         raise NoFittingEngineError(
             str(archive.path), "what stays in torch cannot run here", (str(error),), remedy
         ) from error
-    except RunError:  # a RuntimeError, but the content of the file is not its reason
+    except (RunError, torch.OutOfMemoryError, torch.AcceleratorError):  # RuntimeErrors that no content of a file causes
         raise
     except BROKEN as error:
         why = f"its content is inconsistent ({type(error).__name__}: {error})"
@@ -69,12 +69,12 @@ class _ProgramReader:
         self._document = parse(archive.read(PROGRAM))
         self._engines = EngineReader(archive, self._document["targets"], cache)
         self._device = torch.device(self._document["device"])
-        if self._device.type == "cuda" and torch.cuda.is_available():  # a program has no device index
+        if self._device.type == "cuda" and torch.cuda.is_available():  # the file has a type without an index
             self._device = torch.device("cuda", torch.cuda.current_device())
-        self._chosen = choose([self._option(*one) for one in enumerate(self._document["targets"])], self._path)
+        self._chosen = choose([self._stored_target(*one) for one in enumerate(self._document["targets"])], self._path)
         self._target = self._document["targets"][self._chosen.number]
 
-    def _option(self, number: int, record: Any) -> StoredTarget:
+    def _stored_target(self, number: int, record: Any) -> StoredTarget:
         first: Any = next(iter(record["engines"]), None)
 
         def member(name: str) -> bytes:
@@ -88,14 +88,14 @@ class _ProgramReader:
 
     def module(self) -> CompiledModule:
         """Return the module of the chosen target."""
-        document, option = self._document, self._chosen
+        document, chosen = self._document, self._chosen
         entries = {int(one["part"]): self._engines.entry(one) for one in self._target["engines"]}
         if document["division"] is None:
-            division, found = PartitionedProgram(), {0: self._part(entries[0], document["slots"])}
+            division, found = PartitionedProgram(), {0: self._engine_executable(entries[0], document["slots"])}
         else:
             records = enumerate(document["division"]["parts"])
             slots = {number: one["slots"] for number, one in records if one["kind"] == "engine"}
-            found = {number: self._part(entries[number], names) for number, names in slots.items()}
+            found = {number: self._engine_executable(entries[number], names) for number, names in slots.items()}
             division = read_partitions(document["division"], found)
         interface = parse_interface(document["interface"], document["weight_map"], document["slots"])
         constants = found[0].constants if division.is_one_engine else self._constants(found.values())
@@ -122,16 +122,16 @@ class _ProgramReader:
         )
         module = CompiledModule(executable, engine, weights, call)
         module.origin = Provenance(
-            backend=option.backend,
-            target=option.target,
-            label=option.label,
-            toolchain=option.toolchain,
+            backend=chosen.backend,
+            target=chosen.target,
+            label=chosen.label,
+            toolchain=chosen.toolchain,
             entries=entries,
             division=division,
             parameters=frozenset(map(str, document["parameters"])),
         )
         module.report = Report(
-            str(document["name"]), option.backend, option.label, reports, route="program", left=division.left
+            str(document["name"]), chosen.backend, chosen.label, reports, route="program", left=division.left
         )
         module.report.guards = module.guards
         for entry in entries.values():
@@ -165,13 +165,14 @@ class _ProgramReader:
         return engines, reports
 
     def _constants(self, engines: Iterable[Executable]) -> Mapping[str, torch.Tensor]:
-        """Return the constants of a partitioned program: of what stays in torch, and of its engines."""
+        """Return all constants of a partitioned program by name: those of torch partitions from the file."""
         names = self._document["constants"]
         wanted = self._document["interface"]["constants"]  # by name: the digest of a constant and its device type
         found = self._tensors(_CONSTANTS, set(names.values())) if names else {}
-        devices = {own: str(wanted[own][1]) for own in names}
-        places = {own: self._device if device == self._device.type else device for own, device in devices.items()}
-        of_torch = {str(own): found[name].to(places[own]) for own, name in names.items()}
+        of_torch = {}
+        for own, name in names.items():
+            device = str(wanted[own][1])
+            of_torch[str(own)] = found[name].to(self._device if device == self._device.type else device)
         of_engines = {
             (digest, tensor.device.type): tensor
             for engine in engines
@@ -207,11 +208,11 @@ class _ProgramReader:
         except RefitError as error:
             raise WeightMapError(self._path, f"its weights do not fit its engines ({error})") from error
 
-    def _part(self, entry: Entry, slots: Any) -> Executable:
+    def _engine_executable(self, entry: Entry, slots: Any) -> Executable:
         """Return the executable of an engine's entry."""
         document, recipes = (json.loads(bytes(entry.read(name))) for name in (INTERFACE, WEIGHT_MAP))
         interface = parse_interface(document, recipes, slots)
         constants = read_constants(bytes(entry.read(CONSTANTS)), document["constants"], self._device)
-        if list(constants) != in_order(constants):
+        if list(constants) != in_order(constants):  # engines take them by position
             raise ValueError("constants out of order")
         return Executable(interface, self._device, constants, frozenset(), {})

@@ -33,7 +33,7 @@ def open_file(
     on_guard: str,
     outputs: str | None,
 ) -> CompiledModule | Program:
-    """Do what ``load`` says."""
+    """Check the arguments, verify a program file and load it. Arguments and errors are those of ``trtcache.load``."""
     if parse_on_guard(on_guard) != "error":
         raise SettingsError("on_guard", f"{on_guard!r} needs the model, which is not in the file; leave it at 'error'")
     parse_outputs(outputs)
@@ -48,15 +48,15 @@ def open_file(
         raise SettingsError("trust", f"{trust!r} is neither None, {LOCAL_FILE!r} nor public keys as NAME:HEX")
     archive = ProgramArchive(path, keys=keys, local=trust == LOCAL_FILE)
     opened = time.perf_counter()
-    loaded = _choose(archive, store, outputs)
+    loaded = _load(archive, store, outputs)
     loaded.report.file_s = opened - start
     loaded.report.compile_s = time.perf_counter() - start
     log.info("%s", loaded.report)
     return loaded
 
 
-def _choose(archive: ProgramArchive, cache: Cache | None, outputs: str | None) -> CompiledModule | Program:
-    """Load a program without torch if its engines need none and torch is not imported, or outputs were chosen."""
+def _load(archive: ProgramArchive, cache: Cache | None, outputs: str | None) -> CompiledModule | Program:
+    """Load a program without torch if torch is not imported or ``outputs`` is given; with torch if it needs torch."""
     why = ""
     if outputs is not None or "torch" not in sys.modules:
         from trtcache.bundle.load_program import TorchNeeded, load_program
@@ -79,6 +79,6 @@ def _choose(archive: ProgramArchive, cache: Cache | None, outputs: str | None) -
 def _open_cache(cache: Cache | str | os.PathLike[str] | None) -> Cache | None:
     if cache is None:
         return None
-    from trtcache.cache import Cache as OpenedCache  # rarely needed
+    from trtcache import cache as cache_module  # needed only for a cache that is passed
 
-    return cache if isinstance(cache, OpenedCache) else OpenedCache(cache)
+    return cache if isinstance(cache, cache_module.Cache) else cache_module.Cache(cache)

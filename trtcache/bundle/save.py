@@ -52,13 +52,14 @@ ROOT = "program"
 CHUNK_BYTES = 1 << 22
 _DTYPE_NUMBERS = {name: number for number, name in TORCH_DTYPES.items()}
 _FOLDERS = {"weights": ("data/weights/", "weight_"), "constants": ("data/constants/", "tensor_")}
-_NOT_OURS = (
+_WRITTEN_HERE = (
     "data/weights/model_weights_config.json",
     "data/constants/model_constants_config.json",
     "data/weights/weight_",
     "data/constants/tensor_",
     "data/sample_inputs/model.pt",
 )
+"""Members of torch's archive that are written here instead."""
 
 
 def save(contents: ProgramContents, path: Path, *, engines: str, key: SecretKey | None) -> list[Path]:
@@ -76,16 +77,17 @@ def save(contents: ProgramContents, path: Path, *, engines: str, key: SecretKey 
         program_document = _program_document(contents)
     except ValueError as error:
         raise ProgramFileError(str(path), str(error)) from error
-    beside = {one.file: one for each in payloads.values() for one in each if one.storage == "file"}
-    with atomic_write(path) as temporary, ExitStack() as stack:  # sidecar files get their names first
-        files = {name: stack.enter_context(atomic_write(path.with_name(name))) for name in beside}
-        sums = {name: _write_sidecar(file, beside[name].entry, key) for name, file in files.items()}
+    sidecars = {payload.file: payload for each in payloads.values() for payload in each if payload.storage == "file"}
+    # ``stack`` exits first: sidecar files are renamed first.
+    with atomic_write(path) as temporary, ExitStack() as stack:
+        files = {name: stack.enter_context(atomic_write(path.with_name(name))) for name in sidecars}
+        sums = {name: _write_sidecar(file, sidecars[name].entry, key) for name, file in files.items()}
         with zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
             writer = _Writer(archive)
             for name, content in torch_members(program, str(path)).items():
-                if not name.startswith(_NOT_OURS):
+                if not name.startswith(_WRITTEN_HERE):
                     writer.add(name, [content])
-            writer.add("data/sample_inputs/model.pt", [b""])  # torch's are generated, and pickled
+            writer.add("data/sample_inputs/model.pt", [b""])  # torch would pickle inputs that were made for the export
             writer.add_tensors("weights", program.state_dict, parameters_of(program.state_dict))
             writer.add_constants(program.constants, payloads)
             targets = [writer.add_engines(contents, payloads, target, calls) for target in range(len(contents.origins))]
@@ -93,8 +95,8 @@ def save(contents: ProgramContents, path: Path, *, engines: str, key: SecretKey 
             header = ProgramHeader(contents.name, writer.sums, sums).write()
             writer.add(HEADER, [header])
             writer.add(SIGNATURES, [sign_header(header, key)])
-        _flush(temporary)
-    return [path, *(path.with_name(name) for name in beside)]
+        _fsync(temporary)
+    return [path, *(path.with_name(name) for name in sidecars)]
 
 
 class _Writer:
@@ -105,7 +107,7 @@ class _Writer:
         self.sums: dict[str, Checksum] = {}
 
     def add(self, name: str, chunks: Iterable[bytes | memoryview], size_bytes: int | None = None) -> None:
-        """Add a member; ``size_bytes`` is required if it comes in chunks."""
+        """Add a member. Without ``size_bytes`` all chunks are collected in memory first."""
         if size_bytes is None:
             chunks = list(chunks)
             size_bytes = sum(map(len, chunks))
@@ -125,10 +127,10 @@ class _Writer:
     ) -> None:
         """Add weights or constants, and torch's records of them and of ``more``."""
         folder, prefix = _FOLDERS[what]
-        members: dict[str, Run] = {f"{prefix}{number}": run for number, run in enumerate(runs(tensors))}
-        for name, run in members.items():
-            self.add(f"{folder}{name}", run.chunks() if run.size_bytes else [], run.size_bytes)
-        document = {"config": {**config(members, parameters), **(more or {})}}
+        members = {f"{prefix}{number}": span for number, span in enumerate(storage_ranges(tensors))}
+        for name, span in members.items():
+            self.add(f"{folder}{name}", span.chunks() if span.size_bytes else [], span.size_bytes)
+        document = {"config": {**tensor_records(members, parameters), **(more or {})}}
         self.add(f"{folder}model_{what}_config.json", [json_bytes(document)])
 
     def add_constants(
@@ -137,9 +139,9 @@ class _Writer:
         """Add constants, some of which may be engines."""
         engines, more = {payload_name(number): each for number, each in payloads.items()}, {}
         for name in [one for one in tensors if one in engines]:
-            sent = [memoryview(one.content) for one in engines[name] if one.storage == "constant"]
-            member, size_bytes = f"tensor_{name}", sum(map(len, sent))
-            chunks = (one[at : at + CHUNK_BYTES] for one in sent for at in range(0, len(one), CHUNK_BYTES))
+            embedded = [memoryview(one.content) for one in engines[name] if one.storage == "constant"]
+            member, size_bytes = f"tensor_{name}", sum(map(len, embedded))
+            chunks = (one[at : at + CHUNK_BYTES] for one in embedded for at in range(0, len(one), CHUNK_BYTES))
             self.add(f"data/constants/{member}", chunks, size_bytes)
             more[name] = record(member, torch.empty(size_bytes, dtype=torch.uint8, device="meta"), torch.device("cpu"))
         plain = {name: one for name, one in tensors.items() if name not in engines}
@@ -152,7 +154,7 @@ class _Writer:
         target: int,
         calls: Sequence[int],
     ) -> dict[str, object]:
-        """Add the other members of a target's engines; return the target's record."""
+        """Add the members of a target's entries that are not engines; return the target's record."""
         origin = contents.origins[target]
         engines = []
         for number in sorted(payloads):
@@ -172,7 +174,7 @@ class _Writer:
 
 
 def _other_members(contents: ProgramContents, payload: EnginePayload) -> dict[str, bytes]:
-    """Return an entry's members except the engine; they are created here if the program could not be cached."""
+    """Return an entry's members except the engine; those that an uncached entry lacks are created here."""
     entry = payload.entry
     found = {name: bytes(entry.read(name)) for name in entry.members if name != ENGINE}
     if INTERFACE in found:
@@ -230,7 +232,7 @@ def _write_sidecar(file: Path, entry: Entry, key: SecretKey | None) -> Checksum:
         os.close(descriptor)
 
 
-def _flush(path: Path) -> None:
+def _fsync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -239,7 +241,7 @@ def _flush(path: Path) -> None:
 
 
 @frozen_dataclass
-class Run:
+class StorageRange:
     """A range of one storage that tensors of one dtype cover without gaps.
 
     Attributes:
@@ -270,40 +272,40 @@ class Run:
             yield memoryview(buffer).cast("B")
 
 
-def runs(tensors: Mapping[str, torch.Tensor]) -> list[Run]:
+def storage_ranges(tensors: Mapping[str, torch.Tensor]) -> list[StorageRange]:
     """Return the ranges to write for tensors: shared memory is written once."""
     storages: dict[tuple[int, torch.dtype], list[tuple[int, int, str]]] = defaultdict(list)
     plain = {name: tensor.detach().resolve_conj().resolve_neg() for name, tensor in tensors.items()}
     empty = []
     for name, tensor in plain.items():
         if tensor.numel() == 0:
-            empty.append(Run({name: tensor}, 0, 0))
+            empty.append(StorageRange({name: tensor}, 0, 0))
             continue
         start = int(tensor.storage_offset())
         last = start + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
         storages[tensor.untyped_storage().data_ptr(), tensor.dtype].append((start, last + 1, name))
-    found = [run for places in storages.values() for run in _merge(sorted(places), plain)]
+    found = [span for places in storages.values() for span in _merge(sorted(places), plain)]
     return [*found, *empty]
 
 
-def _merge(places: list[tuple[int, int, str]], tensors: Mapping[str, torch.Tensor]) -> Iterator[Run]:
+def _merge(places: list[tuple[int, int, str]], tensors: Mapping[str, torch.Tensor]) -> Iterator[StorageRange]:
     """Join overlapping ranges."""
     start, stop, names = places[0][0], 0, list[str]()
     for begin, end, name in places:
         if begin >= stop and names:
-            yield Run({tensor: tensors[tensor] for tensor in names}, start, stop)
+            yield StorageRange({tensor: tensors[tensor] for tensor in names}, start, stop)
             start, stop, names = begin, 0, []
         stop = max(stop, end)
         names.append(name)
-    yield Run({tensor: tensors[tensor] for tensor in names}, start, stop)
+    yield StorageRange({tensor: tensors[tensor] for tensor in names}, start, stop)
 
 
-def config(runs_by_member: Mapping[str, Run], parameters: frozenset[str]) -> dict[str, Json]:
+def tensor_records(ranges: Mapping[str, StorageRange], parameters: frozenset[str]) -> dict[str, Json]:
     """Return torch's records for members by name: the member, and the tensor's layout in it."""
     records: dict[str, Json] = {}
-    for member, run in runs_by_member.items():
-        for name, tensor in run.tensors.items():
-            offset = int(tensor.storage_offset()) - run.start if tensor.numel() else 0
+    for member, span in ranges.items():
+        for name, tensor in span.tensors.items():
+            offset = int(tensor.storage_offset()) - span.start if tensor.numel() else 0
             records[name] = record(member, tensor, tensor.device, offset, is_parameter=name in parameters)
     return records
 
