@@ -195,7 +195,7 @@ class Settings:
         return {name: section for name, section in {**built_in, **self.backends}.items() if section.explicit}
 
     @property
-    def divides(self) -> bool:
+    def may_partition(self) -> bool:
         """Whether these settings may partition a program that would otherwise be a single engine."""
         return bool(self.torch_executed_modules or self.torch_executed_ops) or self.min_block_size != 1
 

@@ -19,7 +19,7 @@ from trtcache import Cache
 from trtcache.compiler import build as building
 from trtcache.compiler import program_file as kept
 from trtcache.compiler.program_file import read_flags, use_flags
-from trtcache.errors import SettingsError
+from trtcache.errors import CanonicalizationError, SettingsError
 from trtcache.frontends.source import CompileOptions
 from trtcache.store.catalog import load_records
 from trtcache.store.contract import Entry
@@ -97,6 +97,12 @@ def test_flags_of_torch_are_restored() -> None:
         with pytest.raises(ValueError, match="flag of torch"), use_flags({"default dtype": "float64", **flags}):
             pass
         assert read_flags() == before
+    with (
+        config.patch(max_autotune=not config.max_autotune),
+        pytest.raises(ValueError, match="max_autotune is changed in this process"),
+        use_flags({**before, "inductor": {}}),
+    ):
+        pass
 
 
 _KEEP = """
@@ -160,6 +166,25 @@ def test_a_program_is_kept_once(tmp_path: Path, interpreter: str) -> None:
     entry = Cache(root).peek(DiskStore.open(root).header(digest).key)
     assert entry is not None
     assert kept.KeptOptions.read(bytes(entry.read("asked.json"))) == kept.KeptOptions(interpreter, {}, None)
+
+
+@pytest.mark.parametrize("error", [AssertionError("no"), CanonicalizationError("a structure", "no")])
+def test_a_program_that_cannot_be_kept_is_compiled(
+    tmp_path: Path,
+    interpreter: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+) -> None:
+    """The failure is only a warning."""
+
+    def fail(program: object) -> None:
+        raise error
+
+    monkeypatch.setattr(kept, "without_classes", fail)
+    module = trtcache.compile(Affine(), (X,), backend=interpreter, cache=tmp_path / "cache", keep_program=True)
+    assert [one.outcome for one in module.report.partitions] == ["built"]
+    assert "is not kept: it cannot be saved" in caplog.text
 
 
 def test_settings_of_any_mapping_are_kept() -> None:

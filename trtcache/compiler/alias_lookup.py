@@ -101,7 +101,7 @@ class AliasLookup:
             BackendUnavailableError: the backend is unknown or cannot run here.
             SettingsError: the target is unknown, or the backend does not take the settings.
         """
-        if not cache.layers.stores or options.settings.divides:  # partitions have keys, and the program has none
+        if not cache.layers.stores or options.settings.may_partition:  # partitions have keys, and the program has none
             return None
         start = time.perf_counter()
         try:
@@ -208,13 +208,13 @@ class AliasLookup:
         executable = Executable.from_entry(
             entry, names=alias.names, known=alias.known, constant_contents=alias.constant_contents, device=alias.device
         )
-        # Entries of older versions lack the small sizes; the alias has them since it was stored.
+        # Entries of older versions lack the small sizes; an alias of this version has them.
         interface = source.interface_on_device(replace(executable.interface, small_sizes=alias.small_sizes))
         executable = replace(executable, interface=interface)
         state = source.weights([name for names in alias.names for name in names])
         weights = source.engine_weights(interface, alias, state)
         # If it cannot be loaded, the slow path builds another one, and decides whether this one was at fault.
-        with use_tuning_store(self._cache):
+        with use_tuning_store(self._cache):  # where TensorRT's kernels are cached
             engine = load_engine(
                 self.backend,
                 entry.read,
@@ -224,6 +224,7 @@ class AliasLookup:
                 weights=weights,
             )
         call = CallSignature(alias.in_spec, alias.out_spec, source.forward, source.input_names(entry.key))
+        # A module of an ONNX file keeps no weights: refits read the file.
         module = CompiledModule(executable, engine, weights if source.is_torch else {}, call)
         module.weight_file = source.weight_file(entry.key, interface, entry)
         if source.is_torch:
@@ -260,7 +261,8 @@ class AliasLookup:
     def store_after_build(self, request: Request, report: Report) -> None:
         """Store the alias, unless the engine of its key is not stored: it was frozen, or its build failed."""
         keys = [partition.key for partition in report.partitions if partition.key is not None]
-        if len(keys) == 1 and EXAMPLE_SIZES in keys[0].parts:  # the engine of this example's sizes
+        # An engine that could not be built for all sizes was built for those of the example (``Request.for_example``).
+        if len(keys) == 1 and EXAMPLE_SIZES in keys[0].parts:
             request = replace(request, key=keys[0])
         if isinstance(request.key, CacheKey) and request.key not in self._cache:
             log.info("%s gets no key alias: no engine of its key is stored", self._source.label)
@@ -305,4 +307,4 @@ class AliasLookup:
 
     def _reject(self, entry: Entry, why: str) -> None:
         log.warning("the key alias of %s is not used: %s", self._source.label, why)
-        self._cache.reject(entry, KIND)
+        self._cache.reject(entry, KIND)  # the counters have one reason for all

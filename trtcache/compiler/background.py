@@ -29,7 +29,7 @@ import torch
 from trtcache.cache import Cache
 from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.compiler.background_worker import PROGRAM, REQUEST, layouts_of, remove
-from trtcache.compiler.compile import find_or_export, store_manifest_if_exported, try_fast_path
+from trtcache.compiler.compile import find_or_export, finish_export, try_fast_path
 from trtcache.compiler.program_file import KeptOptions, read_flags
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import ContentionPolicy, format_duration
@@ -383,7 +383,7 @@ def compile_or_run_in_torch(
     busy = [part.key.digest for part in module.report.partitions if part.reason == "busy" and part.key is not None]
     waits = bool(busy) and not build.why_not
     if not waits:  # else when the engine is stored: only then does the program have a key alias
-        store_manifest_if_exported(source, compilation, module)
+        finish_export(source, compilation, module)
     after_load(module)
     if not waits:
         return module
@@ -412,7 +412,7 @@ def _build_for(
     def load(how: str) -> None:
         found = try_fast_path(build.source, build.options, build.reading_cache())
         loaded = found.finish()
-        store_manifest_if_exported(source, found, loaded)
+        finish_export(source, found, loaded)
         if any(slot.mutated for slot in loaded.interface.slots):  # which changes_weights has not found
             raise WorkerError(f"{_CHANGES_WEIGHTS}; use on_miss='build'")
         loaded.report.background = how

@@ -1,13 +1,13 @@
-"""Worker of background builds: a supervisor that leaves nothing behind, and the process that builds.
+"""Worker of background builds: a supervisor that removes all temporary files, and the process that builds.
 
 ``python -m trtcache.compiler.background_worker supervise PARENT DETACH`` prints the path of a new folder, in which all
 temporary files are. When the parent has written its request there and sends a line, the supervisor starts the builder,
-prints its process id, and when the builder has ended the answer as JSON. It kills the builder with all processes of
-its group, compilers included, when the parent has ended (unless detached) or when it is terminated. In every case it
-removes the folder.
+prints the builder's process id, and after the builder has ended prints the answer as JSON. It kills the builder with
+all processes of its group, compilers included, when the parent has ended (unless detached) or when it is terminated. In
+every case it removes the folder.
 
-``python -m trtcache.compiler.background_worker build FOLDER`` builds what ``request.json`` describes, and puts it into
-the cache that the environment configures. If its supervisor is killed, it ends with its group.
+``python -m trtcache.compiler.background_worker build FOLDER`` builds what ``request.json`` describes, and
+puts it into the cache that the environment configures. If its supervisor is killed, it ends with its group.
 """
 
 from __future__ import annotations
@@ -45,19 +45,23 @@ def supervise(parent: int, *, is_detached: bool) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     os.nice(NICENESS)
-    builder, answer = None, {"error": "it was stopped"}
+    builder, answer = None, {"error": "the worker was stopped"}
     folder = Path(tempfile.mkdtemp(prefix="trtcache-background-"))
     try:
-        _say(folder)
-        # The parent writes the request. A process that it forks meanwhile keeps the pipe open, so that its end alone
-        # does not tell whether the parent lives.
+        _print_line(folder)
+        # The parent writes the request. A process that it has forked may hold the pipe open, so an end of file does not
+        # show that the parent has ended: its id is checked, too.
         while not select.select([sys.stdin], [], [], _POLL_S)[0]:
             if os.getppid() != parent:
                 return
         if not sys.stdin.readline():
             return
-        builder = _start_builder(folder)
-        _say(builder.pid)
+        try:
+            builder = _start_builder(folder)
+        except OSError as error:
+            answer = {"error": f"the worker cannot be started: {error}"}
+            return
+        _print_line(builder.pid)
         while builder.poll() is None:
             if not is_detached and os.getppid() != parent:
                 return
@@ -68,8 +72,9 @@ def supervise(parent: int, *, is_detached: bool) -> None:
             code = builder.returncode
             answer = {"error": f"the worker was killed by signal {-code}" if code < 0 else f"the worker exited: {code}"}
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not keep the folder
         remove(folder, builder.pid if builder is not None else None)
-        _say(json.dumps(answer))
+        _print_line(json.dumps(answer))
 
 
 def _start_builder(folder: Path) -> subprocess.Popen[bytes]:
@@ -95,7 +100,7 @@ def remove(folder: Path, builder: int | None) -> None:
         time.sleep(0.02)
 
 
-def _say(what: object) -> None:
+def _print_line(what: object) -> None:
     try:
         sys.stdout.write(f"{what}\n")
         sys.stdout.flush()
@@ -103,32 +108,29 @@ def _say(what: object) -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  # or the exit would fail to flush
 
 
-def main(folder: Path) -> None:
-    """Build, and write the answer."""
-    supervisor = os.getppid()
-    threading.Thread(target=_end_with, args=(supervisor,), daemon=True).start()
-    from trtcache.errors import TrtcacheError
-
+def build(folder: Path) -> None:
+    """Build what the folder's request describes, and write the answer; end when the supervisor does."""
+    threading.Thread(target=_exit_with_supervisor, args=(os.getppid(),), daemon=True).start()
     start = time.monotonic()
     answer: dict[str, Any] = {}
     try:
         why = _build(folder)
         answer = {"error": why} if why else {"built_s": time.monotonic() - start}
-    except (TrtcacheError, OSError, RuntimeError, TypeError, ValueError, KeyError) as error:
+    except Exception as error:  # noqa: BLE001  # the parent reports it: what this process prints is discarded
         answer = {"error": str(error) or type(error).__name__}
     written = folder / f".{ANSWER}"
     written.write_text(json.dumps(answer))
     written.replace(folder / ANSWER)
 
 
-def _end_with(supervisor: int) -> None:
+def _exit_with_supervisor(supervisor: int) -> None:
     while os.getppid() == supervisor:
         time.sleep(_POLL_S)
     os.killpg(0, signal.SIGKILL)
 
 
 def _build(folder: Path) -> str:
-    """Build the engines of a request; return why they cannot be used, or an empty string."""
+    """Build the engines of a request; return why an engine could not be stored, or an empty string."""
     from trtcache.cache import Cache
     from trtcache.compiler.compile import build_source
     from trtcache.compiler.program_file import KeptOptions, keep, set_flags
@@ -150,7 +152,10 @@ def _build(folder: Path) -> str:
 
 
 def open_source(folder: Path, request: dict[str, Any]) -> Source:
-    """Return the source that a request is about: a program's file, or a program with zeros for weights."""
+    """Return the source of a request: a program's file, or the program that the parent has sent.
+
+    If the parent sent only the layouts of the weights, the weights are zeros.
+    """
     from trtcache.compiler.program_file import read_program
     from trtcache.frontends.exported import ExportedSource
     from trtcache.frontends.resolve import resolve
@@ -158,8 +163,8 @@ def open_source(folder: Path, request: dict[str, Any]) -> Source:
     if request["file"]:
         return resolve(request["file"], name=request["name"])
     program = read_program(folder / PROGRAM, request["structures"])
-    # torch.export.export sets no value there; without it the digest is that of the program that was sent, unless torch
-    # reads something else than it has written. Then the alias that is stored here leads nowhere.
+    # torch.export.load sets a value there, which torch.export.export does not. Without it the digest is that of the
+    # program in the parent. If torch reads anything else than it has written, the alias stored here is never found.
     program.graph.output_node().meta.pop("val", None)
     if request["layouts"] is not None:
         program._state_dict = blank_weights(request["layouts"])
@@ -167,7 +172,7 @@ def open_source(folder: Path, request: dict[str, Any]) -> Source:
 
 
 def blank_weights(layouts: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """Return zeros with the layouts of weights, which share memory as the weights do. Zeros take no memory."""
+    """Return zeros with the layouts of weights, which share memory as the weights do. The zeros take no memory."""
     import mmap
 
     import torch
@@ -220,4 +225,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "supervise":
         supervise(int(sys.argv[2]), is_detached=sys.argv[3] == "1")
     else:
-        main(Path(sys.argv[2]))
+        build(Path(sys.argv[2]))

@@ -1,41 +1,52 @@
-"""``compile_source``: from a source's fingerprint to a module with loaded engines. Read it first.
+"""``compile_source``: from a source's fingerprint to a module with loaded engines. Start reading the package here.
 
-``trtcache.compile`` (in ``__init__.py``) calls ``api.compile``, which checks the arguments, makes a source of the
-model (``frontends.resolve``), and calls ``compile_source``. With ``on_miss="background"`` or ``on_busy="eager"``,
-``compiler/background.py`` takes the same steps. A ``.pt2`` hit in a process without torch does not come here.
-
-By default a module is exported in each call, and the digest of its program leads through a key alias to its engine.
-With direct mode, which is off by default, the alias is found without an export.
+A source is what is compiled: a module, an exported program, or a file. ``trtcache.compile`` (in ``__init__.py``) calls
+``api.compile``, which checks the arguments, makes a source (``frontends.resolve``), and calls ``compile_source``. With
+``on_miss="background"`` or ``on_busy="eager"``, ``compiler/background.py`` takes the same steps. A ``.pt2`` hit in a
+process without torch does not come here.
 
 Two kinds of small entries make a hit fast. A key alias maps the fingerprint of a source to the cache key of its
-engine, so that nothing has to be lowered to know the key. A manifest of direct mode, for a module, has the operations
-that it performs, with the digest of the exported program, so that nothing has to be exported to know the fingerprint.
+engine, so that nothing has to be lowered to know the key. A manifest of direct mode records the operations of a module
+and the digest of its exported program, so that nothing has to be exported to know the fingerprint. Direct mode is off
+by default: then a module is exported in each call, and the key alias of its program leads to the engine.
 
-What to read next, after ``compile_source`` and the functions that it calls:
+What to read next, after ``compile_source`` and the functions that it calls (``alias_lookup.py``, the docstring of
+``Source`` in ``frontends/source.py``, and ``Cache.fetch`` in ``cache.py`` answer most questions):
 
 - A direct hit: ``try_fast_path`` calls ``AliasLookup.of`` (``alias_lookup.py``), which calls ``fingerprint`` of
-  ``ModuleSource`` (``frontends/exported.py``). It runs the model without values, compares its operations with those in
-  manifests (``DirectMode.find`` in ``frontends/direct/mode.py``), and returns the digest of the program with these
-  operations. From this digest ``AliasLookup.load`` goes through the key alias to the engine. How a model is run without
-  values is in ``frontends/direct/replay.py``.
+  ``ModuleSource`` (``frontends/exported.py``). Manifests are stored under a direct key, which has what a program
+  depends on beside its operations, such as the arguments and the layouts of weights. ``DirectMode.find``
+  (``frontends/direct/mode.py``) reads those of this key, runs the model without values
+  (``frontends/direct/replay.py``), and compares each operation with theirs. If all are equal, the fingerprint is the
+  digest of the program in that manifest, and ``AliasLookup.load`` goes through the key alias to the engine. If no
+  manifest fits, or the run fails, it is None, and the module is exported.
 - A miss: ``Compilation.finish`` calls ``Source.request`` (``frontends/source.py``), which lowers the source, partitions
   it and makes the keys with the functions of ``frontends/request.py``. Then ``build_and_load`` in ``entries.py`` gets
   each engine's entry from ``Cache.fetch``, which looks in the stores, takes the build lock, looks again and in the
-  remotes, and last builds with ``Request.build`` and stores the entry; then ``build_and_load`` loads the engine.
-  Without an alias the engine may still be stored. Before ``fetch``, an entry for a similar GPU or one with these very
-  weights in it may be taken, under another key. A program that is compiled in partitions has keys for its engines only,
-  and no alias: it is exported (a file: loaded) and lowered in each call, and its engines are hits.
-- Other weights: values of weights are in no key, unless an engine is frozen. A hit gives the engine the model's:
-  ``fit`` in ``weights/slots.py`` computes an engine's weights from a model's, by their slots. ``CompiledModule.refit``
-  does so later, with ``runtime/refit.py``; the weights come from a ``WeightSource``.
-- An ONNX file: ``OnnxSource`` in ``frontends/onnx/source.py``, whose docstring says what is different.
+  remotes, and last builds with ``Request.build`` and stores the entry. ``build_and_load`` loads the engine with the
+  weights from ``Request.engine_weights``; if a stored engine cannot be loaded, it is built again (``Cache.replacing``).
+  A missing alias does not mean that the engine is missing: it is a hit in ``fetch``. Before ``fetch``, an entry with
+  another key may be used: one for a similar GPU, or one with the same weights frozen in it. A program that is compiled
+  in partitions has keys for its engines only, and no alias: it is exported (a file: loaded) and lowered in each call,
+  and its engines are hits.
+- Other weights: values of weights are in no key, unless an engine is frozen. On a hit the engine gets the weights of
+  the given model: ``fit`` in ``weights/slots.py`` computes an engine's weights from a model's, by their slots.
+  ``CompiledModule.refit`` does so later, with ``runtime/refit.py``; the weights come from a ``WeightSource``.
+- An ONNX file: its alias has the digest of all its bytes, those of external data and weights too. Its plan's key has
+  the canonical graph, and the weights that are embedded in the plan (all of them with ``settings={"tensorrt": {"refit":
+  False}}``): otherwise a retrained file misses its alias, is parsed, and finds its plan. ``OnnxSource`` in
+  ``frontends/onnx/source.py`` overrides ``request``, which parses the file in place of lowering a program; the rest is
+  as above.
 - A new kind of source: derive a class from ``Source`` in ``frontends/source.py``, and add a case to
-  ``frontends/resolve.py``, which lists what else knows the suffixes of files. If torch cannot run it, backends need a
-  method that builds it, like ``build_onnx`` (``backends/protocol.py``), and ``backends/registry.py`` a function that
-  finds one, like ``find_for_onnx``. Nothing in this file depends on the kind.
-- A new kind of store: ``store/contract.py`` if it is only read (a lower layer). If it is also written to and shared by
-  hosts, as Redis would be, it is a remote, which ``Cache`` asks after its stores: its URL is read in
-  ``config/remotes.py``, and its requests are those of ``Bucket`` in ``remote/bucket.py``.
+  ``frontends/resolve.py``, which lists what else knows the suffixes of files. If torch cannot run it, it also needs a
+  subclass of ``Request`` with ``partitions``, ``build``, ``members``, ``graph`` and ``engine_weights``, and backends
+  need a method that builds it, like ``build_onnx`` (``backends/protocol.py``), and ``backends/registry.py`` a function
+  that finds one, like ``find_for_onnx``. Nothing in this file depends on the kind.
+- A new kind of store that is only read, a lower layer: derive a class from ``Store`` in ``store/contract.py``, whose
+  docstring says how a cache gets it. The store that is written to is always a ``DiskStore``. What is written to and
+  shared by hosts, as Redis would be, is a remote, which ``Cache`` asks after its stores: its URL is parsed in
+  ``config/remotes.py``, and ``remote/connection.py`` creates what sends its requests, a class with the methods of
+  ``Bucket`` (``remote/bucket.py``), the only one so far.
 
 What only a miss needs is imported on a miss: a hit must not take longer to import than to load its engine.
 """
@@ -85,7 +96,7 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
 
     # 4. If a module was exported and direct mode is on, store a manifest, through which the next process finds the
     #    program's alias without an export.
-    store_manifest_if_exported(source, compilation, module)
+    finish_export(source, compilation, module)
     return module
 
 
@@ -112,8 +123,8 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
     return compilation if exported is source else try_fast_path(exported, options, cache)
 
 
-def store_manifest_if_exported(source: Source, compilation: Compilation, module: CompiledModule) -> None:
-    """Store a manifest of direct mode and report the outcome, if a module was exported."""
+def finish_export(source: Source, compilation: Compilation, module: CompiledModule) -> None:
+    """Store a manifest of direct mode if a module was exported, and report the outcome of direct mode."""
     was_exported = compilation.source is not source  # find_or_export goes on with the exported program
     if was_exported:
         # Without the program's alias a manifest would be useless: it leads to the alias, not to the engine.
@@ -143,7 +154,10 @@ class Compilation:
     request: Request | None = None
 
     def prepare(self) -> Interface:
-        """Lower the program unless the fast path found its engine, and return its interface; nothing is built."""
+        """Lower the program unless the fast path found its engine, and return its interface; nothing is built.
+
+        ``torch.compile`` and background builds call it before ``finish``.
+        """
         if self.module is not None:
             return self.module.interface
         if self.request is None:
@@ -157,8 +171,8 @@ class Compilation:
         return self.lookup is not None and self.lookup.is_stored
 
     @property
-    def why_no_key(self) -> CanonicalizationError | None:
-        """Why a prepared program that is one engine has no key; None if it has one."""
+    def key_error(self) -> CanonicalizationError | None:
+        """The error of a prepared program that is one engine and has no key; None if it has one."""
         if self.request is None or not self.request.division.is_one_engine or isinstance(self.request.key, CacheKey):
             return None
         return self.request.key
@@ -199,9 +213,13 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
         output: a file to write the engine to as well.
 
     Raises:
+        ExportError: the model cannot be exported, or has something that no engine supports.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+        SettingsError: a setting or the target is unknown.
         PartitionError: ``output`` was passed, and the program is not one engine.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
         BuildError: the build failed.
+        BusyError: another process is building the engine, and ``on_busy`` is ``eager``.
         OSError: ``output`` cannot be written.
     """
     source = source.export(options)
@@ -217,7 +235,7 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
 
     request = source.request(options)
     if output is not None and not request.division.is_one_engine:
-        why = "a file holds one engine: leave the output out, and they are stored in the cache"
+        why = "an output file holds one engine; without an output, all engines are stored in the cache"
         raise PartitionError(request.program.name, why, summarize_left(request.division.left))
     report = new_report(request)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:

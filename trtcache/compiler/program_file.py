@@ -1,9 +1,9 @@
-"""Files of programs for other processes: for the worker of a background build, and kept beside their engines.
+"""Serialized programs for other processes: for the worker of a background build, and kept beside their engines.
 
 Such a process may lack the classes of arguments and results. ``torch.export.load`` reads a structure only if its
 classes are registered there, as the outputs of transformers and users' dataclasses are where the model is. So a
 structure with classes is written as a tuple of its leaves. Beside the program it is described as JSON, from which the
-reader makes it again with a stand-in for each class: a class of the same name, so that the key is the same.
+reader rebuilds it with a stand-in for each class: a new class of the same name, so that the key is the same.
 
 ``compile(..., keep_program=True)`` stores an entry of kind ``program``: the output of ``torch.export.save`` with zeros
 for every weight, the options of the compilation, and the flags of torch that its engines depend on; if arguments or
@@ -29,7 +29,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey
-from trtcache.errors import ExportError
+from trtcache.errors import ExportError, TrtcacheError
 from trtcache.frontends.weight_files import capture_logged_error
 from trtcache.keys.alias_key import overrides, passes
 from trtcache.keys.key import structure
@@ -50,18 +50,18 @@ if TYPE_CHECKING:
     from trtcache.runtime import Report
 
 
-def _options() -> dict[str, object]:
+def _inductor_overrides() -> dict[str, object]:
     return dict(overrides(sys.modules.get("torch._inductor.config")))
 
 
-def _set_options(options: Mapping[str, object]) -> None:
+def _set_inductor_overrides(options: Mapping[str, object]) -> None:
     from torch._inductor import config
 
     for name, value in options.items():
         setattr(config, name, value)
 
 
-def _set_deterministic(flags: tuple[bool, bool]) -> None:
+def _set_deterministic(flags: list[bool]) -> None:
     torch.use_deterministic_algorithms(flags[0], warn_only=flags[1])
 
 
@@ -80,7 +80,7 @@ _FLAGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
         lambda: str(torch.get_default_dtype()).removeprefix("torch."),
         lambda name: torch.set_default_dtype(getattr(torch, name)),
     ),
-    "inductor": (_options, _set_options),
+    "inductor": (_inductor_overrides, _set_inductor_overrides),
 }
 
 
@@ -120,10 +120,15 @@ def use_flags(flags: Mapping[str, Any]) -> Iterator[None]:
     """Set flags as ``set_flags`` does, until the block ends.
 
     Raises:
-        ValueError: this version of torch lacks one, or one of this process cannot be restored.
+        ValueError: this version of torch lacks one, one of this process cannot be restored, or this process has changed
+            an option of Inductor that was not changed for the program.
     """
+    before = read_flags()
+    changed: Any = before["inductor"]
+    if others := sorted(set(changed) - set(flags.get("inductor") or ())):
+        raise ValueError(f"torch._inductor.config.{others[0]} is changed in this process, and was not for the program")
     with ExitStack() as stack:
-        stack.callback(set_flags, read_flags())
+        stack.callback(set_flags, before)
         try:
             if options := flags.get("inductor"):
                 from torch._inductor import config
@@ -135,8 +140,9 @@ def use_flags(flags: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
-_PLAIN = {f"builtins.{kind.__name__}": kind for kind in (tuple, list, dict)}
-_KNOWN = frozenset({*_PLAIN.values(), OrderedDict, defaultdict, deque})  # torch reads them in every process
+_BUILTIN_CONTAINERS = {f"builtins.{kind.__name__}": kind for kind in (tuple, list, dict)}
+# torch.export.load reads these in every process.
+_TORCH_CONTAINERS = frozenset({*_BUILTIN_CONTAINERS.values(), OrderedDict, defaultdict, deque})
 
 
 def without_classes(program: ExportedProgram) -> tuple[ExportedProgram, dict[str, Json]]:
@@ -185,7 +191,7 @@ def read_program(file: Path | IO[bytes], structures: Mapping[str, Json]) -> Expo
 
 
 def _has_classes(spec: pytree.TreeSpec) -> bool:
-    return not spec.is_leaf() and (spec.type not in _KNOWN or any(map(_has_classes, children(spec))))
+    return not spec.is_leaf() and (spec.type not in _TORCH_CONTAINERS or any(map(_has_classes, children(spec))))
 
 
 def _has_modules(spec: pytree.TreeSpec) -> bool:
@@ -202,7 +208,7 @@ def _describe(spec: pytree.TreeSpec) -> Json:
 
 
 def _keys(spec: pytree.TreeSpec) -> list[Json]:
-    """Return how torch writes the children of a node in the path of a leaf; empty if it cannot."""
+    """Return the key of each child in the path of a leaf; empty if the class has no ``flatten_with_keys_fn``."""
     node = pytree.SUPPORTED_NODES[spec.type]
     with suppress(Exception):  # the code of the class can raise anything
         whole = node.unflatten_fn([0] * spec.num_children, spec.context)
@@ -212,17 +218,21 @@ def _keys(spec: pytree.TreeSpec) -> list[Json]:
 
 
 def _with_stand_ins(described: Any) -> pytree.TreeSpec:
+    """Rebuild a structure from ``_describe``, with a stand-in for each class."""
     if described is None:
         return pytree.tree_structure(0)
     kind, context, keys = described["type"], described["context"], described["keys"]
     parts = [_with_stand_ins(part) for part in described["parts"]]
     if keys is None:
-        return pytree.TreeSpec(_PLAIN[kind], context, parts)
+        return pytree.TreeSpec(_BUILTIN_CONTAINERS[kind], context, parts)
     return pytree.TreeSpec(_stand_in(kind, keys, context), context, parts)
 
 
 def _stand_in(name: str, keys: Any, context: Any) -> type:
-    """Return a new class of a name, which torch can flatten unless it cannot write the paths of the named class."""
+    """Return a new class called ``name``; torch can flatten it if the class that it stands for had ``keys``.
+
+    Only the whole name matters, so it is split into module and class at its first dot.
+    """
     module, _, qualified = name.partition(".")
     stand_in = type(qualified.rpartition(".")[2], (list,), {"__module__": module, "__qualname__": qualified})
     if keys:
@@ -239,6 +249,7 @@ log = logging.getLogger(__name__)
 
 KIND = "program"
 PROGRAM, OPTIONS, FLAGS, STRUCTURES = "program.pt2", "asked.json", "flags.json", "structures.json"
+"""Members of the entry; ``asked.json`` has the options."""
 
 
 @frozen_dataclass
@@ -253,18 +264,15 @@ class KeptOptions:
     def of(cls, options: CompileOptions) -> KeptOptions:
         """Convert options; only settings that differ from their defaults are kept."""
         settings, default = options.settings, Settings()
-        names = {field.name for field in fields(Settings)} - {
-            "threads",
-            "backends",
-            "on_miss",
-            "detach",
-            *settings.sections,
-        }
+        # The first three do not change an engine, and ``backends`` has the sections, which are added below.
+        unneeded = {"threads", "on_miss", "detach", "backends", *settings.sections}
+        names = {field.name for field in fields(Settings)} - unneeded
         changed = {name: getattr(settings, name) for name in sorted(names)}
         changed = {name: value for name, value in changed.items() if value != getattr(default, name)}
-        changed = {name: sorted(value) if _is_names(value) else value for name, value in changed.items()}
+        # Names are in no order: sorted, equal options give equal JSON.
+        changed = {name: sorted(value) if _is_name_collection(value) else value for name, value in changed.items()}
         changed |= {name: section.explicit for name, section in settings.sections.items()}
-        return cls(options.backend, {name: _plain(value) for name, value in changed.items()}, options.target)
+        return cls(options.backend, {name: _as_json(value) for name, value in changed.items()}, options.target)
 
     def write(self) -> bytes:
         """Serialize the options as JSON."""
@@ -284,17 +292,17 @@ class KeptOptions:
             raise ValueError(str(error)) from error
 
 
-def _is_names(value: object) -> bool:
+def _is_name_collection(value: object) -> bool:
     return isinstance(value, Collection) and not isinstance(value, (str, Mapping))
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Return a value as JSON; the order of a backend's own list may matter to it."""
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _as_json(one) for name, one in value.items()}
     if isinstance(value, (set, frozenset)):
         return sorted(value)
-    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+    return [_as_json(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def keep(
@@ -319,7 +327,7 @@ def keep(
         flags = read_flags()
         saved, structures = without_classes(without_weights(program()))
         torch.export.save(saved, data)
-    except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
+    except (TrtcacheError, AssertionError, RuntimeError, ValueError, TypeError) as error:
         log.warning("the program of %s is not kept: it cannot be saved: %s", report.name, error)
         return
     contents = {PROGRAM: data.getvalue(), OPTIONS: options.write(), FLAGS: json.dumps(flags).encode()}
@@ -345,10 +353,10 @@ def without_weights(program: torch.export.ExportedProgram) -> torch.export.Expor
 
     def blank(tensor: torch.Tensor) -> torch.Tensor:
         source = tensor.untyped_storage()
-        if source.data_ptr() not in storages:
-            storages[source.data_ptr()] = torch.zeros(source.nbytes(), dtype=torch.uint8).untyped_storage()
+        if source._cdata not in storages:
+            storages[source._cdata] = torch.zeros(source.nbytes(), dtype=torch.uint8).untyped_storage()
         zeros = torch.empty(0, dtype=tensor.dtype).set_(
-            storages[source.data_ptr()], tensor.storage_offset(), tensor.size(), tensor.stride()
+            storages[source._cdata], tensor.storage_offset(), tensor.size(), tensor.stride()
         )
         return torch.nn.Parameter(zeros, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else zeros
 

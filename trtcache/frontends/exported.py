@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class ExportedSource(Source):
     """A program that ``torch.export`` made in this process, with its weights."""
 
-    kind: ClassVar[str] = "exported"
+    fingerprint_name: ClassVar[str] = "exported"
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class ExportedSource(Source):
                 process; the message says why.
         """
         refuse_replaced_kernels(called_operators(self._program))
-        return {self.kind: self.digest}
+        return {self.fingerprint_name: self.digest}
 
     def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:
         """Return weights by the program's names for them.
@@ -184,7 +184,7 @@ class ModuleSource(Source):
         direct_off: why it is off, where it is not tried.
     """
 
-    kind: ClassVar[str] = "exported"
+    fingerprint_name: ClassVar[str] = "exported"
 
     def __init__(
         self,
@@ -275,7 +275,7 @@ class ModuleSource(Source):
             return None
         assert self.direct_mode.specs is not None  # noqa: S101  # a manifest was found
         self.specs, self.forward = self.direct_mode.specs, inspect.signature(self.model.forward)
-        return {self.kind: self._manifest.digest}
+        return {self.fingerprint_name: self._manifest.digest}
 
     def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:
         """Return weights of the module by the program's names for them.

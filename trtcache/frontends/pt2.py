@@ -83,7 +83,7 @@ class Pt2Source(Source):
     new one over it: overwriting it in place changes the weights of every process that has it open.
     """
 
-    kind: ClassVar[str] = "file"
+    fingerprint_name: ClassVar[str] = "file"
 
     def __init__(self, path: Path, name: str | None = None, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
         """Open and map a file, and start to read it into memory."""
@@ -267,7 +267,7 @@ class Pt2Source(Source):
             ValueError: a kernel of torch was replaced in this process, which may change what the file is lowered to.
         """
         refuse_replaced_kernels()
-        return {self.kind: self.digest}
+        return {self.fingerprint_name: self.digest}
 
     def custom_operators(self, settings: Settings) -> Mapping[str, Json]:
         """Return what identifies the custom operators of the program."""

@@ -66,12 +66,12 @@ class CompileOptions:
 class Source(ABC):
     """A model in any form that can be compiled, as ``trtcache.frontends.resolve`` returns it.
 
-    To add a kind of source, derive a class, set ``kind`` and ``name``, implement ``device``, ``fingerprint``,
-    ``weights`` and ``program``, and add it to ``resolve``. If torch cannot run it, set ``is_torch = False``, override
-    ``find_backend`` and ``request``, which returns an instance of a new subclass of ``Request``, and let ``program``
-    raise ExportError. The pytree specs come from the alias if ``content_digest`` is set; otherwise ``specs`` or
-    ``specs_of`` returns them. A build in the background uses ``path`` or ``program``, and ``compile`` reads
-    ``automatic_sizes`` afterwards. Methods and properties are used in this order. On a hit:
+    To add a kind of source, derive a class, set ``fingerprint_name`` and ``name``, implement ``device``,
+    ``fingerprint``, ``weights`` and ``program``, and add it to ``resolve``. If torch cannot run it, set ``is_torch =
+    False``, override ``find_backend`` and ``request``, which returns an instance of a new subclass of ``Request``, and
+    let ``program`` raise ExportError. The pytree specs come from the alias if ``content_digest`` is set; otherwise
+    ``specs`` or ``specs_of`` returns them. A build in the background uses ``path`` or ``program``, and ``compile``
+    reads ``automatic_sizes`` afterwards. Methods and properties are used in this order. On a hit:
 
     1. to find the alias: ``require_weights``, ``fingerprint``, ``find_backend``, ``device``, ``option_parts``,
        ``content_digest``, ``toolchain``;
@@ -82,27 +82,26 @@ class Source(ABC):
     On a miss:
 
     1. ``export``; the rest on the source that it returned, which is tried as above first;
-    2. to build: ``request``, which calls ``export``, ``lower`` and ``program`` of a torch program, and ``release``;
+    2. to build: ``request``, which calls ``export``, ``lower`` and ``program`` of a torch program. The engine is loaded
+       with the weights of the request; then ``release``;
     3. to store the alias: ``stat_fingerprint``, ``custom_operators``, ``check_alias``;
     4. on the source that was exported: ``store_manifest``, ``report_direct``.
 
     Attributes:
-        kind: the name of the fingerprint in an alias's key. Sources of one kind and digest share an alias: a module
-            that direct mode recognizes finds that of its exported program.
+        fingerprint_name: the name of the fingerprint in an alias's key. Sources of one name and digest share an alias:
+            a module that direct mode recognizes finds that of its exported program.
         is_torch: whether torch can run the program: then parts can stay in torch, and a compiled module be exported.
         name: the program's name in reports and listings.
         model: the module or exported program that eager torch can run; None for a ``.pt2`` or ``.onnx`` file.
         specs: the pytree specs of arguments and output; None if only an alias has them.
         forward: the signature of the model, if it is known.
-        content_digest: the digest of all its bytes, weights included; None for weights in memory, and if the
-            fingerprint covers the weights.
         export_s: seconds of an export before the source was created.
         file_s: seconds to open, map and hash its file.
         load_s: seconds that torch took to load the program from its file.
         path: the file that another process can open in place of this source; None if it has to be saved first.
     """
 
-    kind: ClassVar[str]
+    fingerprint_name: ClassVar[str]
     is_torch: ClassVar[bool] = True
     name: str
     model: torch.nn.Module | torch.export.ExportedProgram | None = None
@@ -143,7 +142,7 @@ class Source(ABC):
 
     @property
     def content_digest(self) -> Digest | None:
-        """The digest of all its bytes, weights included; None for weights in memory."""
+        """The digest of all its bytes, weights included; None for weights in memory, or if the fingerprint has them."""
         return None
 
     @property
@@ -155,8 +154,9 @@ class Source(ABC):
 
     @abstractmethod
     def fingerprint(self) -> Mapping[str, object] | None:
-        """Return the fingerprint of the program; MUST NOT export or lower anything.
+        """Return the fingerprint of the program, such as ``{self.fingerprint_name: digest}``.
 
+        It MUST NOT export or lower anything.
         Programs with different cache keys MUST have different fingerprints. The values of weights are not part of it,
         except in an ONNX file's. A module's is that of the exported program which the manifest of direct mode names.
 
@@ -299,7 +299,7 @@ class Source(ABC):
         """
 
     def report_direct(self, report: Report, *, is_hit: bool) -> None:
-        """Report the outcome of direct mode; ``is_hit`` tells whether this source's alias led to its engine."""
+        """Report the outcome of a module's direct mode; ``is_hit`` is whether its alias led to its engine."""
 
     def request(self, options: CompileOptions) -> Request:
         """Lower the program, and return the request for its engine with the key, or for its partitions.

@@ -418,7 +418,7 @@ def load_script(path: Path) -> torch.jit.ScriptModule:
 class ScriptSource(Source):
     """A TorchScript module with example inputs. It is converted to an exported program of their sizes."""
 
-    kind: ClassVar[str] = "torchscript"
+    fingerprint_name: ClassVar[str] = "torchscript"
 
     def __init__(
         self,

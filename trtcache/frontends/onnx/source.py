@@ -71,7 +71,7 @@ class OnnxSource(Source):
     program is always one engine, and no part of it runs in torch.
     """
 
-    kind: ClassVar[str] = "onnx"
+    fingerprint_name: ClassVar[str] = "onnx"
     is_torch: ClassVar[bool] = False
 
     def __init__(
@@ -145,7 +145,7 @@ class OnnxSource(Source):
         except OnnxFileError:
             digests = external.digests(self.file.locations)  # the scan failed; the parser's error names the tensor
         given = {"args": list(map(_describe, self._args)), "kwargs": {k: _describe(v) for k, v in self._kwargs.items()}}
-        return {self.kind: self.file.digest, "external": digests, "sizes": given}
+        return {self.fingerprint_name: self.file.digest, "external": digests, "sizes": given}
 
     def input_names(self, key: CacheKey) -> tuple[str, ...]:
         """Return the file's names for its inputs."""

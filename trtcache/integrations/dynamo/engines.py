@@ -307,8 +307,8 @@ def _prepare(compiler: GraphCompiler, call: Sequence[Any]) -> tuple[Arguments, C
             fixed = set(arguments.numbers) & {place for place, one in enumerate(call) if isinstance(one, torch.Tensor)}
             arguments = read_arguments(compiler.placeholders, call, changed=changed, fixed=fixed)
             compilation = compiler.prepare(arguments, call)
-    if compilation.why_no_key:
-        raise compilation.why_no_key
+    if compilation.key_error:
+        raise compilation.key_error
     return arguments, compilation
 
 
