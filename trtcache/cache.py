@@ -369,8 +369,9 @@ class Cache:
     ) -> Entry:
         """Like ``get_or_build``, for a key that the caller has made.
 
-        Looks the key up in the stores, takes its build lock, looks it up again, and in the remotes; then builds and
-        stores. ``build`` is called at most once, in this thread.
+        Looks the key up in the stores, takes its build lock, looks it up again, and in the remotes; with ``claims=1``
+        waits for a host that builds it; then builds and stores. ``build`` is called at most once, in this thread. The
+        reason of a miss is that of the first look-up.
 
         Raises:
             Exception: as ``get_or_build``.

@@ -204,6 +204,7 @@ class AliasLookup:
             ValueError: a member of the entry is invalid.
         """
         alias, source = found.alias, self._source
+        # An ONNX module reads the entry again for refits, when it may have been evicted.
         entry = found.entry if source.is_torch else load_members(found.entry)
         executable = Executable.from_entry(
             entry, names=alias.names, known=alias.known, constant_contents=alias.constant_contents, device=alias.device
@@ -259,7 +260,10 @@ class AliasLookup:
         )
 
     def store_after_build(self, request: Request, report: Report) -> None:
-        """Store the alias, unless the engine of its key is not stored: it was frozen, or its build failed."""
+        """Store the alias, unless the engine of its key is not stored.
+
+        It is not if its weights were frozen, if an engine for a similar GPU is used, or if its build failed.
+        """
         keys = [partition.key for partition in report.partitions if partition.key is not None]
         # An engine that could not be built for all sizes was built for those of the example (``Request.for_example``).
         if len(keys) == 1 and EXAMPLE_SIZES in keys[0].parts:

@@ -26,25 +26,27 @@ What to read next, after ``compile_source`` and the functions that it calls (``a
   remotes, and last builds with ``Request.build`` and stores the entry. ``build_and_load`` loads the engine with the
   weights from ``Request.engine_weights``; if a stored engine cannot be loaded, it is built again (``Cache.replacing``).
   A missing alias does not mean that the engine is missing: it is a hit in ``fetch``. Before ``fetch``, an entry with
-  another key may be used: one for a similar GPU, or one with the same weights frozen in it. A program that is compiled
-  in partitions has keys for its engines only, and no alias: it is exported (a file: loaded) and lowered in each call,
-  and its engines are hits.
+  another key may be used: one for a similar GPU, or one with the same weights frozen in it. No alias leads to such an
+  entry, nor to the engines of a program in partitions (because the backend supports only parts of it, or settings such
+  as ``torch_executed_ops`` ask for it): these are exported (a file: loaded) and lowered in each call, and the engines
+  are hits.
 - Other weights: values of weights are in no key, unless an engine is frozen. On a hit the engine gets the weights of
   the given model: ``fit`` in ``weights/slots.py`` computes an engine's weights from a model's, by their slots.
   ``CompiledModule.refit`` does so later, with ``runtime/refit.py``; the weights come from a ``WeightSource``.
-- An ONNX file: its alias has the digest of all its bytes, those of external data and weights too. Its plan's key has
-  the canonical graph, and the weights that are embedded in the plan (all of them with ``settings={"tensorrt": {"refit":
-  False}}``): otherwise a retrained file misses its alias, is parsed, and finds its plan. ``OnnxSource`` in
-  ``frontends/onnx/source.py`` overrides ``request``, which parses the file in place of lowering a program; the rest is
-  as above.
+- An ONNX file: all its bytes are hashed in each process, external data and weights too, and its alias has their digest.
+  Its plan's key has the canonical graph, and the weights embedded in the plan: those that are not float16, bfloat16 or
+  float32, and with ``settings={"tensorrt": {"refit": False}}`` all. A file that was retrained misses its alias, is
+  parsed, and finds the plan, unless an embedded weight has changed. ``OnnxSource`` in ``frontends/onnx/source.py``
+  overrides ``request``, which parses the file in place of lowering a program; the rest is as above.
 - A new kind of source: derive a class from ``Source`` in ``frontends/source.py``, and add a case to
   ``frontends/resolve.py``, which lists what else knows the suffixes of files. If torch cannot run it, it also needs a
-  subclass of ``Request`` with ``partitions``, ``build``, ``members``, ``graph`` and ``engine_weights``, and backends
-  need a method that builds it, like ``build_onnx`` (``backends/protocol.py``), and ``backends/registry.py`` a function
-  that finds one, like ``find_for_onnx``. Nothing in this file depends on the kind.
-- A new kind of store that is only read, a lower layer: derive a class from ``Store`` in ``store/contract.py``, whose
-  docstring says how a cache gets it. The store that is written to is always a ``DiskStore``. What is written to and
-  shared by hosts, as Redis would be, is a remote, which ``Cache`` asks after its stores: its URL is parsed in
+  subclass of ``Request`` (``frontends/request.py``) with ``partitions``, ``build``, ``members``, ``graph`` and
+  ``engine_weights``, and backends need a method that builds it, like ``build_onnx`` (``backends/protocol.py``), and
+  ``backends/registry.py`` a function that finds one, like ``find_for_onnx``. Nothing in this file depends on the kind.
+- A new kind of store that is only read, a lower layer: derive a class from ``Store`` in ``store/contract.py``, and put
+  an instance into ``cache.layers``, as its docstring shows; ``Layers.of`` (``store/layers.py``) opens only the
+  directories that settings name. The store that is written to is always a ``DiskStore``. What is written to and shared
+  by hosts, as Redis would be, is a remote, which ``Cache`` asks after its stores: its URL is parsed in
   ``config/remotes.py``, and ``remote/connection.py`` creates what sends its requests, a class with the methods of
   ``Bucket`` (``remote/bucket.py``), the only one so far.
 
@@ -94,8 +96,8 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
     #    it is parsed, and always one partition.
     module = compilation.finish()
 
-    # 4. If a module was exported and direct mode is on, store a manifest, through which the next process finds the
-    #    program's alias without an export.
+    # 4. If a module was exported and direct mode is on (``TRTCACHE_DIRECT=on``), store a manifest, through which the
+    #    next process finds the program's alias without an export.
     finish_export(source, compilation, module)
     return module
 

@@ -291,7 +291,9 @@ class Source(ABC):
         return self
 
     def store_manifest(self, program: Source, *, has_alias: bool) -> None:
-        """Store a manifest, through which the next process finds the exported program; only a module has one.
+        """Store a manifest, through which the next process finds the exported program.
+
+        Nothing is stored if direct mode is off, or for another source than a module.
 
         Args:
             program: the source that ``export`` returned.
