@@ -16,7 +16,7 @@ from tests.keys.pairs import interfaces, layers, tensors
 from tests.keys.pairs.pair import Program, drawn, made
 from trtcache.errors import CanonicalizationError
 from trtcache.integrations.torch_tensorrt.installation import TorchTensorrt
-from trtcache.integrations.torch_tensorrt.partition import converters_document, describe
+from trtcache.integrations.torch_tensorrt.partition import converter_digest, converters_document, describe
 from trtcache.integrations.torch_tensorrt.request import KNOWN, LEFT_OUT, Conversion, memory_gib, request_for
 from trtcache.keys.graph_digest import graph_records
 from trtcache.keys.stored_graph import StoredGraph
@@ -278,10 +278,10 @@ def test_the_toolchain_is_in_the_key(
     assert keyed() != before
 
 
-def _converter(tmp_path: Path, text: str) -> ModuleType:
-    path = tmp_path / "converters_of_mine.py"
+def _converter(tmp_path: Path, text: str, name: str = "converters_of_mine") -> ModuleType:
+    path = tmp_path / f"{name}.py"
     path.write_text(text)
-    module = ModuleType("converters_of_mine")
+    module = ModuleType(name)
     exec(compile(text, str(path), "exec"), module.__dict__)  # noqa: S102  # a file of this test's own
     return module
 
@@ -366,6 +366,54 @@ def test_a_converter_of_one_s_own_is_in_the_key_with_all_that_it_refers_to(
     assert len({first, *others}) == 1 + len(others)
     _register(relu, _converter(tmp_path, FACTORY).recursive)
     assert keyed()
+
+
+_CONVERT = "def convert(ctx, target, args, kwargs, name): return ctx.scale(args[0], %s)\n"
+_TRY = "def convert(ctx):\n  %s\n  try:\n    %s\n  except ValueError: pass\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (_CONVERT % "convert.factor" + "convert.factor = 2.0", _CONVERT % "convert.factor" + "convert.factor = 3.0"),
+        ("def convert(ctx, /, a): pass", "def convert(ctx, a, /): pass"),
+        (_TRY % ("ctx.a()", "ctx.a(); ctx.a()"), _TRY % ("ctx.a(); ctx.a()", "ctx.a()")),
+        ("def convert(ctx):\n  import json", "def convert(ctx):\n  import click"),
+        (_CONVERT % "2.0", _CONVERT % "3.0"),
+    ],
+)
+@pytest.mark.parametrize("name", ["converters_of_mine", "trace", "statistics"])
+def test_a_converter_is_compared_whole(tmp_path: Path, name: str, before: str, after: str) -> None:
+    """Attributes, kinds of arguments, what a ``try`` covers, and its code, whatever its module is called."""
+    digests = [converter_digest(_converter(tmp_path, text, name).convert) for text in (before, before, after)]
+    assert (digests[0] == digests[1], digests[0] == digests[2]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def convert(ctx):\n  from helpers_of_mine import Z\n  return Z",
+        "def convert(ctx):\n  from . import helpers_of_mine",
+        "import enum\nclass Mode(enum.Enum):\n  FAST = 2\nMODE = Mode.FAST\n" + _CONVERT % "MODE.value",
+        "import enum\nclass Mode(str, enum.Enum):\n  FAST = '2'\nMODE = Mode.FAST\n" + _CONVERT % "MODE",
+        "from collections import namedtuple\nT = namedtuple('C', 'a b')(1.0, 2.0)\n" + _CONVERT % "T.a",
+        "from collections import defaultdict\nT = defaultdict(lambda: 2.0)\n" + _CONVERT % "T['a']",
+        "class L(list):\n  def get(self): return 2\nT = L()\n" + _CONVERT % "T.get()",
+        "class D(dict): pass\nT = D()\nT.scale = 2\n" + _CONVERT % "T.scale",
+        "import functools\nT = functools.partial(int)\nT.scale = 2\n" + _CONVERT % "T.scale",
+    ],
+)
+def test_a_converter_with_what_has_no_description_has_no_digest(tmp_path: Path, text: str) -> None:
+    """A class or a module of no installed distribution, in a value or an import; a container with more than items."""
+    with pytest.raises(CanonicalizationError, match="it has no digest"):
+        converter_digest(_converter(tmp_path, text).convert)
+
+
+def test_values_of_the_standard_library_have_a_digest(tmp_path: Path) -> None:
+    """Also of modules that Python has in itself, and of a member of one of its enumerations."""
+    text = "import os, sys, math, signal, json\nS = signal.SIGINT\nJ = os.path.join\nD = json.dumps\nL = math.log\n"
+    convert = "def convert(ctx):\n  import itertools, os.path\n  return sys, os, math, S, J, D, L"
+    assert converter_digest(_converter(tmp_path, text + convert).convert)
 
 
 def test_a_converter_that_refers_to_what_has_no_description_is_not_cached(

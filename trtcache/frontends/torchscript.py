@@ -31,7 +31,7 @@ from trtcache.frontends.weight_files import capture_logged_error, register_tenso
 from trtcache.lowering import export_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     from trtcache.frontends.source import CompileOptions
@@ -43,6 +43,9 @@ _UNSEEN = "prim::data"
 
 _MADE = frozenset({"aten::tensor", "aten::as_tensor"})
 _TEXTS = frozenset({"aten::format", "aten::percentFormat", "aten::str"})
+_MESSAGES = frozenset({"prim::RaiseException", "aten::warn"})
+"""Operators that take a text and do not return it."""
+
 _NUMBER = "prim::NumToTensor"
 _READ = "prim::tolist"
 _PRINTED = "prim::Print"
@@ -52,15 +55,28 @@ _DTYPES = {"IntType": torch.int64, "FloatType": None, "BoolType": torch.bool}
 _GIVE = "give the torch.nn.Module that it was created from"
 
 
+def _forward(module: torch.jit.ScriptModule) -> Any:
+    """Return a module's ``forward``.
+
+    Raises:
+        ExportError: it has none, or hooks beside it.
+    """
+    forward = getattr(module, "forward", None)
+    if forward is None:  # torch.jit.script(nn.LSTM(...)) has several methods instead
+        raise ExportError(module.original_name, f"it has no method forward; {_GIVE}")
+    if module._forward_hooks or module._forward_pre_hooks:  # forward does not call them; it calls those of submodules
+        raise ExportError(module.original_name, f"it has forward hooks, which are not part of its graph; {_GIVE}")
+    return forward
+
+
 def graph_of(module: torch.jit.ScriptModule) -> Any:
     """Return the graph of a module's ``forward`` with all calls inlined; the module is not changed.
 
     Raises:
-        ExportError: it has no ``forward``, or reads or creates tensors with operators that tracers do not see.
+        ExportError: it has no ``forward``, or has hooks, or reads or creates tensors with operators that tracers do
+            not see.
     """
-    forward: Any = getattr(module, "forward", None)
-    if forward is None:  # torch.jit.script(nn.LSTM(...)) has several methods instead
-        raise ExportError(module.original_name, f"it has no method forward; {_GIVE}")
+    forward = _forward(module)
     graph = forward.inlined_graph
     torch._C._jit_pass_inline_fork_wait(graph)
     torch._C._jit_pass_constant_propagation(graph)
@@ -79,10 +95,8 @@ def graph_of(module: torch.jit.ScriptModule) -> Any:
             node.destroy()
         elif kind == _READ:
             raise ExportError(module.original_name, f"{_READ} needs values of tensors, known only in a call; {_GIVE}")
-        elif kind in _TEXTS:  # formatting tensors needs their values: they become a placeholder in the text
-            graph.setInsertPoint(node)
-            for place in [at for at, value in enumerate(node.inputs()) if _is_tensor(value)]:
-                node.replaceInput(place, graph.insertConstant("<tensor>"))
+        elif kind in _TEXTS:
+            _mask_tensors(graph, node, module.original_name)
         elif kind in _MADE and not _is_tensor(node.inputsAt(0)):
             _make_of_numbers(graph, node, module.original_name)
     torch._C._jit_pass_dce(graph)
@@ -119,6 +133,26 @@ def _nodes(block: Any) -> Iterator[Any]:
         yield node
         for inner in node.blocks():
             yield from _nodes(inner)
+
+
+def _mask_tensors(graph: Any, node: Any, label: str) -> None:
+    """Put a placeholder into a message in place of tensors, whose values are not known.
+
+    Raises:
+        ExportError: the text is not only a message.
+    """
+    formatted = [place for place, value in enumerate(node.inputs()) if _is_tensor(value)]
+    if formatted and not _is_message(node):
+        raise ExportError(label, f"{node.kind()} formats values of tensors, known only in a call; {_GIVE}")
+    graph.setInsertPoint(node)
+    for place in formatted:
+        node.replaceInput(place, graph.insertConstant("<tensor>"))
+
+
+def _is_message(node: Any) -> bool:
+    """Return whether a text is only printed, or used as the message of an error or a warning."""
+    users = [use.user for use in node.output().uses()]
+    return all(user.kind() in {_PRINTED, *_MESSAGES} or (user.kind() in _TEXTS and _is_message(user)) for user in users)
 
 
 def _is_tensor(value: Any) -> bool:
@@ -170,6 +204,7 @@ class Script:
         name: the name of the module's class.
         parameters, buffers: its weights by name.
         tensors: the tensors in its other attributes, by name.
+        parts: whether each submodule is in train mode, by name; the module itself has the name "".
     """
 
     def __init__(self, module: torch.jit.ScriptModule) -> None:
@@ -178,10 +213,12 @@ class Script:
         self._module = module._c
         self._graph = graph_of(module)
         self._signature = _signature(module)
+        self._types = [argument.type for argument in _forward(module).schema.arguments[1:]]
         self.parameters = dict(module.named_parameters(remove_duplicate=False))
         self.buffers = dict(module.named_buffers(remove_duplicate=False))
-        parts = [name for name, _ in module.named_modules(remove_duplicate=False)]
-        read, self._changed = attributes(self._graph, self.name, parts)
+        self.parts = {name: bool(getattr(part, "training", False)) for name, part in module.named_modules()}
+        names = [name for name, _ in module.named_modules(remove_duplicate=False)]
+        read, self._changed = attributes(self._graph, self.name, names)
         own = {name: _get(self._module, name) for name in (*read, *self._changed)}
         weights = {**self.parameters, **self.buffers}
         self.tensors = {
@@ -189,13 +226,39 @@ class Script:
         }
         self._nested = {name: value for name, value in own.items() if isinstance(value, (list, tuple, dict))}
 
+    def __deepcopy__(self, memo: object) -> Script:
+        """Return the script itself, which does not change."""
+        return self
+
+    @property
+    def unregistered(self) -> dict[str, Any]:
+        """What the graph reads besides weights: tensors and containers of tensors in attributes, and its constants."""
+        constants = [node.output().toIValue() for node in _nodes(self._graph) if node.kind() == "prim::Constant"]
+        return {**self.tensors, **self._nested, "(constants)": [one for one in constants if _has_tensors(one)]}
+
     def run(
-        self, live: Mapping[str, torch.Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        live: Mapping[str, torch.Tensor],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        modes: Mapping[str, bool] | None = None,
     ) -> tuple[Any, dict[str, torch.Tensor]]:
-        """Run the graph with other weights and tensors; return its outputs, and the tensors that replace attributes."""
+        """Run the graph with other weights and tensors; return its outputs, and the tensors that replace attributes.
+
+        Args:
+            live: the weights and tensors.
+            args: positional arguments of the call; they are converted to the types of the signature.
+            kwargs: its keyword arguments; so are these.
+            modes: whether to run submodules in train mode, by name; by default as they were.
+        """
         given = self._signature.bind(*args, **kwargs)
         given.apply_defaults()
+        values = [_convert(value, kind) for value, kind in zip(given.arguments.values(), self._types, strict=True)]
         instance = _copy_value(self._module, {})
+        for name, is_training in (modes or self.parts).items():
+            owner, last = _owner(instance, f"{name}.training" if name else "training")
+            if owner.hasattr(last):  # a frozen module has none
+                owner.setattr(last, is_training)
         for name, tensor in live.items():
             _set(instance, name, tensor)
         own = {_identity(_get(self._module, name)): tensor for name, tensor in live.items()}
@@ -203,7 +266,7 @@ class Script:
         for name, value in nested.items():
             _set(instance, name, value)
         module = torch.jit._recursive.wrap_cpp_module(instance)  # type: ignore[no-untyped-call]
-        inputs = (module, *given.arguments.values())
+        inputs = (module, *values)
         outputs = torch._C._jit_interpret_graph(self._graph, inputs)  # type: ignore[attr-defined]
         self._refuse_changes(nested, {name: _get(instance, name) for name in nested})
         after = {name: _get(instance, name) for name in self._changed}
@@ -258,13 +321,21 @@ class Script:
 class Scripted(torch.nn.Module):
     """A ``torch.nn.Module`` that runs a TorchScript module's graph, with the same weights under the same names.
 
-    Tensors in other attributes of the TorchScript module are buffers here.
+    Tensors in other attributes of the TorchScript module are buffers here. It has submodules of the same names, whose
+    modes (train or eval) apply to a call.
     """
 
     def __init__(self, script: Script) -> None:
         """Register the weights and other tensors."""
         super().__init__()
         self._trtcache_script = script
+        for name, is_training in script.parts.items():
+            part: torch.nn.Module = self
+            for step in name.split(".") if name else ():
+                if step not in part._modules:
+                    part.add_module(step, torch.nn.Module())
+                part = part.get_submodule(step)
+            part.training = is_training
         for name, weight in script.parameters.items():
             register_tensor(self, name, torch.nn.Parameter(weight.detach(), requires_grad=False), persistent=True)
         for name, buffer in script.buffers.items():
@@ -282,8 +353,9 @@ class Scripted(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph, and update the attributes that the module would set."""
-        live = self.tensors
-        outputs, updates = self._trtcache_script.run(live, args, kwargs)
+        live, script = self.tensors, self._trtcache_script
+        modes = {name: self.get_submodule(name).training for name in script.parts}
+        outputs, updates = script.run(live, args, kwargs, modes)
         if updates:  # what has the memory of a former value, such as the former value itself, keeps its contents
             memories = {live[name].untyped_storage()._cdata for name in updates}
             outputs, updates = pytree.tree_map_only(
@@ -294,6 +366,43 @@ class Scripted(torch.nn.Module):
         for name, tensor in updates.items():
             live[name].copy_(tensor)
         return outputs
+
+
+def _has_tensors(value: object) -> bool:
+    return any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value))
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    """Convert an argument to its type in the signature, as a call of a TorchScript module does.
+
+    What is neither a plain number nor a device is left as it is, in containers, too.
+    """
+    name = kind.kind()
+    if name in _NUMBERS:
+        convert, taken = _NUMBERS[name]
+        return convert(value) if type(value) in taken else value
+    if name == "DeviceObjType" and isinstance(value, str):
+        return torch.device(value)
+    if name == "OptionalType" and value is not None:
+        return _convert(value, kind.getElementType())
+    if name == "ListType" and isinstance(value, (list, tuple)):
+        return [_convert(item, kind.getElementType()) for item in value]
+    if name == "DictType" and isinstance(value, dict):
+        keys, values = kind.getKeyType(), kind.getValueType()
+        return {_convert(key, keys): _convert(item, values) for key, item in value.items()}
+    if name == "TupleType" and isinstance(value, tuple) and len(value) == len(kind.elements()):
+        items = list(map(_convert, value, kind.elements()))
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return value
+
+
+_NUMBERS: Mapping[str, tuple[Callable[[Any], Any], frozenset[type]]] = {
+    "FloatType": (float, frozenset({int, bool})),
+    "ComplexType": (complex, frozenset({int, bool, float})),
+    "IntType": (int, frozenset({bool})),
+    "BoolType": (bool, frozenset({int})),
+}
+"""How a call converts a number to a type, and from which other types."""
 
 
 def _signature(module: torch.jit.ScriptModule) -> inspect.Signature:
@@ -490,6 +599,11 @@ def convert_script(
         )
     if not args and not kwargs:
         raise SettingsError("args", f"{name} is TorchScript, whose file has no example inputs; give some")
+    if torch._C._is_any_autocast_enabled():  # whose rules are not those of torch.autocast: softmax stays in float32
+        setting = "compile it without, with settings={'autocast': 'bf16'}"
+        raise ExportError(
+            name, f"TorchScript has an autocast of its own, which is not applied here; {setting}, or {_GIVE}"
+        )
     given = tuple(args), dict(kwargs or {})
     with export_lock(), torch.no_grad(), capture_logged_error("torch._subclasses.fake_tensor"):
         script = Script(model)

@@ -125,8 +125,8 @@ class Examples:
 
 
 def modes_of(model: object) -> Modes | None:
-    """Return the names of the submodules in train mode; None unless ``model`` is a Python ``nn.Module``."""
-    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
+    """Return the names of the submodules in train mode; None unless ``model`` is an ``nn.Module``."""
+    if not isinstance(model, torch.nn.Module):
         return None
     return frozenset(name for name, part in model.named_modules() if getattr(part, "training", False))
 
@@ -157,7 +157,7 @@ def eager(
         from trtcache.frontends.torchscript import Script, Scripted  # few models are TorchScript
 
         module = Scripted(Script(module))
-    elif modes is not None and modes_of(module) != modes:
+    if modes is not None and modes_of(module) != modes:
         try:
             module = in_modes(module, modes)
         except RunError as error:

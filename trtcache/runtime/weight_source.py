@@ -190,6 +190,10 @@ def _walk(model: torch.nn.Module) -> Iterator[tuple[Place, torch.Tensor]]:
     seen: dict[int, object] = {}  # keeps temporary objects alive, so that no other gets the address of one
     followed: dict[type, bool] = {}  # by class: a model has thousands of objects of few classes
     waiting: list[tuple[Place, Any]] = [] if isinstance(model, _LEAVES) else [((), model)]
+    if isinstance(model, torch.jit.ScriptModule):  # whose attributes and constants Python does not see
+        from trtcache.frontends.torchscript import Script  # few models are TorchScript
+
+        waiting = [((), Script(model).unregistered)]
     while waiting:
         place, value = waiting.pop()
         if not isinstance(value, _OBJECTS) and (tensor := _as_tensor(value)) is not None:

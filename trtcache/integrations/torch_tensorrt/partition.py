@@ -9,8 +9,10 @@ described, in which inputs, weights and constants are marked.
 
 from __future__ import annotations
 
+import dis
 import enum
 import functools
+import importlib.util
 import inspect
 import logging
 import sys
@@ -74,17 +76,18 @@ class _Writer:
         Raises:
             ValueError: it has no stable description.
         """
+        kind = type(value)
+        if kind in _PLAIN:
+            return [kind.__name__, repr(value)]
+        if kind in {list, tuple}:
+            return [kind.__name__, *map(self.write, value)]
+        if kind in {set, frozenset}:
+            return [kind.__name__, *sorted(map(self.write, value), key=encode)]
+        if kind is dict:
+            return ["dict", *([self.write(name), self.write(one)] for name, one in value.items())]
         match value:
             case enum.Enum():
-                return ["enum", f"{type(value).__module__}.{value!s}"]
-            case _ if type(value) in _PLAIN:
-                return [type(value).__name__, repr(value)]
-            case list() | tuple():
-                return [type(value).__name__, *map(self.write, value)]
-            case set() | frozenset():
-                return [type(value).__name__, *sorted(map(self.write, value), key=encode)]
-            case dict():
-                return ["dict", *([self.write(name), self.write(one)] for name, one in value.items())]
+                return ["enum", self.write(kind), value.name, self.write(value.value)]
             case _ if isinstance(value, _TORCHS):
                 return ["torch", str(value)]
             case logging.Logger():
@@ -101,7 +104,7 @@ class _Writer:
                 raise ValueError(f"{value!r} belongs to an object")
             case BuiltinFunctionType():
                 return ["builtin", f"{value.__module__}.{value.__qualname__}", _origin(value.__module__ or "builtins")]
-            case functools.partial():
+            case functools.partial() if kind is functools.partial and not vars(value):
                 return ["partial", self.write(value.func), self.write(value.args), self.write(value.keywords)]
         raise ValueError(f"a {type(value).__name__} has no stable description: {value!r}")
 
@@ -114,16 +117,20 @@ class _Writer:
         document: list[Json] = [
             "function",
             f"{names.get('__name__')}.{code.co_qualname}",
-            *map(self.write, (function.__defaults__, function.__kwdefaults__, closure)),
+            *map(self.write, (function.__defaults__, function.__kwdefaults__, closure, vars(function))),
         ]
         if not _is_versioned(str(names.get("__name__")), code.co_filename):
-            document += [self._write_code(code), self.write({one: names[one] for one in _globals(code, names)})]
+            imported = {module: _origin(module) for module in _imports(code, names)}
+            referenced = self.write({one: names[one] for one in _globals(code, names)})
+            document += [self._write_code(code), referenced, imported]
         return document
 
     def _write_code(self, code: CodeType) -> Json:
         constants = [self._write_code(one) if isinstance(one, CodeType) else self.write(one) for one in code.co_consts]
         variables = [*code.co_varnames, "", *code.co_freevars, "", *code.co_cellvars]
-        return [code.co_code.hex(), code.co_flags, code.co_argcount, list(code.co_names), list(variables), constants]
+        counts: list[Json] = [code.co_flags, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount]
+        handlers = getattr(code, "co_exceptiontable", b"").hex()  # Python 3.11: which instructions a try covers
+        return [code.co_code.hex(), handlers, counts, list(code.co_names), list(variables), constants]
 
 
 def _content(cell: Any) -> object:
@@ -143,9 +150,39 @@ def _globals(code: CodeType, names: dict[str, Any]) -> list[str]:
     return sorted(found & names.keys())
 
 
-def _is_versioned(module: str, file: str = "") -> bool:
-    package = module.partition(".")[0]
-    return package in _VERSIONED or package in sys.stdlib_module_names or (bool(file) and is_standard_library(file))
+def _imports(code: CodeType, names: dict[str, Any]) -> list[str]:
+    """Return the modules that code and the code in it import.
+
+    Raises:
+        ValueError: a relative import is in no package.
+    """
+    found, left = set[str](), [code]
+    while left:
+        one = left.pop()
+        level = 0
+        for instruction in dis.get_instructions(one):
+            if instruction.opname == "IMPORT_NAME":
+                relative = "." * level + str(instruction.argval)
+                try:
+                    found.add(importlib.util.resolve_name(relative, str(names.get("__package__") or "")))
+                except ImportError as error:
+                    raise ValueError(f"an import cannot be resolved: {error}") from error
+            elif isinstance(instruction.argval, int):  # the level of an import precedes it
+                level = instruction.argval
+        left += [constant for constant in one.co_consts if isinstance(constant, CodeType)]
+    return sorted(found)
+
+
+def _is_versioned(module: str, file: str | None = None) -> bool:
+    """Return whether the versions in a key identify a module, by its file: other modules can have names of Python's."""
+    if module.partition(".")[0] in _VERSIONED:
+        return True
+    if file is None:
+        loaded = sys.modules.get(module)
+        if loaded is None or module in sys.builtin_module_names:
+            return module in sys.builtin_module_names
+        file = str(getattr(loaded, "__file__", None) or "")
+    return is_standard_library(file) or file.startswith("<frozen ")  # of code of modules that Python has in itself
 
 
 def _origin(module: str) -> Json:
@@ -158,8 +195,14 @@ def _origin(module: str) -> Json:
         return None
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
+        try:
+            spec = importlib.util.find_spec(module)  # it is not imported yet
+        except (ImportError, ValueError, AttributeError):
+            spec = None
+        file = spec.origin if spec is not None and spec.has_location else None
+    if file is None:
         raise ValueError(f"module {module} has no file")
-    return identify_file(file)
+    return None if is_standard_library(file) else identify_file(file)
 
 
 _FOLDED = "_frozen_param"
