@@ -284,6 +284,46 @@ def test_sizes_vary_in_their_range_and_nowhere_else(engines: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
 @pytest.mark.skipif(torch.__version__ < "2.13", reason="Inductor of torch 2.11 has no option for levels")
+class Promoted(nn.Module):
+    """Operators whose results Inductor computes in another dtype than torch, or cannot compile (torch 2.13)."""
+
+    def forward(self, x: torch.Tensor, flags: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        size, value, small = x.shape[0], number.item(), x.to(torch.uint8)
+        clamped = x.clamp(max=size / 2), x.clamp_min(value), flags.clamp(max=size), x.clamp(-1, size / 3) * 2
+        powers = torch.pow(2, x), torch.pow(2, small), torch.pow(x, size - 3), torch.pow(size, x), torch.pow(2.5, x)
+        truths = small.any(), small.all(), small[None].any(0), small[None].all(1, keepdim=True)
+        sums = torch.add(flags, flags, alpha=2), torch.add(flags, ~flags, alpha=0), torch.add(flags, True, alpha=0)
+        return *clamped, *powers, *truths, *sums
+
+
+def test_results_have_the_dtypes_of_torch(engines: Path) -> None:
+    """Also where Inductor would promote in another way, or return integers as floats."""
+    model, n = Promoted(), torch.export.Dim("n", min=3, max=12)
+    number = torch.tensor(2.5, dtype=torch.float64)
+    compiled = trtcache.compile(
+        model,
+        (torch.arange(6), torch.arange(6) % 2 == 0, number),
+        dynamic_shapes=({0: n}, {0: n}, None),
+        cache=engines,
+        name="promoted",
+    )
+    for size in (6, 7, 12):
+        args = torch.arange(size), torch.arange(size) % 3 == 0, number + size
+        expected, found = model(*args), compiled(*args)
+        assert [one.dtype for one in found] == [one.dtype for one in expected]
+        for ours, theirs in zip(found, expected, strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_an_output_of_another_dtype_is_an_error(interpreter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A builder that computes an operator in another dtype is noticed in the first call."""
+    compiled = trtcache.compile(Affine(), (X,), backend=interpreter)
+    engine = compiled._swap.engine
+    monkeypatch.setattr(type(engine), "run", lambda _, inputs: [inputs[0].double()])
+    with pytest.raises(RunError, match="its output 0 is float64, and the program's is float32"):
+        compiled(X)
+
+
 def test_a_named_level_has_no_instructions_beyond_it(tmp_path: Path) -> None:
     """A package for x86-64-v3 has no 512-bit registers in it, whatever machine built it."""
     model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Softmax(-1))

@@ -17,7 +17,7 @@ from tests.comparing import difference
 from tests.documents import python_blocks
 from tests.keys.architectures import voice_encoder
 from tests.models import retrained
-from trtcache.errors import ExportError, InputError, SettingsError
+from trtcache.errors import ExportError, InputError, RefitError, SettingsError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")  # torch's own
 
@@ -263,6 +263,22 @@ class Turns(nn.Module):
         return self.table * x
 
 
+class Says(nn.Module):
+    """Returns a tensor as text."""
+
+    def forward(self, x: torch.Tensor) -> str:
+        return f"{x}"
+
+
+class Complains(nn.Module):
+    """Writes a tensor into messages."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert x.dim() == 2, f"not a matrix: {x}"
+        print(f"a matrix: {x}")  # noqa: T201  # TorchScript's
+        return x + 1
+
+
 class Kept(nn.Module):
     """Two tensors."""
 
@@ -505,3 +521,126 @@ def test_a_torchscript_module_needs_example_inputs_and_keeps_their_sizes(interpr
         trtcache.compile(torch.jit.script(nn.GRU(2, 2)), (torch.ones(2, 2),), backend=interpreter)
     with pytest.raises(SettingsError, match="compiled for its examples' sizes"):
         trtcache.key(script, (torch.ones(2, 2),), dynamic_shapes=({0: torch.export.Dim("b")},), backend=interpreter)
+
+
+class Converts(nn.Module):
+    """Takes numbers in containers."""
+
+    def forward(
+        self,
+        x: torch.Tensor,
+        a: float,
+        b: list[float],
+        c: dict[str, float],
+        d: tuple[float, int],
+        e: float | None,
+        f: complex,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, float]:
+        least = 1.0 if e is None else e
+        return x * a, x * b[0], x * c["a"], x * d[0], x * least, x * f, a // 4
+
+
+def test_arguments_are_converted_to_the_types_of_the_signature(interpreter: str, engines: Path) -> None:
+    """An int for a float makes results floats, also in containers, as in a call of the TorchScript module."""
+    scripted, x = torch.jit.script(Converts()), torch.arange(3)
+    for args in ((x, 2, [2], {"a": 2}, (2, 2), 2, 2), (x, True, (2.5,), {"a": True}, (0.5, True), None, 1.5)):
+        expected, found = scripted(*args), trtcache.compile(scripted, args, backend=interpreter, cache=engines)(*args)
+        for ours, theirs in zip(found, expected, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+class Noisy(nn.Module):
+    """Behaves in another way in train mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop, self.norm = nn.Dropout(0.5), nn.BatchNorm1d(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.reshape(-1)
+        y.add_(1)
+        out: torch.Tensor = self.drop(self.norm(x))
+        return out
+
+
+@pytest.mark.parametrize("policy", ["eager", "compile"])
+def test_a_script_that_is_trained_later_answers_in_the_mode_of_then(
+    interpreter: str, engines: Path, policy: str
+) -> None:
+    """Calls that guards reject, before and after refits, run in the mode in which the module was compiled."""
+    scripted: Any = torch.jit.script(Noisy().eval())
+    module = trtcache.compile(scripted, (torch.ones(4, 3),), on_guard=policy, backend=interpreter, cache=engines)
+
+    def other() -> torch.Tensor:
+        return torch.arange(12.0).view(3, 4).t()
+
+    expected = scripted(other())
+    scripted.train()
+    for refit in (lambda: None, lambda: module.refit(scripted.state_dict()), lambda: module.refit(scripted)):
+        refit()
+        assert torch.equal(module(other()), expected)
+    assert int(scripted.norm.num_batches_tracked) == 0
+    assert scripted.drop.training
+
+
+class Holds(nn.Module):
+    """Has a tensor that is not registered."""
+
+    def __init__(self, by: float) -> None:
+        super().__init__()
+        self.linear, self.held = nn.Linear(3, 3), torch.full((3,), by)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.linear(x) + self.held
+        return out
+
+
+class HoldsList(nn.Module):
+    """Has a list of tensors that are not registered."""
+
+    def __init__(self, by: float) -> None:
+        super().__init__()
+        self.linear, self.held = nn.Linear(3, 3), [torch.full((3,), by)]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.linear(x) + self.held[0]
+        return out
+
+
+@pytest.mark.parametrize("kind", [Holds, HoldsList])
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_refit_compares_what_a_script_does_not_register(
+    interpreter: str, engines: Path, traced: bool, kind: Any
+) -> None:
+    """Lists, attributes and the constants of a trace: with other values the refit is refused, as of any module."""
+    x = torch.ones(1, 3)
+
+    def make(by: float) -> Any:
+        model = kind(by).eval()
+        return torch.jit.trace(model, (x,)) if traced else torch.jit.script(model)
+
+    module = trtcache.compile(make(1.0), (x,), backend=interpreter, cache=engines)
+    same = make(1.0)
+    module.refit(same)
+    assert torch.equal(module(x), same(x))
+    with pytest.raises(RefitError, match="compile the new model"):
+        module.refit(make(2.0))
+
+
+def test_what_forward_alone_does_not_do_is_refused(interpreter: str) -> None:
+    """Hooks of the module itself, and its own autocast; an error's message may have tensors in it, a result may not."""
+    x = torch.ones(2, 3)
+
+    def scale(module: nn.Module, args: tuple[torch.Tensor], out: torch.Tensor) -> torch.Tensor:
+        return out * 10
+
+    traced = torch.jit.trace(nn.Linear(3, 3), (x,))
+    traced.register_forward_hook(scale)
+    with pytest.raises(ExportError, match="forward hooks"):
+        trtcache.compile(traced, (x,), backend=interpreter)
+    plain = torch.jit.script(nn.Linear(3, 3))
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ExportError, match="an autocast of its own"):
+        trtcache.compile(plain, (x,), backend=interpreter)
+    with pytest.raises(ExportError, match="formats values of tensors"):
+        trtcache.compile(torch.jit.script(Says()), (x,), backend=interpreter)
+    assert torch.equal(trtcache.compile(torch.jit.script(Complains()), (x,), backend=interpreter)(x), x + 1)

@@ -352,3 +352,38 @@ def test_calls_of_another_branch_have_the_autocast_of_compile(
         assert torch.is_autocast_enabled("cpu") is not at_compile
     assert [one.dtype for one in found] == [torch.bfloat16 if at_compile else torch.float32] * 2
     torch.testing.assert_close(found, wanted)
+
+
+class Counted(nn.Module):
+    """Changes a buffer for large inputs, which it reads for small ones."""
+
+    def __init__(self, *, assigns: bool) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3))
+        self.assigns = assigns
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 8:
+            if self.assigns:
+                self.count = self.count + 1
+            else:
+                self.count.add_(1)
+            return x * 2
+        return x + self.count
+
+
+@pytest.mark.parametrize("assigns", [False, True])
+@pytest.mark.parametrize("policy", ["eager", "compile"])
+def test_a_branch_that_changes_a_weight_is_refused(interpreter: str, policy: str, assigns: bool) -> None:
+    """The engine of the other branch has a copy of it: the call is an error, not later ones wrong."""
+    auto = torch.export.Dim.AUTO
+    module = trtcache.compile(
+        Counted(assigns=assigns).eval(),
+        (torch.ones(4, 3),),
+        dynamic_shapes=({0: auto},),
+        on_guard=policy,
+        backend=interpreter,
+    )
+    with pytest.raises((GuardError, RunError), match="the model changes count"):
+        module(torch.ones(9, 3))
+    assert torch.equal(module(torch.ones(4, 3)), torch.ones(4, 3)) or policy == "eager"

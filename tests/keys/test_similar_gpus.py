@@ -85,7 +85,7 @@ def test_the_setting_is_no_part_of_the_key() -> None:
         trtcache.Settings.of({"tensorrt": {"compatible": "nearby"}})
     with pytest.raises(SettingsError, match="no such settings"):
         trtcache.key(Affine(), (X,), backend="aot_inductor", settings=ALLOWED)
-    with pytest.raises(SettingsError, match="whatever the product"):
+    with pytest.raises(SettingsError, match="every GPU of a compute capability"):
         trtcache.key(Affine(), (X,), backend="tensorrt_rtx", target="sm_89", settings=ALLOWED)
 
 

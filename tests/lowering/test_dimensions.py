@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+import trtcache
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
 from trtcache.lowering.rewrites.dimensions import Dimensions
 from trtcache.lowering.rewriting import arguments
@@ -119,3 +120,30 @@ def test_any_and_all_over_no_dimension_are_a_comparison() -> None:
         torch.ops.aten.ne.Scalar
     ] * 2
     assert torch.ops.aten.ne.Scalar not in [call[0] for call in _calls(lambda x: x.any(), lambda x: x.any((0, 1)))]
+
+
+def test_what_inductor_promotes_in_another_way_is_cast() -> None:
+    """Bounds and exponents that vary, powers of a number, and ``any`` of uint8; constants in float calls stay."""
+    aten = torch.ops.aten
+
+    class Promoted(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            n, small = x.shape[0], x.to(torch.uint8)
+            return (
+                x.clamp(max=n / 2),
+                x.pow(n),
+                torch.pow(2, x),
+                small.any(),
+                x.clamp(max=2.5),
+                x.pow(2),
+                x.float().pow(n),
+            )
+
+    program = trtcache.lower(Promoted(), (torch.arange(6),), dynamic_shapes=({0: torch.export.Dim("n", min=3)},))
+    targets = [node.target for node in program.graph_module.graph.nodes if node.op == "call_function"]
+    assert targets.count(aten.pow.Tensor_Tensor) == 2
+    assert aten.pow.Scalar not in targets
+    (clamp, _) = program.graph_module.graph.find_nodes(op="call_function", target=aten.clamp.default)
+    assert clamp.args[0].target is aten._to_copy.default
+    (truth,) = program.graph_module.graph.find_nodes(op="call_function", target=aten.any.default)
+    assert (truth.meta["val"].dtype, next(iter(truth.users)).target) == (torch.bool, aten._to_copy.default)

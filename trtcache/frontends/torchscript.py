@@ -150,9 +150,12 @@ def _mask_tensors(graph: Any, node: Any, label: str) -> None:
 
 
 def _is_message(node: Any) -> bool:
-    """Return whether a text is only printed, or used as the message of an error or a warning."""
-    users = [use.user for use in node.output().uses()]
-    return all(user.kind() in {_PRINTED, *_MESSAGES} or (user.kind() in _TEXTS and _is_message(user)) for user in users)
+    """Return whether a text is only printed, or becomes a part of the message of an error or a warning."""
+    for user in (use.user for use in node.output().uses()):
+        makes_text = user.kind() in {*_TEXTS, "aten::add"}  # a sum of texts joins them
+        if user.kind() not in {_PRINTED, *_MESSAGES} and not (makes_text and _is_message(user)):
+            return False
+    return True
 
 
 def _is_tensor(value: Any) -> bool:

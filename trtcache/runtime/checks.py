@@ -5,17 +5,30 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from trtcache.errors import GuardError, InputError
+from trtcache.errors import GuardError, InputError, RunError
 from trtcache.lowering.guard_checks import failed_guard
 from trtcache.lowering.interface import describe, evaluate, guard_symbols, symbol_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from trtcache.digests import Json
-    from trtcache.lowering.interface import FixedSize, Interface, TensorInput
+    from trtcache.lowering.interface import FixedSize, Interface, TensorInput, TensorOutput
 
 _INTS = 2**63  # what a size, an int64, holds
+
+
+def check_outputs(dtypes: Iterable[str], expected: Iterable[TensorOutput]) -> None:
+    """Check the dtypes of an engine's outputs: a builder may compute an operator in another dtype than torch does.
+
+    Raises:
+        RunError: one is not that of the program.
+    """
+    for place, (found, output) in enumerate(zip(dtypes, expected, strict=False)):  # old entries have no outputs
+        if found != output.dtype:
+            why = f"its output {place} is {found}, and the program's is {output.dtype}"
+            remedy = "leave the operator that computes it in torch, with the setting torch_executed_ops"
+            raise RunError("the engine", f"{why}; {remedy}")
 
 
 class CallCheck:

@@ -16,9 +16,10 @@ from trtcache.config.threads import Threads
 from trtcache.errors import GuardError, InputError
 from trtcache.lowering.arguments import children, configuration, configurations, leaf_paths, module_class
 from trtcache.runtime.argument_order import ArgumentOrder, difference
-from trtcache.runtime.checks import bind_sizes, evaluate_size
+from trtcache.runtime.checks import bind_sizes, check_outputs, evaluate_size
 from trtcache.runtime.inputs import InputCheck, Memory, has_layout, to_layout, with_strides
 from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, places, separate_memory, storage, storages
+from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:
     import inspect
@@ -171,6 +172,7 @@ class ModuleCall:
         self.operator = EngineCall.of(interface, self)
         self._stored, self._stored_last = set[int](), set[int]()
         self._stored_for: Engine | None = None
+        self._checked_for: Engine | None = None
 
     def another(self, swap: EngineSwap) -> ModuleCall:
         """Return the same call of another engine, with the same fixed sizes and threads."""
@@ -230,7 +232,11 @@ class ModuleCall:
                 raise
             # Fake tensors fail the check; the operator computes their shapes.
             return self.operator(leaves)
-        outputs = self._copy_weights_in(self._run(inputs))
+        outputs = self._run(inputs)
+        if self._checked_for is not self.swap.engine:
+            check_outputs((dtype_name(one.dtype) for one in outputs), self._executable.interface.outputs)
+            self._checked_for = self.swap.engine
+        outputs = self._copy_weights_in(outputs)
         for place, order in enumerate(self._layouts):
             if order is not None and not has_layout(outputs[place], order):
                 outputs[place] = to_layout(outputs[place], order)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_COPIED = "of which the engine for the other sizes has a copy: leave on_guard at 'error'"
+
 MOST_PROGRAMS: Final = 8
 """The maximum number of programs of a compiled module, including the first."""
 
@@ -83,6 +85,12 @@ class TorchCalls:
         refitted = self._refitted
         with torch.no_grad(), self.autocast.apply():
             return (self._live() if refitted is None else refitted)(*args, **kwargs)
+
+    def versions(self) -> dict[str, tuple[int, int]]:
+        """Return the identity and the version counter of each weight of the module that runs, by name."""
+        model = self.model() if self._refitted is None else self._refitted
+        weights = (*model.named_parameters(), *model.named_buffers())
+        return {name: (id(one), 0 if one.is_inference() else one._version) for name, one in weights}
 
     def _live(self) -> torch.nn.Module:
         """Return the model, or if its modes have changed, a copy that shares its weights."""
@@ -249,12 +257,16 @@ class OnGuard:
         return self._compile_program(error, args, kwargs, programs)(*args, **kwargs)
 
     def _eager(self, error: GuardError, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        before = self._in_torch.versions()
         try:
-            return self._in_torch(*args, **kwargs)
+            result = self._in_torch(*args, **kwargs)
         except AssertionError as refused:  # how ExportedProgram.module() rejects sizes
             if "Guard failed" in str(refused):
                 raise error from refused
             raise
+        if changed := [name for name, version in self._in_torch.versions().items() if before.get(name) != version]:
+            raise RunError("torch", f"for these sizes the model changes {changed[0]}, {_COPIED}")
+        return result
 
     def _compile_program(
         self,
@@ -274,6 +286,9 @@ class OnGuard:
                     program = self._compile_for(args, kwargs)
             except ExportError as refused:
                 raise GuardError(error.where, error.expected, error.found, f"{error.hint}; {refused}") from refused
+            if changed := [slot.names[0] for slot in program.interface.slots if slot.mutated]:
+                hint = f"{error.hint}; for these sizes the model changes {changed[0]}, {_COPIED}"
+                raise GuardError(error.where, error.expected, error.found, hint)
             with self._lock:
                 if self._state is not None:
                     program.refit(self._state)

@@ -27,7 +27,15 @@ from trtcache.runtime.argument_order import (
     steps_text,
     unflatten,
 )
-from trtcache.runtime.checks import CallCheck, bind, bind_sizes, describe_value, evaluate_size, shape_text
+from trtcache.runtime.checks import (
+    CallCheck,
+    bind,
+    bind_sizes,
+    check_outputs,
+    describe_value,
+    evaluate_size,
+    shape_text,
+)
 from trtcache.runtime.report import RefitReport
 from trtcache.weights.arrays import (
     HostArray,
@@ -245,6 +253,7 @@ class Program:
         self._results = interface.results
         self._layouts = tuple(one.layout for one in self._results if one.is_output)
         self._has_sizes = any(result.kind == "size" for result in self._results)
+        self._is_checked = False
 
     @property
     def interface(self) -> Interface:
@@ -271,6 +280,9 @@ class Program:
         inputs, given = self._check_call(args, kwargs)
         sizes = self._evaluate_sizes(given)
         outputs = self._weights.run(inputs)
+        if not self._is_checked:
+            check_outputs((one.dtype for one in outputs), self._interface.outputs)
+            self._is_checked = True
         for place, order in enumerate(self._layouts):
             if order is not None:
                 outputs[place] = self._in_order(outputs[place], order)

@@ -17,6 +17,8 @@ from trtcache.lowering.rewriting import (
     arguments,
     calls_of,
     expression,
+    insert_call,
+    insert_cast,
     is_static,
     parameter_places,
     replace,
@@ -79,6 +81,11 @@ _NUMBERS = frozenset({"other", "self", "exponent", "min", "max", "value", "fill_
 }
 _FACTORS = frozenset({"alpha", "beta", "scale", "input_scale", "correction"})
 _SCALED_BY_FLOAT = frozenset({aten.scaled_dot_product_attention.default})
+_CLAMPS = frozenset({aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default})
+_TRUTHS = frozenset(
+    {*(aten.any.default, aten.any.dim, aten.any.dims), *(aten.all.default, aten.all.dim, aten.all.dims)}
+)
+_POWERS = frozenset({aten.pow.Tensor_Scalar, aten.pow.Scalar})
 _CORRECTED = frozenset({aten.var.correction, aten.std.correction, aten.var_mean.correction})
 _REDUCED_DTYPES = frozenset(
     {
@@ -96,23 +103,28 @@ class Dimensions(Pass):
     dimension are within it; windows of convolution and pooling have a number for each dimension, and a stride; numbers
     next to floats are floats; a dtype, layout or device that equals the operator's default is explicit in factory
     functions and omitted elsewhere; attention's default scale is omitted, and so are arguments that only affect the
-    gradient of an embedding. ``any`` and ``all`` over no dimension are ``x != 0``.
+    gradient of an embedding. ``any`` and ``all`` over no dimension are ``x != 0``. What a varying bound clamps is cast
+    to the result's dtype; in a power of integers, a number that is the base or varies is a tensor.
     """
 
     name: ClassVar[str] = "dimensions"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite arguments in place."""
         modified = False
         for node in graph_module.graph.nodes:
-            if node.op != "call_function" or not _rules(node.target):
+            if node.op != "call_function" or not (_rules(node.target) or node.target in _TRUTHS):
                 continue
             target = node.target
             if target in _OVERLOADS:
                 _change_overload(node, _OVERLOADS[target])
             elif _reduces_nothing(node):
                 node.target, node.args, node.kwargs = aten.ne.Scalar, (node.args[0], 0), {}
+            elif target in _POWERS:
+                _take_tensors(node)
+            elif target in _TRUTHS:
+                _cast_truth(node)
             before = arguments(node)
             values = list(before)
             for rule in _rules(node.target):
@@ -132,6 +144,43 @@ def _reduces_nothing(node: fx.Node) -> bool:
         return False
     dims = arguments(node)[1]
     return isinstance(dims, (list, tuple)) and not dims and node.meta["val"].dtype is torch.bool
+
+
+def _cast_truth(node: fx.Node) -> None:
+    """Cast the result of ``any`` and ``all`` of uint8, which is uint8; Inductor's is bool (torch 2.13)."""
+    result, given = node.meta["val"], arguments(node)
+    value = tensor_of(given[0])
+    if value is not None and value.dtype is torch.uint8 and result.dtype is torch.uint8:
+        truth = insert_call(node, aten.ne.Scalar, (given[0], 0), value.to(torch.bool))
+        reduced = insert_call(node, node.target, (truth, *given[1:]), result.to(torch.bool))
+        node.target, node.args, node.kwargs = aten._to_copy.default, (reduced,), {"dtype": torch.uint8}
+
+
+def _take_tensors(node: fx.Node) -> None:
+    """Make a number in a power of integers a tensor, if it is the base or varies.
+
+    Inductor computes powers of a number as floats, and cannot compile those with a varying number (torch 2.13).
+    """
+    result, given = node.meta["val"], arguments(node)
+    place = next((place for place, one in enumerate(given) if not isinstance(tensor_of(one), torch.Tensor)), 0)
+    is_constant_exponent = place == 1 and not isinstance(given[place], fx.Node)
+    if is_constant_exponent or result.dtype.is_floating_point or result.dtype.is_complex:
+        return
+    number = insert_call(node, aten.full.default, ([], given[place]), result.new_empty(()))
+    number.kwargs = {"dtype": result.dtype, "device": result.device}
+    node.target, node.args = (
+        aten.pow.Tensor_Tensor,
+        tuple(number if at == place else one for at, one in enumerate(given)),
+    )
+    node.kwargs = {}
+
+
+def _cast_clamped(node: fx.Node, values: list[Any]) -> None:
+    """Cast what a varying bound clamps: Inductor keeps the dtype of integers, and truncates the bound (torch 2.13)."""
+    given, result = tensor_of(values[0]), tensor_of(node)
+    varies = any(isinstance(bound, fx.Node) for bound in values[1:])
+    if varies and given is not None and result is not None and given.dtype is not result.dtype:
+        values[0] = insert_cast(node, values[0], given.to(result.dtype))
 
 
 def _alike(left: Any, right: Any) -> bool:
@@ -166,6 +215,8 @@ def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
         (target is aten.slice.Tensor or target is aten.slice_scatter.default, _bound_slice),
         (target is aten.select.int or target is aten.select_scatter.default, _bound_index),
         (target is aten.convolution.default or target in _WINDOWS, _widen_windows),
+        (target in _CLAMPS, _cast_clamped),
+        (target is aten.add.Tensor, _drop_boolean_factor),
         (target in _SCALED, _float_numbers),
         (bool(_FACTORS & set(names)) and target not in _SCALED_BY_FLOAT, _whole_factors),
         (target in _REDUCED_DTYPES, _drop_own_dtype),
@@ -284,6 +335,17 @@ def _whole_factors(node: fx.Node, values: list[Any]) -> None:
             values[place] = int(values[place])
         elif values[place] is None and node.target in _CORRECTED:
             values[place] = 1
+
+
+def _drop_boolean_factor(node: fx.Node, values: list[Any]) -> None:
+    """Omit the factor in a sum of booleans: Inductor multiplies bytes by it, or writes too many (torch 2.13)."""
+    _, other, alpha = values
+    if node.meta["val"].dtype is not torch.bool or not isinstance(alpha, int) or (alpha == 1 and alpha is not True):
+        return
+    values[2] = 1
+    if not alpha:
+        value = tensor_of(other)
+        values[1] = insert_call(node, aten.full_like.default, (other, False), value) if value is not None else False
 
 
 def _is_whole(number: float) -> bool:
