@@ -132,7 +132,7 @@ def test_another_file_beside_a_program_is_refused(compiled: trtcache.CompiledMod
     with pytest.raises(TamperedProgramError, match="was written with it"):
         trtcache.load(tmp_path / "program.pt2", trust="local-file")
     beside.write_bytes(content[:-1])
-    with pytest.raises(MissingEngineError, match="cannot be used"):
+    with pytest.raises(TamperedProgramError, match="the file of its engines is damaged"):
         trtcache.load(tmp_path / "program.pt2", trust="local-file")
 
 
@@ -242,7 +242,7 @@ def test_an_export_that_fails_leaves_the_files_of_before(
     def failing(path: Path) -> None:
         raise error
 
-    monkeypatch.setattr(saving, "_flush", failing)
+    monkeypatch.setattr(saving, "_fsync", failing)
     for name in ("program", "other"):
         with pytest.raises(type(error)) as caught:
             trtcache.export(compiled, tmp_path / f"{name}.pt2", engines="sidecar")

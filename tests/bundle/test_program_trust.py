@@ -163,7 +163,7 @@ def test_a_file_beside_a_program_may_be_anybodys(how: str, compiled: trtcache.Co
     loaded = trtcache.load(path, trust="local-file")
     beside.write_bytes(b"\0" * beside.stat().st_size)
     assert torch.equal(loaded(X), compiled(X))
-    with pytest.raises(MissingEngineError, match="cannot be used"):
+    with pytest.raises(TamperedProgramError, match="the file of its engines is damaged"):
         trtcache.load(path, trust="local-file")
 
 

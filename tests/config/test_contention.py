@@ -230,7 +230,7 @@ def test_ranks_that_waited_long_enough_build(tmp_path: Path) -> None:
     [
         ({}, ContentionPolicy()),
         ({"TRTCACHE_ON_BUSY": "eager", "TRTCACHE_BUSY_TIMEOUT": "30"}, ContentionPolicy("eager", 30.0)),
-        ({"RANK": "1", "WORLD_SIZE": "4"}, ContentionPolicy("wait", RANKS_WAIT_S, "rank 1 of 4")),
+        ({"RANK": "1", "WORLD_SIZE": "4"}, ContentionPolicy("wait", None, "rank 1 of 4")),
         ({"RANK": "1", "WORLD_SIZE": "4", "TRTCACHE_BUSY_TIMEOUT": "5"}, ContentionPolicy("wait", 5.0, "rank 1 of 4")),
         ({"RANK": "1", "WORLD_SIZE": "4", "TRTCACHE_ON_BUSY": "build"}, ContentionPolicy("build", None, "rank 1 of 4")),
         ({"RANK": "0", "WORLD_SIZE": "1"}, ContentionPolicy()),
@@ -241,7 +241,16 @@ def test_ranks_that_waited_long_enough_build(tmp_path: Path) -> None:
 def test_the_environment_says_what_to_do(environ: dict[str, str], expected: ContentionPolicy) -> None:
     """Ranks of a job have a limit of their own, below NCCL's of ten minutes."""
     assert ContentionPolicy.of(environ) == expected
-    assert RANKS_WAIT_S < 600
+
+
+def test_a_rank_waits_below_nccls_limit() -> None:
+    """Only if it waits at all, whether the environment or an argument says so."""
+    rank = ContentionPolicy.of({"RANK": "1", "WORLD_SIZE": "4"})
+    assert rank.patience_s == RANKS_WAIT_S < 600
+    assert [rank.override(policy, None).patience_s for policy in ("eager", "build", "wait")] == [0, 0, RANKS_WAIT_S]
+    eager = ContentionPolicy.of({"RANK": "1", "WORLD_SIZE": "4", "TRTCACHE_ON_BUSY": "eager"})
+    assert eager.override("wait", None).patience_s == RANKS_WAIT_S
+    assert rank.override("eager", 5.0).patience_s == 5.0
 
 
 @pytest.mark.parametrize(

@@ -346,6 +346,7 @@ _THREADS = (
     ("an executor", "x * POOL.submit(by).result()", "from concurrent.futures import ThreadPoolExecutor\nPOOL = ThreadPoolExecutor(1)"),
     ("a thread of its own", "t = threading.Thread(target=lambda: STATE.update(by=by()))\nt.start()\nt.join()\nreturn x * STATE['by']", "STATE = {'by': 3}"),
     ("a thread that waits on a queue", "ASK.put(1)\nreturn x * ANSWER.get()", "import queue\nASK, ANSWER = queue.Queue(), queue.Queue()\ndef work():\n    while True:\n        ASK.get()\n        ANSWER.put(by())\nthreading.Thread(target=work, daemon=True).start()"),
+    ("a pool of threads", "x * POOL.apply(by)", "from multiprocessing.pool import ThreadPool\nPOOL = ThreadPool(1)"),
     ("asyncio's executor", "x * asyncio.run(ask())", "import asyncio\nasync def ask():\n    return await asyncio.to_thread(by)"),
     ("a timer", "t = threading.Timer(0.001, lambda: STATE.update(by=by()))\nt.start()\nt.join()\nreturn x * STATE['by']", "STATE = {'by': 3}"),
 )

@@ -103,3 +103,11 @@ def test_an_input_that_a_call_changes_in_the_memory_of_a_weight_is_refused(inter
     x = first.clone()
     assert torch.equal(module(first), x + 1 + refitted * model.constant)
     assert torch.equal(first, x + 1)
+
+
+def test_tensors_that_share_parts_of_elements_overlap() -> None:
+    """Addresses of elements that differ by less than an element."""
+    data = bytearray(40)
+    one, other = (torch.frombuffer(data, dtype=torch.float32, count=8, offset=at) for at in (0, 2))
+    assert overlap(one, other)
+    assert overlap(one[::2], other[::2])

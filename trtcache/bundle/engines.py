@@ -168,7 +168,9 @@ class EngineReader:
         except FileNotFoundError as error:
             why = f"its engines are in {name}, which must be in the same folder"
             raise MissingEngineError(self._path, f"{why}; copy that file as well") from error
-        except (CorruptBlobError, FormatVersionError, OSError) as error:
+        except CorruptBlobError as error:
+            raise TamperedProgramError(self._path, f"the file of its engines is damaged: {error}") from error
+        except (FormatVersionError, OSError) as error:
             raise MissingEngineError(self._path, f"the file of its engines cannot be used: {error}") from error
         return Entry(
             key, header.kind, header.name, header.build_s, header.created_ns, header.provenance,

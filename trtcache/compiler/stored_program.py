@@ -5,6 +5,7 @@ None of them has the values of weights, nor has the rebuilt program. Compare key
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import operator
@@ -43,8 +44,8 @@ _HEADS: Mapping[str, Callable[..., Any]] = {
     "Mod": operator.mod,
     "PythonMod": operator.mod,
     "Pow": operator.pow,
-    "Max": torch.sym_max,
-    "Min": torch.sym_min,
+    "Max": lambda *sizes: functools.reduce(torch.sym_max, sizes),
+    "Min": lambda *sizes: functools.reduce(torch.sym_min, sizes),
 }
 
 
@@ -90,12 +91,13 @@ def rebuild_program(
         outside: its call structure; by default that of a partition, with a tuple of its inputs.
 
     Raises:
-        ValueError: something in it does not exist in this process.
+        ValueError: the members are inconsistent, or name something that this process does not have.
     """
-    builder = _GraphBuilder(json.loads(members[INTERFACE]), json.loads(members[WEIGHT_MAP]), members[CONSTANTS], device)
     try:
+        interface, weights = json.loads(members[INTERFACE]), json.loads(members[WEIGHT_MAP])
+        builder = _GraphBuilder(interface, weights, members[CONSTANTS], device)
         return builder.program(json.loads(members[GRAPH]), name, tuple(pipeline), hints, outside)
-    except (LookupError, TypeError, AttributeError, RuntimeError) as error:
+    except (LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
@@ -226,12 +228,13 @@ class _GraphBuilder:
         return node
 
     def _constant(self, digest: str, made: Sequence[Any]) -> fx.Node:
-        name, tensor = next(
+        found = [
             (name, tensor)
-            for name, tensor in self._constants.items()  # several of equal bytes may differ in shape
+            for name, tensor in self._constants.items()  # constants with equal bytes may differ in shape
             if self._interface["constants"][name][0] == digest
             and [str(tensor.dtype), list(tensor.shape), tensor.device.type] == made
-        )
+        ]
+        name, tensor = found[0]
         if not hasattr(self._graph_module, name):
             self._graph_module.register_buffer(name, tensor, persistent=False)
         node: fx.Node = self._graph.create_node("get_attr", name)
@@ -267,6 +270,18 @@ class _GraphBuilder:
 
 
 def _target(name: str) -> Any:
+    """Return the function or the operator of a call.
+
+    Raises:
+        ValueError: a custom operator has another schema in this process.
+    """
+    if "::" in name:  # a custom operator is recorded with its whole schema
+        schema = torch._C.parse_schema(name)
+        namespace, _, operator_name = schema.name.partition("::")
+        found = getattr(getattr(getattr(torch.ops, namespace), operator_name), schema.overload_name or "default")
+        if str(found._schema) != name:
+            raise ValueError(f"the schema of {schema.name} has changed")
+        return found
     module, _, rest = name.partition(".")
     if name == "builtins.round":
         return round

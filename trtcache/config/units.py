@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 ON_BUSY: Final = ("wait", "build", "eager")
 
 RANKS_WAIT_S: Final = 480.0
-"""Default timeout of ranks. NCCL aborts a collective after 600 s: a rank that is late by this and a little more still
-finds the others waiting.
+"""Default timeout of ranks: below the 600 s after which NCCL aborts a collective, so that a rank that has waited this
+long can still join it.
 """
 
 
@@ -32,7 +32,7 @@ class ContentionPolicy:
     Attributes:
         policy: ``wait`` for it, ``build`` the same at once, or ``eager``: run without an engine this time.
         timeout_s: seconds to wait before that; after ``wait`` follows a build. None: ``wait`` waits for as long as the
-            other process lives, the others do not wait.
+            other process lives, but a rank for ``RANKS_WAIT_S``; the others do not wait.
         rank: which process of a distributed job this is, such as ``rank 1 of 4``; empty outside a job.
     """
 
@@ -48,8 +48,6 @@ class ContentionPolicy:
         rank, world = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
         is_rank = rank.isdecimal() and world.isdecimal() and int(world) > 1
         timeout_s = parse_seconds(text, "TRTCACHE_BUSY_TIMEOUT") if text else None
-        if is_rank and policy == "wait" and not text:
-            timeout_s = RANKS_WAIT_S
         return cls(policy, timeout_s, f"rank {rank} of {world}" if is_rank else "")
 
     def override(self, on_busy: str | None, timeout_s: float | None) -> ContentionPolicy:
@@ -65,7 +63,11 @@ class ContentionPolicy:
     @property
     def patience_s(self) -> float | None:
         """Seconds to wait; None to wait for as long as the other process lives."""
-        return 0.0 if self.timeout_s is None and self.policy != "wait" else self.timeout_s
+        if self.timeout_s is not None:
+            return self.timeout_s
+        if self.policy != "wait":
+            return 0.0
+        return RANKS_WAIT_S if self.rank else None
 
 
 def _policy(text: object, name: str) -> str:

@@ -64,7 +64,10 @@ def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
         one, other = other, one
     if other.data_ptr() >= one.data_ptr() + _extent(one):
         return False
-    if one.element_size() != other.element_size():
+    if one.is_contiguous() and other.is_contiguous():
+        return True  # the ranges of their addresses have no gaps
+    size_bytes = one.element_size()
+    if size_bytes != other.element_size() or (other.data_ptr() - one.data_ptr()) % size_bytes:
         return True
     return bool(torch.isin(_element_addresses(one), _element_addresses(other)).any())
 

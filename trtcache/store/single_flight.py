@@ -143,10 +143,10 @@ class WaitReporter:
             program = f", by {who.program}" if who and who.program else ""
             what = f"{self._key.kind} {self._key.digest[:16]}{program}"
             limit = ""
-            if not self._next_s and self._busy.timeout_s is not None:
+            if not self._next_s and self._busy.patience_s:
                 # The first message says what happens after the timeout.
                 then = "runs without an engine" if self._busy.policy == "eager" else "builds for itself"
-                limit = f"; after {self._busy.timeout_s:.0f} s {self._busy.rank or 'it'} {then}"
+                limit = f"; after {self._busy.patience_s:.0f} s {self._busy.rank or 'it'} {then}"
             _logger.info("%s (%s)%s", text, what, limit)
             self._next_s = waited_s + NOTICE_EVERY_S * 0.99
         if self._watcher is not None and self._watcher(Step(text, 0, 0)) is False:

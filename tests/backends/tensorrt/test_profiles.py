@@ -11,7 +11,7 @@ from torch.export import Dim
 
 import trtcache
 from tests.backends.tensorrt.plans import RTX, Small, compiled, ids, lowered, stored
-from trtcache.backends.tensorrt.build import Range, ranges_of
+from trtcache.backends.tensorrt.build import Range, _bounds, ranges_of
 from trtcache.errors import ProfileError, SettingsError
 
 if TYPE_CHECKING:
@@ -51,6 +51,21 @@ def test_a_size_that_follows_from_another_has_its_range() -> None:
         Range("in0", (2, 2), (3, 2), (6, 2)),
         Range("in1", (4, 2), (6, 2), (12, 2)),
     )
+
+
+class Rest(nn.Module):
+    """Two engines: what the first one leaves has a size that falls with one input's and rises with the other's."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x[:, y.shape[0] :].relu()
+
+
+def test_a_difference_of_sizes_has_its_whole_range() -> None:
+    """Its ends are those of different ends of the sizes, and the optimum is within them."""
+    short, long = Dim("short", min=2, max=8), Dim("long", min=10, max=64)
+    program = lowered(Rest(), (torch.ones(1, 10), torch.ones(8)), dynamic_shapes=({1: long}, {0: short}))
+    (relu,) = program.graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)
+    assert _bounds(relu.meta["val"].shape[1], program, RTX, "in0") == (2, 2, 62)
 
 
 def test_a_size_without_a_maximum_value_is_an_error_that_says_how_to_give_one() -> None:

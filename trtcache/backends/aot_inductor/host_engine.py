@@ -136,7 +136,9 @@ def make_weights(
     changed: list[EngineWeight] = []
     for weight in weights:
         name, before = weight.name, None if current is None else follow(current[weight.name])
-        if name in checked.kept and before is not None:
+        if name in checked.kept and current is not None:
+            if before is None:
+                raise RefitError(mismatched=(f"{weight.label} (a tensor whose memory was freed)",))
             made[name] = library.copy(before, before.strides)  # the old engine keeps modifying its own
             own.add(name)
             continue
@@ -166,7 +168,7 @@ def _evaluate(recipe: Recipe, given: Mapping[int, HostArray], library: LibTorch)
         return given[int(recipe.weight)]
     if recipe.operator == "cast":
         source, dtype = _operand(recipe, given, library), str(recipe.arguments[1])
-        return source if source.dtype == dtype else library.copy(source, source.strides, dtype)
+        return source if source.dtype == dtype else library.copy(source, layout(source.shape, source.strides), dtype)
     if recipe.operator in {"permute", "reshape"}:
         return _rearrange(recipe, _operand(recipe, given, library), library)
     values: list[HostArray | float] = []

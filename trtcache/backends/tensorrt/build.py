@@ -405,19 +405,20 @@ def ranges_of(program: LoweredProgram, kind: str) -> tuple[Range, ...]:
 
 
 def _bounds(size: Any, program: LoweredProgram, kind: str, name: str) -> tuple[int, int, int]:
-    """Return min, opt and max of a size; an expression is evaluated at its symbols' bounds."""
+    """Return min, opt and max of a size; those of an expression follow from its symbols' bounds."""
     if type(size) is int:
         return size, size, size
+    from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
     expression = size.node.expr
-    minimum, maximum = {}, {}
-    for symbol in expression.free_symbols:
-        limits = program.constraints.get(symbol)
-        if limits is None or not limits.upper.is_Integer:
-            raise ProfileError(kind, f"a size of input {name} ({expression}) has no upper bound")
-        minimum[symbol], maximum[symbol] = limits.lower, limits.upper
-    ends = sorted((int(expression.subs(minimum)), int(expression.subs(maximum))))
-    optimal = int(size.node.hint) if size.node.hint is not None else ends[1]
-    return ends[0], optimal, ends[1]
+    limits = {symbol: program.constraints.get(symbol, ValueRanges.unknown_int()) for symbol in expression.free_symbols}
+    bounds = bound_sympy(expression, limits)
+    if not all(one.upper.is_Integer for one in (bounds, *limits.values())):
+        raise ProfileError(kind, f"a size of input {name} ({expression}) has no upper bound")
+    minimum = max(0, int(bounds.lower)) if bounds.lower.is_Integer else 0
+    maximum = max(minimum, int(bounds.upper))
+    optimal = int(size.node.hint) if size.node.hint is not None else maximum
+    return minimum, min(max(optimal, minimum), maximum), maximum
 
 
 def add_profile(config: Any, network: Network, ranges: Iterable[Range], kind: str) -> None:

@@ -28,7 +28,12 @@ _OF_SYMBOLS = ("sympy", "mpmath")
 """Packages that torch computes symbolic sizes with."""
 _FOR_THREADS = frozenset(
     (f"{sysconfig.get_path('stdlib')}/{file}", name)
-    for file, name in (("threading.py", "start"), ("concurrent/futures/thread.py", "submit"), ("queue.py", "put"))
+    for file, name in (
+        ("threading.py", "start"),
+        ("concurrent/futures/thread.py", "submit"),
+        ("queue.py", "put"),
+        *(("multiprocessing/pool.py", method) for method in ("apply_async", "_map_async", "imap", "imap_unordered")),
+    )
 )
 """Functions of Python, by their files, that give work to another thread, in which nothing is collected."""
 _DIGEST_BYTES = 16

@@ -61,17 +61,16 @@ class Manifest:
         """Return the manifest of an exported program.
 
         Raises:
-            ValueError: it runs on other devices than those of its weights.
+            ValueError: it uses several devices.
         """
-        held = (*program.state_dict.values(), *program.constants.values())
-        own = {tensor.device for tensor in held if isinstance(tensor, torch.Tensor)} - {torch.device("cpu")}
-        if len(devices(program) | own) > 1:
-            raise ValueError("it runs on other devices than those of its weights")
+        found = devices(program)
+        if len(found) > 1:
+            raise ValueError(f"it uses several devices: {', '.join(sorted(map(str, found)))}")
         return cls(
             trace=trace,
             versions=[sorted(code)],
             program=[digest.hex, digest.size_bytes],
-            device=str(next(iter(own | devices(program)), torch.device("cpu"))),
+            device=str(next(iter(found), torch.device("cpu"))),
             took_s=export_s,
         )
 
