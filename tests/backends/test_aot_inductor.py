@@ -290,7 +290,7 @@ class Promoted(nn.Module):
     def forward(self, x: torch.Tensor, flags: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor, ...]:
         size, value, small = x.shape[0], number.item(), x.to(torch.uint8)
         clamped = x.clamp(max=size / 2), x.clamp_min(value), flags.clamp(max=size), x.clamp(-1, size / 3) * 2
-        powers = torch.pow(2, x), torch.pow(2, small), torch.pow(x, size - 3), torch.pow(size, x), torch.pow(2.5, x)
+        powers = torch.pow(2, x), torch.pow(2, small), torch.pow(x, size), torch.pow(size, x), torch.pow(2.5, x)
         truths = small.any(), small.all(), small[None].any(0), small[None].all(1, keepdim=True)
         sums = torch.add(flags, flags, alpha=2), torch.add(flags, ~flags, alpha=0), torch.add(flags, True, alpha=0)
         return *clamped, *powers, *truths, *sums
