@@ -152,7 +152,7 @@ def _wrong_results(node: fx.Node, packet: str) -> str | None:
             return "for integers" if source is None or not source.dtype.is_floating_point else None
         case "aten.pow" if dtype in _INTEGERS and _argument_value(node, 1) is not None:
             return "for zero and a negative number"
-        case "aten.any" | "aten.all" | "aten.__lshift__" | "aten.__rshift__" if dtype is torch.uint8:
+        case "aten.__lshift__" | "aten.__rshift__" if dtype is torch.uint8:
             return "for uint8"
         case "aten.bitwise_left_shift" | "aten.bitwise_right_shift" if dtype is torch.uint8:
             return "for uint8"

@@ -127,7 +127,7 @@ def test_a_plan_that_rtx_cannot_run_here_is_kept(monkeypatch: pytest.MonkeyPatch
     assert isinstance(plan, UnloadedPlan)
     with pytest.raises(NoDeviceError, match="runs on its GPU: TensorRT-RTX cannot run it: old cuda driver"):
         plan.run([X])
-    with pytest.raises(RefitError, match="built with its weights in it"):
+    with pytest.raises(RefitError, match="the plan is not refittable"):
         plan.refit({})
     with pytest.raises(NoDeviceError, match="refitted on its GPU: there is none"):
         UnloadedPlan(TENSORRT_RTX, b"", {}, "there is none").refit({})
@@ -158,7 +158,7 @@ def test_weights_are_put_in_when_a_plan_takes_them(monkeypatch: pytest.MonkeyPat
 
 def test_a_plan_that_takes_none_says_so() -> None:
     """Its weights are in its key."""
-    with pytest.raises(RefitError, match="built with its weights in it"):
+    with pytest.raises(RefitError, match="the plan is not refittable"):
         load().refit({"w0": X})
 
 

@@ -50,7 +50,7 @@ def test_a_plan_is_not_run_without_its_gpu_and_says_so(engines: Path) -> None:
     module = compiled(model, (ids(),), engines)
     with pytest.raises(NoDeviceError, match="runs on its GPU"):
         module(ids())
-    with pytest.raises(RefitError, match=r"built with its weights in it .*compile the other model"):
+    with pytest.raises(RefitError, match=r"the plan is not refittable .*compile the model with the new weights"):
         module.refit(retrained(model))
 
 
