@@ -80,14 +80,14 @@ class Range:
 
 
 # Core operators of torch with neither a function nor a decomposition (torch 2.13).
-_NOT_SURE = frozenset(
+_NOT_EXPORTABLE = frozenset(
     {
         *("aten._adaptive_avg_pool3d.default", "aten._cdist_forward.default", "aten._pdist_forward.default"),
         *("aten.randperm.default", "aten.avg_pool2d_backward.default", "aten.convolution_backward.default"),
         "aten._adaptive_avg_pool2d_backward.default",
     }
 )
-_SURE = frozenset({"aten.scaled_dot_product_attention.default", "aten.linear.default", "aten.baddbmm.default"})
+_EXPORTABLE = frozenset({"aten.scaled_dot_product_attention.default", "aten.linear.default", "aten.baddbmm.default"})
 
 # Arguments that ONNX functions of torch have and do not use (torch 2.13, onnxscript 0.7). The others of that kind
 # do not change the results of a lowered program: ``make evidence`` compares all operators (docs/evidence/onnx.md).
@@ -122,7 +122,7 @@ def why_no_onnx(node: fx.Node) -> str | None:
     if why := why_no_attention(node):
         return why
     name, is_size = str(target), not isinstance(node.meta.get("val"), (torch.Tensor, list, tuple))
-    if name in _SURE or (torch.Tag.core in target.tags and name not in _NOT_SURE) or is_size:
+    if name in _EXPORTABLE or (torch.Tag.core in target.tags and name not in _NOT_EXPORTABLE) or is_size:
         return None
     return None if _is_exportable(target) else f"torch has no ONNX for {name}"
 
@@ -176,11 +176,11 @@ def _ignored_argument(node: fx.Node, target: torch._ops.OpOverload) -> str | Non
     schema = target._schema.arguments
     given = {one.name: one.default_value for one in schema if one.has_default_value()}
     given |= dict(zip((one.name for one in schema), node.args, strict=False)) | node.kwargs
-    found = next((name for name in names if not _is_ignored_rightly(name, given)), None)
+    found = next((name for name in names if not _is_harmless(name, given)), None)
     return found and f"{found}={given[found]}"
 
 
-def _is_ignored_rightly(name: str, given: Mapping[str, Any]) -> bool:
+def _is_harmless(name: str, given: Mapping[str, Any]) -> bool:
     if name == "input_scale":
         return bool(given[name] == 1)
     if name == "reduce":

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from trtcache.lowering.program import LoweredProgram
 
 _MODULES = {"_operator": operator, "math": math, "torch": torch}
-_HEADS: Mapping[str, Callable[..., Any]] = {
+_SIZE_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "FloorDiv": operator.floordiv,
     "CleanDiv": operator.floordiv,
     "Mod": operator.mod,
@@ -80,7 +80,7 @@ def rebuild_program(
     device: torch.device,
     outside: CallStructure | None = None,
 ) -> LoweredProgram:
-    """Rebuild a lowered program from stored members.
+    """Rebuild a lowered program from stored members; its weights are uninitialized.
 
     Args:
         members: graph, interface, weight map and constants of an artifact.
@@ -88,7 +88,7 @@ def rebuild_program(
         pipeline: the specs of the passes that lowered it.
         hints: a likely value of each symbol.
         device: the device that it runs on.
-        outside: its call structure; by default that of a partition, with a tuple of its inputs.
+        outside: the program's call structure; by default a partition's, which takes a tuple of inputs.
 
     Raises:
         ValueError: the members are inconsistent, or name something that this process does not have.
@@ -167,20 +167,20 @@ class _GraphBuilder:
         self._shapes.var_to_range[symbol] = self._constraints[symbol] = bounds
         self._symbols.append(self._shapes.create_symintnode(symbol, hint=chosen))
 
-    def _place(self, kind: str) -> torch.device:
+    def _device_of(self, kind: str) -> torch.device:
         return self._device if kind == self._device.type else torch.device(kind)
 
     def _empty(self, spec: Any) -> torch.Tensor:
         shape, stride = tuple(map(self._size, spec["shape"])), tuple(map(self._size, spec["stride"]))
         dtype = getattr(torch, spec["dtype"])
-        return torch.empty_strided(shape, stride, dtype=dtype, device=self._place(spec["device"]))
+        return torch.empty_strided(shape, stride, dtype=dtype, device=self._device_of(spec["device"]))
 
     def _size(self, written: Json) -> Any:
         if isinstance(written, int):
             return written
         if isinstance(written, dict):
             return self._symbols[int(str(written["sym"]))]
-        assert isinstance(written, list)  # noqa: S101  # Symbols writes nothing else
+        assert isinstance(written, list)  # noqa: S101  # ``Symbols.write`` returns nothing else
         head, *rest = written
         values = list(map(self._size, rest))
         if head in {"Add", "Mul"}:
@@ -188,7 +188,7 @@ class _GraphBuilder:
             for value in values[1:]:
                 total = total + value if head == "Add" else total * value
             return total
-        return _HEADS[str(head)](*values)
+        return _SIZE_FUNCTIONS[str(head)](*values)
 
     def _input(self, place: int, spec: Any) -> fx.Node:
         node: fx.Node = self._graph.placeholder(f"in{place}")
@@ -257,7 +257,7 @@ class _GraphBuilder:
             case "$torch":
                 return getattr(torch, value.removeprefix("torch."))
             case "$device":
-                return self._place(value)
+                return self._device_of(value)
             case "$complex":
                 return complex(*map(float.fromhex, value))
             case "$slice":

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PROGRAM_SUFFIXES = (".pt2", ".onnx")
 """Suffixes of the files of programs. Other files, such as TorchScript, are opened to find out what they are."""
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 SETTLED_NS = 2_000_000_000
 """Worst timestamp granularity of a file system: two writes within it may have the same time."""
 
@@ -121,7 +121,7 @@ def explain_full_disk(path: Path, remedy: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in _DISK_FULL:
             raise
         raise OSError(error.errno, f"{os.strerror(error.errno)}; {remedy}", str(path)) from error
 

@@ -192,7 +192,7 @@ def parse_since(text: str, *, now_ns: int, name: str = "since") -> int:
         try:
             since_ns = now_ns - int(parse_duration(text, name) * 1e9)
         except SettingsError as error:
-            raise SettingsError(name, f"{text!r} is not a duration such as 7d or a day such as 2026-11-01") from error
+            raise SettingsError(name, f"{text!r} is not a duration such as 7d or a date such as 2026-11-01") from error
     if since_ns > now_ns:
         raise SettingsError(name, f"{text!r} is in the future")
     return max(0, since_ns)

@@ -1,4 +1,4 @@
-"""Input checks of a compiled module, which copy a tensor with another layout than the engine's.
+"""Checks of a compiled module's inputs. A tensor whose layout differs from the engine's is copied.
 
 torch checks none of this: a package for shape (1, 128) returned wrong results for (2, 128) and aborted on (1, 64), and
 an input of the right shape in another layout gave wrong sums. So every call is checked here, in a few microseconds.
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 def find_overlap(changed: Collection[int], tensors: Mapping[int, torch.Tensor]) -> tuple[int, int] | None:
-    """Return the keys of two tensors that overlap in memory, the first one of ``changed``; None if there are none.
+    """Return the keys of two tensors that share memory, the first of them in ``changed``; None if no two do.
 
-    If both are of ``changed``, the smaller key is the first.
-    Tensors are compared in address order, so that only neighbours are compared element by element.
+    If both are in ``changed``, the smaller key is first. Tensors are visited in address order, and only those whose
+    address ranges overlap are compared element by element.
     """
     spans = sorted((one.data_ptr(), one.data_ptr() + _extent(one), key) for key, one in tensors.items() if one.numel())
     open_spans: list[tuple[int, int]] = []

@@ -126,10 +126,10 @@ def make_weights(
     library: LibTorch,
     current: HostWeights | None = None,
 ) -> tuple[HostWeights, list[EngineWeight]]:
-    """Return engine weights, shared with the given ones where the layout allows, and those that changed.
+    """Return engine weights, which share memory with the given ones where the layout allows, and a list of the changed.
 
     Raises:
-        IncompatibleEngineError: a recipe is not one that is computed without torch.
+        IncompatibleEngineError: a recipe can only be computed with torch.
     """
     made: dict[str, HostArray] = {}
     own: set[str] = set()

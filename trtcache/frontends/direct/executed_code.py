@@ -24,9 +24,9 @@ from trtcache.lowering.operators import is_standard_library
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-_OF_SYMBOLS = ("sympy", "mpmath")
+_SYMBOLIC_PACKAGES = ("sympy", "mpmath")
 """Packages that torch computes symbolic sizes with."""
-_FOR_THREADS = frozenset(
+_THREAD_FUNCTIONS = frozenset(
     (f"{sysconfig.get_path('stdlib')}/{file}", name)
     for file, name in (
         ("threading.py", "start"),
@@ -35,7 +35,7 @@ _FOR_THREADS = frozenset(
         *(("multiprocessing/pool.py", method) for method in ("apply_async", "_map_async", "imap", "imap_unordered")),
     )
 )
-"""Functions of Python, by their files, that give work to another thread, in which nothing is collected."""
+"""Functions of Python, by their files, that give work to another thread, where functions are not collected."""
 _DIGEST_BYTES = 16
 
 
@@ -57,7 +57,7 @@ class ExecutedCode:
     @contextmanager
     def collect(self) -> Iterator[None]:
         """Collect the functions that run in the block."""
-        with (_monitor if sys.version_info >= (3, 12) else _profile)(self), _notice_callbacks(self):
+        with (_monitor if sys.version_info >= (3, 12) else _profile)(self), _detect_trace_functions(self):
             yield
 
     def add(self, code: CodeType) -> None:
@@ -80,7 +80,7 @@ class ExecutedCode:
 
     @functools.cached_property
     def _known_folders(self) -> tuple[str, ...]:
-        packages = [getattr(sys.modules.get(name), "__path__", ()) for name in _OF_SYMBOLS]
+        packages = [getattr(sys.modules.get(name), "__path__", ()) for name in _SYMBOLIC_PACKAGES]
         return (*OWN_FOLDERS, *(f"{path}/" for package in packages for path in package))
 
     def require_complete(self) -> None:
@@ -89,7 +89,7 @@ class ExecutedCode:
         Raises:
             NotComparableError: some are not.
         """
-        if any((one.co_filename, one.co_name) in _FOR_THREADS for one in self._codes.values()):
+        if any((one.co_filename, one.co_name) in _THREAD_FUNCTIONS for one in self._codes.values()):
             self.why_incomplete = "forward gives work to another thread"
         if self.why_incomplete:
             raise NotComparableError(self.why_incomplete)
@@ -118,7 +118,7 @@ class ExecutedCode:
 
 
 @contextmanager
-def _notice_callbacks(code: ExecutedCode) -> Iterator[None]:
+def _detect_trace_functions(code: ExecutedCode) -> Iterator[None]:
     """Notice trace and profile functions that the block sets: Python does not report what they call."""
     functions = {name: getattr(sys, name) for name in ("settrace", "setprofile")}
 

@@ -19,7 +19,7 @@ from trtcache.keys.program_digest import devices
 from trtcache.store.contract import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from torch.export import ExportedProgram
 
@@ -74,8 +74,8 @@ class Manifest:
             took_s=export_s,
         )
 
-    def add_to(self, older: Iterable[Manifest]) -> list[Manifest]:
-        """Return this and older manifests, newest first; those of the same program and operations are one."""
+    def add_to(self, older: Sequence[Manifest]) -> list[Manifest]:
+        """Return this and older manifests, newest first. Manifests with the same program and operations are merged."""
         same = [one for one in older if replace(one, versions=self.versions) == self]
         versions = [*self.versions, *(version for one in same for version in one.versions)]
         unique = [version for place, version in enumerate(versions) if version not in versions[:place]]
@@ -177,8 +177,8 @@ log = logging.getLogger(__name__)
 NO_MANIFEST = "no matching manifest"
 REASON_MEMBER, REASON_KIND = "reason", "direct-why"
 
-_SHOWN = 60  # characters of a value
-_MOST = 3  # differences
+_MAX_CHARACTERS = 60  # characters of a value
+_MAX_DIFFERENCES = 3  # differences
 
 
 def format_differences(before: Any, after: Any) -> str:
@@ -187,8 +187,8 @@ def format_differences(before: Any, after: Any) -> str:
     For example ``weights lin.weight: 4 -> 5``.
     """
     found = [f"{path.strip('.')}: {_shorten(old)} -> {_shorten(new)}" for path, old, new in _differences(before, after)]
-    more = f", and {len(found) - _MOST} more" if len(found) > _MOST else ""
-    return "; ".join(found[:_MOST]) + more
+    more = f", and {len(found) - _MAX_DIFFERENCES} more" if len(found) > _MAX_DIFFERENCES else ""
+    return "; ".join(found[:_MAX_DIFFERENCES]) + more
 
 
 def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -205,7 +205,7 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str,
 
 def _shorten(value: Any) -> str:
     text = "nothing" if value is None else str(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
 
 
 def differences_to_newest(cache: Cache, name: str, parts: Mapping[str, Any]) -> str:
