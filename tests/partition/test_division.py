@@ -60,6 +60,27 @@ def test_modules_are_forced_with_all_that_is_in_them(interpreter: str) -> None:
     assert {one.module for one in found.left} == {"out"}
 
 
+class Narrow(nn.Module):
+    """Calls a layer inside and outside of autocast."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.other = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.other(self.layer(x))
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.layer(y).tanh()
+
+
+def test_a_module_that_is_called_within_autocast_cannot_be_forced(interpreter: str) -> None:
+    """Its operators there lose their module: the name is refused, in place of forcing some calls only."""
+    with pytest.raises(SettingsError, match=r"torch_executed_modules 'layer': it is called within torch.autocast"):
+        division(Narrow(), (X,), interpreter, {"torch_executed_modules": ["layer"]})
+    found = division(Narrow(), (X,), interpreter, {"torch_executed_modules": ["other"]})
+    assert {one.module for one in found.left} == {"other"}
+
+
 def test_parts_that_share_nothing_stay_apart(interpreter: str) -> None:
     """Two towers are four engines, which can be built side by side."""
     found = division(Towers(), (X, X), interpreter, SOFTMAX)

@@ -301,7 +301,14 @@ class TorchSelection:
 
     @contextmanager
     def annotate(self, graph: fx.Graph) -> Iterator[None]:
-        """Record selected operators in the module stacks of an exported graph in the block."""
+        """Record selected operators in the module stacks of an exported graph in the block.
+
+        Raises:
+            SettingsError: a selected module is called within a block whose operators lose their modules.
+        """
+        if self.modules and (hidden := _hidden_modules(graph) & set(self.modules)):
+            why = "it is called within torch.autocast, torch.no_grad or torch.cond in forward: use torch_executed_ops"
+            raise SettingsError(f"settings.torch_executed_modules {min(hidden)!r}", why)
         if not self.operators:
             yield
             return
@@ -382,6 +389,21 @@ def restore_targets(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if isinstance(node.target, TorchExecuted):
             node.target = node.target.operator
+
+
+def _hidden_modules(graph: fx.Graph) -> set[str]:
+    """Return the modules that are called within nested graphs, such as those of ``torch.autocast`` blocks.
+
+    torch inlines these graphs, and their operators get the modules of the caller (torch 2.13).
+    """
+    hidden = set[str]()
+    for call in graph.nodes:
+        for node in call.all_input_nodes if call.op == "call_function" else ():
+            part = getattr(graph.owning_module, str(node.target), None) if node.op == "get_attr" else None
+            if (nested := getattr(part, "graph", None)) is not None:
+                inside = {name for one in nested.nodes for name in _modules(one)}
+                hidden |= (inside | _hidden_modules(nested)) - set(_modules(call))
+    return hidden
 
 
 def _modules(node: fx.Node) -> Iterator[str]:
