@@ -25,7 +25,8 @@ GPU = Gpu("NVIDIA L4", "8.9", 58, 22)
 class _Flavour:
     """TensorRT-RTX, whether it is installed or not."""
 
-    name, title, extra, missing = "tensorrt_rtx", "TensorRT-RTX", "tensorrt-rtx", "TensorRT-RTX is not installed"
+    name, title, extra = "tensorrt_rtx", "TensorRT-RTX", "tensorrt-rtx"
+    not_installed_message = "TensorRT-RTX is not installed"
 
     def __init__(self, *, installed: bool = True) -> None:
         self.installed = installed

@@ -190,7 +190,7 @@ def test_a_plan_with_its_weights_in_it_takes_no_others() -> None:
     """A refit says what to do instead."""
     plan = object.__new__(LoadedPlan)
     plan._facts = FACTS
-    with pytest.raises(RefitError, match="compile the other model"):
+    with pytest.raises(RefitError, match="compile the model with the new weights"):
         plan.refit({})
 
 
