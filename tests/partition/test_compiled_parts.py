@@ -413,7 +413,7 @@ def test_build_puts_every_engine_into_the_cache(interpreter: str, tmp_path: Path
     assert [one.outcome for one in compiled(Twice(), (X,), interpreter, tmp_path / "c").report.partitions] == [
         "hit"
     ] * 2
-    with pytest.raises(PartitionError, match="a file holds one engine"):
+    with pytest.raises(PartitionError, match="an output file holds one engine"):
         building.build(path, backend=interpreter, cache=tmp_path / "c", output=tmp_path / "engine")
 
 
