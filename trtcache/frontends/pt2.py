@@ -43,7 +43,7 @@ from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.lowering.operators import identify_operators, refuse_replaced_kernels
 from trtcache.weights import files as archives
-from trtcache.weights.files import KNOWN_VERSION, TensorRecord
+from trtcache.weights.files import KNOWN_VERSION, TensorRecord, parse_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -227,9 +227,7 @@ class Pt2Source(Source):
             if not metas:
                 graph = json.loads(bytes(self._content(_GRAPH)))["graph_module"]["graph"]
                 metas = [*graph["tensor_values"].values()]
-            devices = [(meta["device"]["type"], meta["device"]["index"]) for meta in metas]
-            found = {torch.device(kind) if index is None else torch.device(kind, index) for kind, index in devices}
-            found -= {torch.device("cpu")}
+            found = {torch.device(parse_device(meta["device"])) for meta in metas} - {torch.device("cpu")}
         except _OTHER_FORM as error:
             raise ValueError(f"its weights are in an unknown format: {type(error).__name__}: {error}") from error
         if len(found) > 1:

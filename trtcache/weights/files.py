@@ -307,9 +307,8 @@ class TensorRecord:
         if len(shape) != len(strides):
             raise ValueError("a weight with more sizes than strides")
         offset = _parse_size(meta["storage_offset"]["as_int"]) if math.prod(shape) else 0
-        device, index = str(meta["device"]["type"]), meta["device"]["index"]
-        device = device if index is None else f"{device}:{index}"
-        return cls(f"{folder}{written['path_name']}", TORCH_DTYPES[meta["dtype"]], shape, strides, offset, device)
+        member, dtype = f"{folder}{written['path_name']}", TORCH_DTYPES[meta["dtype"]]
+        return cls(member, dtype, shape, strides, offset, parse_device(meta["device"]))
 
     def check_bytes(self, size_bytes: int) -> None:
         """Check that the tensor is within a member of this size.
@@ -323,6 +322,12 @@ class TensorRecord:
         last = sum((size - 1) * step for size, step in zip(self.shape, self.strides, strict=True))
         if math.prod(self.shape) and self.offset + last >= count:
             raise ValueError("a weight that is larger than its bytes")
+
+
+def parse_device(written: Mapping[str, Any]) -> str:
+    """Return a device in torch's archive as text, such as ``cpu`` or ``cuda:0``."""
+    kind, index = str(written["type"]), written["index"]
+    return kind if index is None else f"{kind}:{index}"
 
 
 def _parse_size(number: Any) -> int:

@@ -119,7 +119,7 @@ class ExecutedCode:
 
 @contextmanager
 def _detect_trace_functions(code: ExecutedCode) -> Iterator[None]:
-    """Notice trace and profile functions that the block sets: Python does not report what they call."""
+    """Detect trace and profile functions that the block sets: Python does not report what they call."""
     functions = {name: getattr(sys, name) for name in ("settrace", "setprofile")}
 
     def replacement(name: str) -> Any:

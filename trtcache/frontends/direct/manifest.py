@@ -177,8 +177,8 @@ log = logging.getLogger(__name__)
 NO_MANIFEST = "no matching manifest"
 REASON_MEMBER, REASON_KIND = "reason", "direct-why"
 
-_MAX_CHARACTERS = 60  # characters of a value
-_MAX_DIFFERENCES = 3  # differences
+_MAX_CHARACTERS = 60  # of a value
+_MAX_DIFFERENCES = 3
 
 
 def format_differences(before: Any, after: Any) -> str:

@@ -34,7 +34,7 @@ from trtcache.lowering.rewriting import canonical_order
 from trtcache.lowering.symbols import Symbols
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from trtcache.digests import Json
     from trtcache.weights.fingerprints import Fingerprints
@@ -142,12 +142,16 @@ def _content(cell: Any) -> object:
 
 def _globals(code: CodeType, names: dict[str, Any]) -> list[str]:
     """Return the globals that code and the code in it may refer to; a name of an attribute may be among them."""
-    found, left = set[str](), [code]
-    while left:
-        one = left.pop()
-        found.update(one.co_names)
-        left += [constant for constant in one.co_consts if isinstance(constant, CodeType)]
+    found = {name for one in _with_nested(code) for name in one.co_names}
     return sorted(found & names.keys())
+
+
+def _with_nested(code: CodeType) -> Iterator[CodeType]:
+    """Yield code and the code of the functions and classes in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _with_nested(constant)
 
 
 def _imports(code: CodeType, names: dict[str, Any]) -> list[str]:
@@ -156,9 +160,8 @@ def _imports(code: CodeType, names: dict[str, Any]) -> list[str]:
     Raises:
         ValueError: a relative import is in no package.
     """
-    found, left = set[str](), [code]
-    while left:
-        one = left.pop()
+    found = set[str]()
+    for one in _with_nested(code):
         level = 0
         for instruction in dis.get_instructions(one):
             if instruction.opname == "IMPORT_NAME":
@@ -169,7 +172,6 @@ def _imports(code: CodeType, names: dict[str, Any]) -> list[str]:
                     raise ValueError(f"an import cannot be resolved: {error}") from error
             elif isinstance(instruction.argval, int):  # the level of an import precedes it
                 level = instruction.argval
-        left += [constant for constant in one.co_consts if isinstance(constant, CodeType)]
     return sorted(found)
 
 
