@@ -25,6 +25,7 @@ from trtcache.backends.protocol import CONSTANTS, GRAPH, INTERFACE, WEIGHT_MAP
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.capture import MarkedGraph, Role
 from trtcache.lowering.interface import Content, SmallSizes
+from trtcache.lowering.operators import find_overload
 from trtcache.lowering.program import assemble_program
 from trtcache.lowering.rewriting import set_arguments
 from trtcache.runtime.executable import read_constants
@@ -273,14 +274,13 @@ def _target(name: str) -> Any:
     """Return the function or the operator of a call.
 
     Raises:
-        ValueError: a custom operator has another schema in this process.
+        ValueError: a custom operator is not registered in this process, or has another schema.
     """
     if "::" in name:  # a custom operator is recorded with its whole schema
         schema = torch._C.parse_schema(name)
-        namespace, _, operator_name = schema.name.partition("::")
-        found = getattr(getattr(getattr(torch.ops, namespace), operator_name), schema.overload_name or "default")
-        if str(found._schema) != name:
-            raise ValueError(f"the schema of {schema.name} has changed")
+        found = find_overload(f"{schema.name}.{schema.overload_name}")
+        if found is None or str(found._schema) != name:
+            raise ValueError(f"{schema.name} is not registered, or its schema has changed")
         return found
     module, _, rest = name.partition(".")
     if name == "builtins.round":

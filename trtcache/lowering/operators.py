@@ -182,15 +182,17 @@ def identify_file(file: str) -> Json:
 
 def operators_are_unchanged(identities: Mapping[str, Json]) -> bool:
     """Return whether operators have the same identities in this process as when they were recorded."""
+    return identify_operators(list(map(find_overload, identities))) == identities
+
+
+def find_overload(name: str) -> Any:
+    """Return the operator of a qualified name, such as ``mylib::scale.out``; None if it is not registered."""
     import torch
 
-    targets = []
-    for name in identities:
-        namespace, _, rest = name.partition("::")
-        operator, _, overload = rest.partition(".")
-        packet = getattr(getattr(torch.ops, namespace), operator, None)
-        targets.append(getattr(packet, overload or "default", None))
-    return identify_operators(targets) == identities
+    namespace, _, rest = name.partition("::")
+    operator, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), operator, None)
+    return getattr(packet, overload or "default", None)
 
 
 def operator_names(identities: Mapping[str, Json]) -> set[str]:

@@ -189,11 +189,12 @@ def _walk(model: torch.nn.Module) -> Iterator[tuple[Place, torch.Tensor]]:
     tables = {id(table): table for table in found if isinstance(table, dict)}  # a module of TorchScript has none
     seen: dict[int, object] = {}  # keeps temporary objects alive, so that no other gets the address of one
     followed: dict[type, bool] = {}  # by class: a model has thousands of objects of few classes
-    waiting: list[tuple[Place, Any]] = [] if isinstance(model, _LEAVES) else [((), model)]
+    root: Any = model
     if isinstance(model, torch.jit.ScriptModule):  # whose attributes and constants Python does not see
         from trtcache.frontends.torchscript import Script  # few models are TorchScript
 
-        waiting = [((), Script(model).unregistered)]
+        root = Script(model).unregistered
+    waiting: list[tuple[Place, Any]] = [] if isinstance(root, _LEAVES) else [((), root)]
     while waiting:
         place, value = waiting.pop()
         if not isinstance(value, _OBJECTS) and (tensor := _as_tensor(value)) is not None:
