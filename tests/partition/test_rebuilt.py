@@ -14,7 +14,7 @@ from tests.partition.parts import Attention, dynamic, inputs
 from tests.prepare import prepare
 from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.backends.protocol import make_members
-from trtcache.compiler.stored_program import rebuild_program
+from trtcache.compiler.stored_program import _target, rebuild_program
 from trtcache.frontends.request import make_request
 
 if TYPE_CHECKING:
@@ -74,3 +74,15 @@ def test_the_key_is_the_same(name: str, tmp_path: Path) -> None:
     found, expected = (getattr(one, "document", {})["parts"] for one in (request.key, given.key))
     differing = {"structure", "layouts"}  # whole programs have these, and parts have none
     assert {name for name, part in expected.items() if found[name] != part} <= differing
+
+
+def test_a_custom_operator_is_found_by_its_schema() -> None:
+    """A graph has the whole schema: an operator that is gone or takes other arguments is an error."""
+    with torch.library._scoped_library("trtcache_rebuilt", "FRAGMENT") as library:
+        library.define("scale(Tensor x, float by) -> Tensor")
+        library.define("scale.out(Tensor x) -> Tensor")
+        for operator in (torch.ops.trtcache_rebuilt.scale.default, torch.ops.trtcache_rebuilt.scale.out):
+            assert _target(str(operator._schema)) is operator
+        for schema in ("trtcache_rebuilt::scale(Tensor x) -> Tensor", "trtcache_nowhere::f(Tensor x) -> Tensor"):
+            with pytest.raises(ValueError, match="not registered, or its schema has changed"):
+                _target(schema)
