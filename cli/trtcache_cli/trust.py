@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,8 @@ def keygen(session: Session, name: str, output: Path | None) -> None:
 def add(session: Session, key: str, until: str | None) -> None:
     """Trust a public key."""
     added = PublicKey.parse(key if until is None else f"{key}:{until}")
+    if added.until is not None and added.until < datetime.now(UTC).date():
+        raise click.BadParameter(f"{added.until} is past: the key would not be trusted", param_hint="--until")
     _add(added)
     if session.as_json:
         print_json({"added": str(added)})

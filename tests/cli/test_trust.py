@@ -53,10 +53,12 @@ def test_a_key_for_others_changes_no_settings(run: Callable[..., Result], own_se
 
 def test_keys_come_and_go(run: Callable[..., Result]) -> None:
     """Added keys are listed with their last day; a name stands for one key; removed ones are gone."""
-    assert run("trust", "add", PUBLIC, "--until", "2027-01-31", "--json").json == {"added": f"{PUBLIC}:2027-01-31"}
+    assert run("trust", "add", PUBLIC, "--until", "2999-01-31", "--json").json == {"added": f"{PUBLIC}:2999-01-31"}
     assert run("trust", "add", f"third:{'cd' * 32}").code == 0
     (row, _) = run("trust", "ls", "--json").json["keys"]
-    assert row == {"name": "other", "key": "ab" * 32, "until": "2027-01-31", "signs": False}
+    assert row == {"name": "other", "key": "ab" * 32, "until": "2999-01-31", "signs": False}
+    past = run("trust", "add", PUBLIC, "--until", "2020-01-31")
+    assert (past.code, "2020-01-31 is past" in past.err) == (2, True)
     assert run("trust", "add", PUBLIC).code == 0  # without a last day again
     taken = run("trust", "add", f"other:{'00' * 32}")
     assert (taken.code, "another key is named 'other'" in taken.err) == (2, True)
