@@ -386,6 +386,17 @@ def test_strides_that_later_code_reads_are_right(compile_model: CompileModel) ->
     assert torch.equal(compile_model(walk)(x), walk(x))
 
 
+def test_a_view_in_another_dtype_of_a_tensor_that_is_not_returned(compile_model: CompileModel) -> None:
+    """It is a result of its own, with its own strides."""
+
+    def real_parts(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.view_as_real(x * 2)[..., :1], x + 1
+
+    x = torch.arange(6.0).view(3, 2).to(torch.complex64).t()
+    for mine, expected in zip(compile_model(real_parts)(x), real_parts(x), strict=True):
+        assert torch.equal(mine, expected)
+
+
 @pytest.mark.parametrize("before", [False, True])
 def test_the_gradient_mode_that_a_graph_ends_in_stays(compile_model: CompileModel, before: bool) -> None:
     """As ``set_grad_enabled(self.training)`` in ``forward`` leaves it."""

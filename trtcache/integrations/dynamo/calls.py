@@ -507,6 +507,7 @@ class _Reader:
                 raise
             if len(self._computed) > count:
                 del self._computed[base]
+                self._layouts.pop(count, None)
             return self._compute(output)
 
     def _compute(self, node: fx.Node) -> Computed:
