@@ -122,6 +122,22 @@ def test_any_and_all_over_no_dimension_are_a_comparison() -> None:
     assert torch.ops.aten.ne.Scalar not in [call[0] for call in _calls(lambda x: x.any(), lambda x: x.any((0, 1)))]
 
 
+def test_any_of_uint8_has_the_dimensions_of_others() -> None:
+    """Its result is cast, and its dimensions count from the front; over no dimension it is a comparison."""
+    aten = torch.ops.aten
+    functions = (lambda x: x.any(()), lambda x: x.any(-1), lambda x: x.any(2))
+    model = Calls(lambda _, x: [function(x) for function in functions])  # type: ignore[no-untyped-call]
+    graph = keeps_its_promise(Dimensions(), model, torch.arange(24, dtype=torch.uint8).view(2, 3, 4)).graph_module.graph
+    results = graph.output_node().args[0]
+    casts = [node.args[0] for node in results]  # type: ignore[union-attr]
+    assert [node.target for node in results] == [aten._to_copy.default] * 3  # type: ignore[union-attr]
+    assert [(node.target, *arguments(node)[1:]) for node in casts] == [  # type: ignore[union-attr,arg-type]
+        (aten.ne.Scalar, 0),
+        (aten.any.dim, 2, False),
+        (aten.any.dim, 2, False),
+    ]
+
+
 def test_what_inductor_promotes_in_another_way_is_cast() -> None:
     """Bounds and exponents that vary, powers of a number, and ``any`` of uint8; constants in float calls stay."""
     aten = torch.ops.aten

@@ -120,12 +120,10 @@ class Dimensions(Pass):
             target = node.target
             if target in _OVERLOADS:
                 _change_overload(node, _OVERLOADS[target])
-            elif _reduces_nothing(node):
+            elif target in _TRUTHS and not _cast_truth(node) and _reduces_nothing(node):
                 node.target, node.args, node.kwargs = aten.ne.Scalar, (node.args[0], 0), {}
             elif target in _POWERS:
                 _take_tensors(node)
-            elif target in _TRUTHS:
-                _cast_truth(node)
             before = arguments(node)
             values = list(before)
             for rule in _rules(node.target):
@@ -140,21 +138,29 @@ class Dimensions(Pass):
 
 
 def _reduces_nothing(node: fx.Node) -> bool:
-    """Return whether a call is ``x.any(())`` or ``x.all(())``, for which Inductor reduces all (torch 2.13)."""
+    """Return whether a call is ``x.any(())`` or ``x.all(())``; Inductor reduces all dimensions then (torch 2.13)."""
     if node.target not in {aten.any.dims, aten.all.dims}:
         return False
     dims = arguments(node)[1]
-    return isinstance(dims, (list, tuple)) and not dims and node.meta["val"].dtype is torch.bool
+    return isinstance(dims, (list, tuple)) and not dims
 
 
-def _cast_truth(node: fx.Node) -> None:
-    """Cast the result of ``any`` and ``all`` of uint8, which is uint8; Inductor's is bool (torch 2.13)."""
-    result, given = node.meta["val"], arguments(node)
+def _cast_truth(node: fx.Node) -> bool:
+    """Cast the result of ``any`` and ``all`` of uint8, which is uint8; Inductor's is bool (torch 2.13).
+
+    Returns whether it did.
+    """
+    result, given = node.meta["val"], list(arguments(node))
     value = tensor_of(given[0])
-    if value is not None and value.dtype is torch.uint8 and result.dtype is torch.uint8:
-        truth = insert_call(node, aten.ne.Scalar, (given[0], 0), value.to(torch.bool))
-        reduced = insert_call(node, node.target, (truth, *given[1:]), result.to(torch.bool))
-        node.target, node.args, node.kwargs = aten._to_copy.default, (reduced,), {"dtype": torch.uint8}
+    if value is None or value.dtype is not torch.uint8 or result.dtype is not torch.uint8:
+        return False
+    truth = insert_call(node, aten.ne.Scalar, (given[0], 0), value.to(torch.bool))
+    if not _reduces_nothing(node):
+        for rule in _rules(node.target):
+            rule(node, given)
+        truth = insert_call(node, node.target, (truth, *given[1:]), result.to(torch.bool))
+    node.target, node.args, node.kwargs = aten._to_copy.default, (truth,), {"dtype": torch.uint8}
+    return True
 
 
 def _take_tensors(node: fx.Node) -> None:
