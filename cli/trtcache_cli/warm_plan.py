@@ -227,7 +227,7 @@ class Planner:
         """Return the state of a cell whose key is this, or unknown."""
         expected_s = self._expected_s(cell, backend)
         if key is None:
-            return PlannedCell(cell, UNKNOWN, "no key alias: --exact exports it", expected_s=expected_s)
+            return PlannedCell(cell, UNKNOWN, "no key alias is stored: use --exact", expected_s=expected_s)
         if not self._has(key.digest):
             return PlannedCell(cell, BUILD, key=key.digest, expected_s=expected_s)
         aliases = (alias,) if alias is not None else ()

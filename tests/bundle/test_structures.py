@@ -109,6 +109,8 @@ def test_a_class_that_is_not_here_is_an_output_with_its_names() -> None:
     assert isinstance(output, Output)
     assert (output.last_hidden_state, output["hidden_states"], output[0], output[1:]) == (1, (2, 3), 1, ((2, 3),))
     assert output.attentions is None
+    named = Output.make([1, 2], ("far.away.Output", ("kind", "names"), ("kind", "names")))
+    assert (named.kind, named.names) == (1, 2)
     with pytest.raises(AttributeError, match="it has last_hidden_state, hidden_states"):
         output.other  # noqa: B018
     assert pytree.tree_structure(output) == spec

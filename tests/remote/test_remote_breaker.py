@@ -52,6 +52,7 @@ def test_one_request_tries_again_when_the_time_is_over(path: Path) -> None:
     waits = []
     for _ in range(6):
         clock.now_s += LONGEST_S + 1
+        assert not first.is_open()  # to ask does not use up the request
         assert (first.admits(), second.admits()) == (True, False)
         waits.append(first.note_failure("down", at_once=True))
     assert waits == [60, 120, 240, 480, 600, 600]

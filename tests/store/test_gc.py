@@ -292,9 +292,11 @@ def test_an_entry_that_cannot_be_removed_does_not_end_a_prune(
         return real_remove(digest)
 
     monkeypatch.setattr(store, "remove", remove_others)
-    assert prune_after_put(store, None, 5) > 0
-    left = {stored.digest for stored in store.scan()}
+    before_bytes = sum(stored.file_bytes for stored in store.scan())
+    freed_bytes = prune_after_put(store, None, 5)
+    left = {stored.digest: stored.file_bytes for stored in store.scan()}
     assert (len(left), stuck in left) == (4, True)
+    assert freed_bytes == before_bytes - sum(left.values())
     plan = plan_prune(load_records(store), now_ns=NOW_NS, max_entries=0)
     with pytest.raises(PermissionError):
         plan.execute(store)

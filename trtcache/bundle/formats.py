@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
     from trtcache.lowering.program import LoweredProgram
     from trtcache.partition.partitions import Wire
-    from trtcache.runtime.argument_order import Node
+    from trtcache.runtime.argument_order import Node, OutputContext
     from trtcache.runtime.executable import Executable
 
 
@@ -292,29 +292,17 @@ def _read_wire(written: Any) -> Wire:
 
 
 _KINDS = {kind: name for name, kind in PLAIN.items()}
-_Context = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 
-def _flatten(output: Output) -> tuple[list[Any], _Context]:
-    return list(output.values()), (output.kind, tuple(output), output.names)
-
-
-def _unflatten(values: Any, context: _Context) -> Output:
-    kind, keys, names = context
-    made = Output(zip(keys, values, strict=True))
-    made.kind, made.names = kind, names
-    return made
-
-
-def _flatten_with_keys(output: Output) -> tuple[list[tuple[Any, Any]], _Context]:
-    values, context = _flatten(output)
+def _flatten_with_keys(output: Output) -> tuple[list[tuple[Any, Any]], OutputContext]:
+    values, context = output.flatten()
     return [(pytree.MappingKey(key), value) for key, value in zip(output, values, strict=True)], context
 
 
 pytree.register_pytree_node(
     Output,
-    _flatten,
-    _unflatten,
+    Output.flatten,
+    Output.make,
     flatten_with_keys_fn=_flatten_with_keys,
     serialized_type_name="trtcache.Output",
 )
@@ -352,7 +340,7 @@ def read_structure(written: Any) -> pytree.TreeSpec:
     """Parse a structure.
 
     Raises:
-        ValueError: it is malformed, or nested more than 64 deep.
+        ValueError, KeyError, TypeError: it is malformed, or nested more than 64 deep.
     """
     return _spec_of(read_nodes(written, _find_node_type))
 

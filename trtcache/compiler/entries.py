@@ -236,7 +236,8 @@ def _get_and_load(
     except IncompatibleEngineError as error:
         if entry.outcome == "built":
             raise
-        log.warning("the entry for %s cannot be loaded and is built again: %s", entry.key.digest[:16], error)
+        what = "is built again" if fallback is None else "is of a similar GPU: one is built for this GPU"
+        log.warning("the entry %s cannot be loaded and %s: %s", entry.key.digest[:16], what, error)
         # An engine for another GPU product may fail to load here without being damaged.
         with cache.replacing(entry, "load") if fallback is None else nullcontext():
             entry, details = get_or_build_entry(request, cache, folder)

@@ -376,8 +376,8 @@ def decompose(
     # torch runs a program's guards as Python code when it traces the program again: ``max(a, b) == 4`` then asks which
     # is larger, ``or`` which side is true, and the program would be specialised on the example's answer.
     guards, program._guards_code = program._guards_code, []
-    assume_sizes_of_two(program)
     try:
+        assume_sizes_of_two(program)
         whole = getattr(program, "_has_whole_ranges", False)
         with quick_overrides():
             table = _decompositions(program, keep, stays)  # of the program as it is: what follows changes its graph
@@ -562,20 +562,19 @@ def _with_copies(graph: fx.Graph) -> Iterator[None]:
     Raises:
         ExportError: the graph has such a ``native_dropout``, and changes a tensor in place.
     """
-    copies = []
-    is_changed = any(map(is_mutating, graph.nodes))
-    for node in list(graph.nodes):
-        if node.target is torch.ops.aten.native_dropout.default and is_changed:
-            _, probability, train = arguments(node)
+    dropouts = [node for node in graph.nodes if node.target is torch.ops.aten.native_dropout.default]
+    if dropouts and any(map(is_mutating, graph.nodes)):
+        for _, probability, train in map(arguments, dropouts):
             if not train or probability == 0:
                 why = "torch.export takes native_dropout without effect for its input, and forward changes a tensor"
                 raise ExportError("the program", f"{why} in place: use torch.nn.functional.dropout")
-        elif node.target in _SHUFFLES:
-            source, groups = arguments(node)
-            if groups in (1, expression(source.meta["val"].shape[1])):
-                with graph.inserting_before(node):
-                    copies.append((node, graph.call_function(torch.ops.aten.clone.default, (source,)), source))
-                node.replace_input_with(source, copies[-1][1])
+    copies = []
+    for node in [node for node in graph.nodes if node.target in _SHUFFLES]:
+        source, groups = arguments(node)
+        if groups in (1, expression(source.meta["val"].shape[1])):
+            with graph.inserting_before(node):
+                copies.append((node, graph.call_function(torch.ops.aten.clone.default, (source,)), source))
+            node.replace_input_with(source, copies[-1][1])
     try:
         yield
     finally:

@@ -72,15 +72,19 @@ class Breaker:
             self._state = self._load()
         return self._state
 
+    def is_open(self) -> bool:
+        """Return whether requests are held back now."""
+        state, now_s = self.read(), self._clock_s()
+        return now_s < state.until_s <= now_s + LONGEST_S  # or the clock was set back
+
     def admits(self) -> bool:
         """Return whether a request may be sent: the breaker is closed, or this is the one request that tries again."""
-        state, now_s = self.read(), self._clock_s()
-        if not state.until_s:
-            return True
-        if now_s < state.until_s <= now_s + LONGEST_S:  # or the clock was set back
+        if self.is_open():
             return False
-        # Half-open: other processes wait until this request is answered.
-        self._store(BreakerState(now_s + _PROBE_S, state.wait_s, state.failures, state.why))
+        if self._state.until_s:
+            # Half-open: other processes send nothing for ``_PROBE_S``, or until this request succeeds.
+            state = self._state
+            self._store(BreakerState(self._clock_s() + _PROBE_S, state.wait_s, state.failures, state.why))
         return True
 
     def note_success(self) -> None:
@@ -187,13 +191,19 @@ class Connection:
             self._bucket = bucket.Bucket(self.url, self.settings)
         return self._bucket
 
-    def refusal(self) -> str:
-        """Return why the remote is not asked now, or an empty string. Costs no request."""
+    def refusal(self, *, before_request: bool = True) -> str:
+        """Return why the remote is not asked now, or an empty string.
+
+        After a failure it is empty for one caller in a while, who sends the request that tries again. With
+        ``before_request=False`` the caller sends none.
+        """
         if bucket.used_by() not in (0, os.getpid()) and not self.off:
             self.stop("forked", "this process was forked after its parent had used the remote")
         if self.off:
             return self.off
-        return "" if self.breaker.admits() else "open"
+        if before_request:
+            return "" if self.breaker.admits() else "open"
+        return "open" if self.breaker.is_open() else ""
 
     def stop(self, reason: str, why: str) -> None:
         """Ask nothing any more in this process, and say so once."""

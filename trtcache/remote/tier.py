@@ -151,20 +151,20 @@ class RemoteTier:
 
     def reason(self, digest: str) -> str:
         """Return the reason of the last miss of an entry, or why the remote was not asked."""
-        return self._missed.get(digest, (0.0, ""))[1] or self._refusal()
+        return self._missed.get(digest, (0.0, ""))[1] or self._refusal(before_request=False)
 
     def renewal_ns(self) -> int:
         """Return the time from before which objects that are used are uploaded again; 0 if none are."""
         return self._clock_ns() - int(self.url.lifetime_s / 2 * 1e9) if self.url.lifetime_s else 0
 
-    def _refusal(self) -> str:
+    def _refusal(self, *, before_request: bool = True) -> str:
         if not self.connection.off:
             try:
                 if self.admission.required and not self.admission.keys:
                     self.connection.stop("no-trusted-key", "signatures are required")
             except SettingsError as error:
                 self.connection.stop("not-installed", str(error))
-        return self.connection.refusal()
+        return self.connection.refusal(before_request=before_request)
 
     def _fetch(self, key: CacheKey, upper: DiskStore | None) -> _Fetched | Miss:
         where = f"{self.url.text}/{object_name(key.digest)}"

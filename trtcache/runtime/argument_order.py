@@ -17,7 +17,7 @@ from trtcache.errors import InputError
 from trtcache.runtime.checks import describe_value, same_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from trtcache.digests import Json
 
@@ -28,25 +28,41 @@ DEPTH = 64
 """How deeply a structure in a file may be nested."""
 
 
+OutputContext = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""The name of an ``Output``'s class, the names of its children, and the fields of the class."""
+
+
 class UnknownContainerError(ValueError):
     """A structure in a file has a class that only torch has."""
 
 
 class Output(OrderedDict[str, Any]):
-    """Replace an output of a class that is not available: its children by name, as attributes, and by index.
+    """Stand-in for an output whose class is not available: its children by name, as attributes, and by index.
 
     Fields of the class that the output did not have are None, as in the original.
     """
 
-    kind: str = ""
-    names: tuple[str, ...] = ()
+    _class: str = ""
+    _fields_of_class: tuple[str, ...] = ()
+
+    @classmethod
+    def make(cls, values: Iterable[Any], context: OutputContext) -> Output:
+        """Return an output with these children."""
+        name, keys, fields = context
+        made = cls(zip(keys, values, strict=True))
+        made._class, made._fields_of_class = name, fields
+        return made
+
+    def flatten(self) -> tuple[list[Any], OutputContext]:
+        """Return the children, and what ``make`` needs beside them."""
+        return [*OrderedDict.values(self)], (self._class, tuple(self), self._fields_of_class)
 
     def __getattr__(self, name: str) -> Any:
         if name in self:
             return self[name]
-        if name in self.__dict__.get("names", ()):
+        if name in self.__dict__.get("_fields_of_class", ()):
             return None
-        raise AttributeError(f"{self.kind or 'the output'} has no {name}; it has {', '.join(self)}")
+        raise AttributeError(f"{self._class or 'the output'} has no {name}; it has {', '.join(self)}")
 
     def __getitem__(self, key: Any) -> Any:
         """Return a child by name or index, or several as a tuple."""
@@ -96,7 +112,8 @@ def _open(value: Any) -> tuple[Any, Any, Sequence[Any]] | None:
     if kind is deque:
         return kind, value.maxlen, list(value)
     if kind is Output:
-        return kind, (value.kind, tuple(value), value.names), list(value.values())
+        children, context = value.flatten()
+        return kind, context, children
     if isinstance(value, tuple) and isinstance(getattr(kind, "_fields", None), tuple):
         return namedtuple, kind, value
     return None
@@ -153,9 +170,7 @@ def unflatten(leaves: Iterator[Any], node: Node) -> Any:
     if kind is deque:
         return deque(parts, maxlen=context)
     if kind is Output:
-        made = Output(zip(context[1], parts, strict=True))
-        made.kind, made.names = context[0], context[2]
-        return made
+        return Output.make(parts, context)
     return context(*parts)
 
 
@@ -195,11 +210,11 @@ def read_nodes(written: Any, find_type: Callable[[Any], tuple[Any, Any]], depth:
         depth: how many containers it is in.
 
     Raises:
-        ValueError: it is malformed, or nested more than 64 deep; ``find_type`` can raise others.
+        ValueError, KeyError, TypeError: it is malformed, or nested more than 64 deep; ``find_type`` can raise others.
     """
     if written is None:
         return LEAF
-    if depth > DEPTH or not isinstance(written, dict):
+    if depth >= DEPTH or not isinstance(written, dict):
         raise ValueError("not a structure of arguments")
     parts = tuple(read_nodes(one, find_type, depth + 1) for one in written["parts"])
     keys = written.get("keys")
@@ -235,7 +250,7 @@ def type_without_torch(written: Any) -> tuple[Any, Any]:
         ValueError: it is malformed.
     """
     if written["kind"] == "torch":
-        raise UnknownContainerError(f"an output is of torch's class {written['name']!r:.40}")
+        raise UnknownContainerError(f"an argument or output is of torch's class {written['name']!r:.40}")
     if written["name"] == "torch.Size":
         return tuple, None
     keys, names = distinct(written["keys"]), written["names"]
@@ -278,10 +293,10 @@ def distinct(keys: Any) -> list[Any]:
     """Return the keys of a mapping in a file.
 
     Raises:
-        ValueError: there is one twice, or one that JSON does not have.
+        ValueError: it is not a list, or there is one twice, or one that JSON does not have.
     """
     if not isinstance(keys, list) or len({(type(key), key) for key in map(plain_key, keys)}) != len(keys):
-        raise ValueError("a mapping with a name twice")
+        raise ValueError("a mapping without a list of keys, or with a key twice")
     return keys
 
 
@@ -454,19 +469,21 @@ def _describe(spec: Structure) -> str:
     """Return a readable structure: ``a list of 2``, ``a dict of 'a', 'b'``, ``a Pair of left, right``."""
     if spec.is_leaf():
         return "a tensor or another single value"
-    kind, names = spec.type, _names(spec)
+    kind, names = spec.type.__name__, _names(spec)
     if names is None:
-        return f"{_article(kind.__name__)} of {len(children_of(spec))}"
+        return f"{_article(kind)} of {len(children_of(spec))}"
     if isinstance(spec.context, type):  # a namedtuple's class
-        kind = spec.context
-    return f"{_article(kind.__name__)} of {', '.join(names) or 'nothing'}"
+        kind = spec.context.__name__
+    elif spec.type is Output:
+        kind = spec.context[0].rpartition(".")[2]
+    return f"{_article(kind)} of {', '.join(names) or 'nothing'}"
 
 
 def _names(spec: Structure) -> list[str] | None:
     """Return the names of a structure's children; None if they only have indices."""
     if isinstance(spec.context, type) and issubclass(spec.context, tuple):
         return list(getattr(spec.context, "_fields", ()))
-    if spec.type is defaultdict:
+    if spec.type is defaultdict or spec.type is Output:
         return [repr(key) for key in spec.context[1]]
     return [repr(key) for key in spec.context] if issubclass(spec.type, dict) else None
 

@@ -245,8 +245,9 @@ def prune_after_put(
             except OSError as error:
                 _LOG.warning("%s; other entries are evicted in its place", error)
             stuck = [one.record for one in plan.evict if store.contains(one.record.digest)]
+            freed_bytes = plan.freed_bytes - sum(record.file_bytes for record in stuck)
             plan = plan_rest([*plan.kept, *stuck], keep={*keep, *(record.digest for record in stuck)})
-            return plan.execute(store)
+            return freed_bytes + plan.execute(store)
     except LockTimeoutError:
         return 0
 

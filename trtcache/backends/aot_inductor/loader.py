@@ -160,14 +160,16 @@ def scratch() -> Iterator[Path]:
 
 
 def claim(folder: Path) -> int:
-    """Mark a folder as in use until the returned descriptor is closed or the process ends.
+    """Mark the caller's own folder as in use until the returned descriptor is closed or the process ends.
 
     Raises:
         OSError: the file system does not support locks.
     """
-    fd = os.open(folder / _CLAIM, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    unlocked = folder / f"{_CLAIM}-{os.getpid()}"
+    fd = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        unlocked.rename(folder / _CLAIM)  # ``reclaim`` in another process never sees it without its lock
     except OSError:
         os.close(fd)
         raise
