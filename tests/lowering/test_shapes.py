@@ -68,6 +68,22 @@ def test_an_expand_that_changes_a_dtype_stays() -> None:
     assert operators(keeps_its_promise(Shapes(), single, torch.randn(4), double.float())) == ["add"]
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda _, x, y: x * y[:1, :1].reshape(()),
+        lambda _, x, y: x + y[0, :1].squeeze(),
+        lambda _, x, y: torch.where(x > 0, x, y[:1, 1].squeeze(0)),
+        lambda _, x, y: y[0, 0].unsqueeze(0) * x,
+        lambda _, x, y: y[0, 0].expand(1, 1) * x,
+    ],
+)
+def test_a_reshape_that_changes_a_dtype_stays(function: object) -> None:
+    """A tensor of one element raises the dtype of a product if it has dimensions, and only then."""
+    x, y = torch.full((2, 3), 100, dtype=torch.int8), torch.full((2, 3), 2)
+    keeps_its_promise(Shapes(), Calls(function), x, y)  # type: ignore[arg-type]
+
+
 def test_an_expand_that_makes_the_result_larger_stays() -> None:
     """``relu`` of three rows is not ``relu`` of one."""
     model = Calls(lambda _, x: x.expand(3, 4).relu())

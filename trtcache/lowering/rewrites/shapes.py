@@ -225,8 +225,9 @@ def _expands_itself(user: fx.Node, expanded: fx.Node, source: fx.Node) -> bool:
         return False
     used = [source if one is expanded else one for one in arguments(user)]
     tensors = [value for value in map(tensor_of, used) if value is not None]
-    # A zero-dimensional tensor has lower priority in type promotion.
-    ranked = source.meta["val"].dim() > 0 or len({tensor.dtype for tensor in tensors}) == 1
+    # A zero-dimensional tensor has lower priority in type promotion, and may be on another device.
+    have_dims = [one.meta["val"].dim() > 0 for one in (source, expanded)]
+    ranked = have_dims[0] == have_dims[1] or len({(tensor.dtype, tensor.device) for tensor in tensors}) == 1
     rank = max(tensor.dim() for tensor in tensors)
     shape: list[Any] = [1] * rank
     for tensor in tensors:
