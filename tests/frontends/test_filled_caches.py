@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
+import random
+import threading
+from array import array
 from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+
+from trtcache.errors import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,3 +193,129 @@ def test_real_tensors_in_a_cache_stay(compiled: Callable[..., trtcache.CompiledM
     table = unlimited()
     compiled(model, (X,))
     assert unlimited() is table
+
+
+class KeyedTable(nn.Module):
+    """Has a table, and notes beside it for which length it was made."""
+
+    table, length = torch.zeros(1), 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Add the table, in the class."""
+        if x.shape[1] != KeyedTable.length:
+            KeyedTable.table, KeyedTable.length = torch.arange(x.shape[1]) * 1.0, x.shape[1]
+        return x + KeyedTable.table
+
+
+LENGTH = 1
+
+
+class OwnTable(nn.Module):
+    """Has a table of its own, and notes its length in a global name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.zeros(1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Add the table."""
+        global LENGTH
+        if x.shape[1] != LENGTH:
+            self.table, LENGTH = torch.arange(x.shape[1]) * 1.0, x.shape[1]
+        return x + self.table
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attribute self.table was assigned:UserWarning")
+@pytest.mark.parametrize("kind", [KeyedTable, OwnTable])
+@pytest.mark.parametrize("direct", ["off", "on"])
+def test_what_a_cache_was_filled_for_is_restored_with_it(
+    compiled: Callable[..., trtcache.CompiledModule], kind: type[nn.Module], direct: str
+) -> None:
+    """Or eager would take the old table for that of the new length."""
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    for _ in range(2):
+        model = kind().eval()
+        model(torch.zeros(1, 1))
+        if kind is KeyedTable:
+            thread.start()
+        try:
+            compiled(model, (X,), direct=direct)
+        finally:
+            if kind is KeyedTable:
+                stop.set()
+                thread.join()
+                thread = threading.Thread(target=stop.wait)
+        assert torch.equal(model(X), X + torch.arange(4.0))
+
+
+class Arrays(nn.Module):
+    """Counts its calls in objects that are no containers of Python's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numpys, self.pythons, self.bytes = np.ones(2), array("d", [1.0]), bytearray(b"1")
+        self.names = argparse.Namespace(calls=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Add the number of calls."""
+        self.numpys += 1
+        self.pythons[0] += 1
+        self.bytes.append(1)
+        self.names.calls += 1
+        return x + float(self.numpys[0]) + self.pythons[0] + len(self.bytes) + self.names.calls
+
+
+def test_a_compile_does_not_count_as_a_call(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Arrays and namespaces are as they were, as other attributes are."""
+    for direct in ("off", "on", "on"):
+        model = Arrays().eval()
+        compiled(model, (X,), direct=direct)
+        assert torch.equal(model(X), Arrays()(X))
+
+
+class Draws(nn.Module):
+    """Draws a random number of Python's if it is told to."""
+
+    draws = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiply by a number."""
+        return x * random.random() if self.draws else x * 1.0  # nothing is secret
+
+
+def test_an_export_after_a_replay_draws_the_same_numbers(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A miss of direct mode takes none away."""
+    compiled(Draws().eval(), (X,), direct="on")
+    model = Draws().eval()
+    model.draws = True
+    random.seed(0)
+    expected = model(X)
+    random.seed(0)
+    module = compiled(model, (X,), direct="on")
+    assert torch.equal(module(X), expected)
+
+
+class Swaps(nn.Module):
+    """Exchanges the memory of its weight if it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.swaps: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.weight, self.average = nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(4) * 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiply by the weight."""
+        for one, other in self.swaps:
+            one.data = other.data
+        return x * self.weight
+
+
+def test_an_assignment_of_data_is_refused_after_a_replay_too(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Its operations are those of the model without it."""
+    compiled(Swaps().eval(), (X,), direct="on")
+    model = Swaps().eval()
+    model.swaps.append((model.weight, model.average))
+    with pytest.raises(ExportError, match=r"forward assigns \.?data"):
+        compiled(model, (X,), direct="on")
+    assert torch.equal(model.weight, torch.ones(4))  # the model is as it was

@@ -5,6 +5,7 @@ An export fills them with fake tensors, with which the model's later results wou
 
 from __future__ import annotations
 
+import copy
 import copyreg
 import functools
 import gc
@@ -22,14 +23,18 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.utils import parametrize
 
-from trtcache.lowering.model_state import MISSING, are_same, lost_tensors, read_slot
+from trtcache.lowering.model_state import MISSING, are_same, is_array, lost_tensors, read_slot, restore_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from trtcache.lowering.model_state import Changes
+
 _OTHERS = (sys.stdlib_module_names - {"__main__"}) | {"torch", "trtcache"}
 _DICTS = frozenset({dict, OrderedDict, defaultdict})
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, type, types.ModuleType, types.BuiltinFunctionType})
+_PLAIN_OBJECTS = frozenset({"argparse", "collections", "types"})
+"""Modules of Python's whose objects have attributes that are the user's."""
 _NOT_FOLLOWED = (type, types.ModuleType, torch.nn.Module, torch.Tensor)
 _MOST_NESTED = 3
 _Place = tuple[str, dict[Any, Any], "Callable[[], Any]", "Callable[[Any, Any], None]", "Callable[[Any], None]"]
@@ -37,14 +42,16 @@ _Place = tuple[str, dict[Any, Any], "Callable[[], Any]", "Callable[[Any, Any], N
 
 
 @contextmanager
-def preserve_caches(model: torch.nn.Module) -> Iterator[Caches]:
+def preserve_caches(model: torch.nn.Module, changes: Changes) -> Iterator[Caches]:
     """Take fake tensors that the block leaves outside of a model away again.
 
     Looks at the classes of the model's modules, the files that define them, the user's files that these import, and the
     functions that they use: class attributes, global names, containers and plain objects in these, closures, defaults
-    and ``lru_cache``. What has no fake tensor stays as it is, unless the block sets ``restores_all``.
+    and ``lru_cache``. If there are fake tensors, or the block has changed the model itself, which is restored as well,
+    everything is restored: a name that says for which size a table was made belongs to that table. Otherwise all stays
+    as it is, unless the block sets ``restores_all``.
     """
-    caches = Caches(model)
+    caches = Caches(model, changes)
     try:
         yield caches
     finally:
@@ -55,16 +62,19 @@ class Caches:
     """The names, containers and cached functions around a model.
 
     Attributes:
-        restores_all: whether everything is restored, and not only what has fake tensors. It is not if there are other
-            threads that can run the user's code, whose changes would be lost.
+        restores_all: whether everything is restored in any case. If it is not, and there are other threads that can run
+            the user's code, whose changes would be lost, only the files, classes and objects that have fake tensors are
+            restored.
         replaced: tensors in whose place the block left fake ones, with the name of each.
     """
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, changes: Changes) -> None:
         self.restores_all = False
+        self._changes = changes
         self.replaced: list[tuple[str, torch.Tensor]] = []
         self._places: list[_Place] = []
         self._lists: list[tuple[list[Any], list[Any]]] = []
+        self._arrays: list[tuple[Any, Any]] = []
         self._cached: list[tuple[Any, int]] = []  # with the number of their misses
         self._seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
         modules = [one for one in model.modules() if isinstance(one, torch.nn.Module)]
@@ -132,12 +142,15 @@ class Caches:
                 self._seen[id(value)] = value
                 self._lists.append((value, list(value)))
                 waiting += value
+            elif is_array(value):
+                self._seen[id(value)] = value
+                self._arrays.append((value, copy.copy(value)))
             elif isinstance(value, (types.FunctionType, functools._lru_cache_wrapper)):
                 self._seen[id(value)] = value
                 waiting += self._add_function(value)
             elif (inner := _inner(value)) is not None:
                 waiting.append(inner)
-            elif _is_followed(kind.__module__):
+            elif _is_followed(kind.__module__) or kind.__module__ in _PLAIN_OBJECTS:
                 self._seen[id(value)] = value
                 self._add_object(value)
 
@@ -190,18 +203,31 @@ class Caches:
 
     def restore(self) -> None:
         """Restore what has fake tensors now and had none, or everything."""
+        places = [(place, _has_new_fakes(place[1], place[2]())) for place in self._places]
+        lists = [
+            (values, elements, any(map(_has_fake, values)) and not any(map(_has_fake, elements)))
+            for values, elements in self._lists
+        ]
+        filled = [
+            function
+            for function, misses in self._cached
+            if function.cache_info().misses != misses and any(map(_has_fake, _results(function)))
+        ]
+        has_fakes = bool(filled) or any(one[-1] for one in (*places, *lists))
         others = [one for one in threading.enumerate() if one is not threading.current_thread()]
-        restores_all = self.restores_all and not any(map(_can_run_users_code, others))
-        for place in self._places:
-            self.replaced += _restore_place(*place, restores_all=restores_all)
-        for values, elements in self._lists:
-            has_fake = any(map(_has_fake, values)) and not any(map(_has_fake, elements))
+        is_alone = not any(map(_can_run_users_code, others))
+        restores_all = self.restores_all or ((has_fakes or self._changes.are_any) and is_alone)
+        for place, has_fake in places:
+            if has_fake or restores_all:
+                self.replaced += _restore_place(*place)
+        for values, elements, has_fake in lists:
             if has_fake or (restores_all and not are_same(values, elements)):
                 self.replaced += lost_tensors("an element of a list", elements, list(values))
                 values[:] = elements
-        for function, misses in self._cached:
-            if function.cache_info().misses != misses and any(map(_has_fake, _results(function))):
-                function.cache_clear()
+        for numbers, copied in self._arrays if restores_all else ():
+            restore_array(numbers, copied)
+        for function in filled:
+            function.cache_clear()
 
 
 def _inner(value: Any) -> Any:
@@ -219,22 +245,26 @@ def _restore_place(
     now: Callable[[], Any],
     put: Callable[[Any, Any], None],
     remove: Callable[[Any], None],
-    *,
-    restores_all: bool,
 ) -> list[tuple[str, torch.Tensor]]:
-    """Restore what has fake tensors now, or everything, and return the tensors that were replaced by them."""
+    """Restore the items of an owner, and return the tensors that others replaced."""
     items, replaced = now(), list[tuple[str, torch.Tensor]]()
     for name, value in list(items.items()):
         old = before.get(name, MISSING)
-        if old is not value and (restores_all or _has_fake(value)):
-            if old is MISSING:
-                remove(name)
-            else:
-                put(name, old)
-                replaced += lost_tensors(f"{name} of {owner}", old, value)
-    for name in [one for one in before if restores_all and one not in items]:
+        if old is MISSING and not isinstance(value, types.ModuleType):  # a package has what was imported from it
+            remove(name)
+        elif old is MISSING:
+            continue
+        elif old is not value:
+            put(name, old)
+            replaced += lost_tensors(f"{name} of {owner}", old, value)
+    for name in [one for one in before if one not in items]:
         put(name, before[name])
     return replaced
+
+
+def _has_new_fakes(before: dict[Any, Any], items: dict[Any, Any]) -> bool:
+    changed = [value for name, value in list(items.items()) if before.get(name, MISSING) is not value]
+    return any(map(_has_fake, changed))
 
 
 def _can_run_users_code(thread: threading.Thread) -> bool:

@@ -185,7 +185,7 @@ def _trace(
         with (
             record_changed_arguments(model) as changed_arguments,
             preserve_state(model) as changes,
-            preserve_caches(model) as caches,
+            preserve_caches(model, changes) as caches,
             quiet(),
             whole_ranges() if is_whole else nullcontext(),
             _lstm_states_in_shape(),

@@ -7,6 +7,7 @@ does not treat it as a buffer and writes to the real tensor.
 
 from __future__ import annotations
 
+import copy
 import copyreg
 import functools
 import importlib
@@ -16,9 +17,9 @@ import random
 import sys
 import types
 import warnings
+from array import array
 from collections import OrderedDict, deque
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,8 +33,11 @@ _NOT_FOLLOWED = (
     *(type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType),
 )
 _DICTS = frozenset({dict, OrderedDict})
-_STDLIB = sys.stdlib_module_names - {"types", "__main__"}
+_STDLIB = sys.stdlib_module_names - {"__main__", "argparse", "collections", "types"}
 _FLAT_WEIGHTS = r"The tensor attributes (self\.[\w.]*_flat_weights\[\d+\](, )?)+ were assigned during export"
+_TABLES = frozenset(vars(torch.nn.Module()))
+_WEIGHTS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+_LARGEST_ARRAY = 16 << 20
 MISSING = object()
 """In place of a value that is not there."""
 
@@ -50,21 +54,34 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@dataclass
 class Changes:
-    """What ``forward`` has changed: numbers, in words, and tensors that it replaced, with the name of each."""
+    """What ``forward`` has changed in a model.
 
-    numbers: list[str] = field(default_factory=list)
-    tensors: list[tuple[str, torch.Tensor]] = field(default_factory=list)
+    Attributes:
+        numbers: the numbers among attributes and items, in words.
+        tensors: the tensors that it replaced, with the name of each.
+        are_any: whether it has changed an attribute, or an item of a container, other than weights.
+    """
+
+    def __init__(self, state: _State) -> None:
+        self.numbers: list[str] = []
+        self.tensors: list[tuple[str, torch.Tensor]] = []
+        self._state = state
+        self.are_any = False
+
+    def look(self, *_: object) -> None:
+        """Look for changes right after ``forward``: at its end, torch.export restores attributes, with copies."""
+        self.are_any = self.are_any or self._state.is_changed()
 
 
 @contextmanager
 def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> Iterator[Changes]:
     """Restore a model's attributes, the contents of their containers, and tensors that are written to, after the block.
 
-    Everything that attributes lead to is restored, ``__slots__`` included. These are not followed: closures, class
-    attributes, TorchScript modules, elements of sets, keys of dicts, and the attributes of objects of Python's standard
-    library. Parameters are not restored, since a program that writes to one is rejected.
+    Everything that attributes lead to is restored, ``__slots__`` and NumPy's arrays included. These are not followed:
+    closures, class attributes, TorchScript modules, elements of sets, keys of dicts, and the attributes of most objects
+    of Python's standard library. Of parameters and buffers their ``data`` is restored, not what is written to it, since
+    a program that writes to a parameter is rejected.
 
     Unless ``copies_tensors``, tensors are not restored: the block must not write to one. No changes are found then.
 
@@ -72,10 +89,13 @@ def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> It
     the old tensors. Tensors of which torch.export warns are left out: those in attributes of the model's modules. Other
     changes can be results that the model keeps for later calls.
     """
-    state, changes = _State(model, copies_tensors=copies_tensors), Changes()
+    state = _State(model, copies_tensors=copies_tensors)
+    changes = Changes(state)
+    handle = model.register_forward_hook(changes.look)
     try:
         yield changes
     finally:
+        handle.remove()
         if copies_tensors:
             changes.numbers += state.changed_numbers()
             changes.tensors += state.replaced_tensors(model)
@@ -208,6 +228,41 @@ def random_states() -> list[object]:
     return states
 
 
+def keep_random_states() -> Callable[[], None]:
+    """Return a function that sets the generators of ``random_states`` back to their present states."""
+    ours, pythons = torch.get_rng_state(), random.getstate()
+    numpy: Any = sys.modules.get("numpy.random")
+    numpys = None if numpy is None else numpy.get_state()
+
+    def restore() -> None:
+        torch.set_rng_state(ours)
+        random.setstate(pythons)
+        if numpy is not None:
+            numpy.set_state(numpys)
+
+    return restore
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value is an array of numbers that is restored: Python's or NumPy's, of up to 16 MiB."""
+    if isinstance(value, (bytearray, array)):
+        return len(value) <= _LARGEST_ARRAY
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.ndarray) or not value.flags.writeable:
+        return False
+    return not value.dtype.hasobject and value.nbytes <= _LARGEST_ARRAY
+
+
+def restore_array(values: Any, before: Any) -> None:
+    """Write the numbers that an array had before, if it has others now."""
+    is_numpys = hasattr(values, "shape")
+    if is_numpys and values.shape != before.shape:
+        return
+    now, then = (one.tobytes() if hasattr(one, "tobytes") else one for one in (values, before))
+    if now != then:
+        values[... if is_numpys else slice(None)] = before
+
+
 class _State:
     """The attributes and containers of a model, and of all objects that they lead to."""
 
@@ -216,11 +271,15 @@ class _State:
         self._attributes: list[tuple[Any, dict[str, Any]]] = []
         self._lists: list[tuple[Any, list[Any]]] = []
         self._mappings: list[tuple[Any, dict[Any, Any]]] = []
+        self._tables = set[int]()  # of modules, by their ids
         self._sets: list[tuple[set[Any], set[Any]]] = []
         self._slots: list[tuple[Any, dict[str, Any]]] = []
+        self._arrays: list[tuple[Any, Any]] = []
         self._tensors: list[tuple[torch.Tensor, int]] = []
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._registered = {id(module) for module in model.modules()}
+        weights = {id(one): one for one in (*model.parameters(), *model.buffers()) if type(one) in _WEIGHTS}
+        self._weights = [(one, one.detach()) for one in weights.values() if one.layout == torch.strided]
         seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
         waiting: list[Any] = [model]
         while waiting:
@@ -265,6 +324,7 @@ class _State:
         # A module has a dozen dicts of hooks, most of them empty.
         tables += [item for item in module.__dict__.values() if type(item) in _DICTS and not item]
         self._mappings += [(table, dict(table)) for table in tables]
+        self._tables |= {id(item) for name, item in module.__dict__.items() if name in _TABLES}
         known = {id(table) for table in tables} if id(module) in self._registered else set()
         return [item for item in module.__dict__.values() if id(item) not in known] + self._record_slots(module)
 
@@ -287,6 +347,9 @@ class _State:
             return [*dict.values(value)]
         if isinstance(value, set):
             self._sets.append((value, set(value)))
+            return []
+        if is_array(value):
+            self._arrays.append((value, copy.copy(value)))
             return []
         if isinstance(value, functools.partial):
             return [value.func, value.args, value.keywords]
@@ -326,6 +389,14 @@ class _State:
         found += [(mapping, items, dict(_kind(mapping).items(mapping))) for mapping, items in self._mappings]
         return found + [(one, dict(enumerate(items)), dict(enumerate(one))) for one, items in self._lists]
 
+    def is_changed(self) -> bool:
+        """Return whether an attribute or an item is another one than recorded, but for what torch's modules have."""
+        return any(
+            _differ(before, now)
+            for value, before, now in self._records()
+            if id(value) not in self._tables and not type(value).__module__.startswith("torch.")
+        )
+
     def restore(self) -> None:
         """Restore what differs from the record."""
         for value, attributes in self._attributes:
@@ -340,11 +411,24 @@ class _State:
             if members != before:
                 set.clear(members)
                 set.update(members, before)
+        self._restore_values()
+
+    def _restore_values(self) -> None:
+        """Restore arrays and tensors."""
+        for weight, data in self._weights:  # ``weight.data = ...``
+            if not weight.is_set_to(data):
+                weight.data = data
+        for numbers, copied in self._arrays:
+            restore_array(numbers, copied)
         written = [tensor.untyped_storage() for tensor, version in self._tensors if tensor._version != version]
         for address, memory in {memory._cdata: memory for memory in written}.items():
             recorded = self._storages.get(address)
             if recorded is not None and recorded.nbytes() == memory.nbytes():  # neither exchanged nor resized
                 memory.copy_(recorded)
+
+
+def _differ(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> bool:
+    return len(before) != len(now) or any(now.get(name, MISSING) is not old for name, old in before.items())
 
 
 def _changed_numbers(owner: str, before: Mapping[Any, Any], now: Mapping[Any, Any]) -> Iterator[str]:

@@ -58,6 +58,7 @@ _ASK_FOR_HISTORY = frozenset(
         ),
     }
 )
+_SET_DATA = vars(torch._C.TensorBase)["data"].__set__
 _ASK_FOR_STRIDES = frozenset({torch.Tensor.stride, torch.Tensor.dim_order})
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _ATTENTION = torch.nn.functional.scaled_dot_product_attention
@@ -218,6 +219,8 @@ class _Functions(TorchFunctionMode):
             self._noted.append("forward chooses the kernel of attention, which a program does not")
         if func in _ASK_FOR_HISTORY and not sys._getframe(1).f_code.co_filename.startswith(OWN_FOLDERS):
             self._noted.append("forward asks for the gradient function, the base or the memory of a tensor")
+        if func == _SET_DATA:
+            self._noted.append("forward assigns data of a tensor, which an export refuses")
         if func in _ASK_FOR_STRIDES and any(size == 1 for size in args[0].shape if isinstance(size, int)):
             self._noted.append("forward asks for the strides of single elements")
         name = func.__name__  # an export fails without one
@@ -372,7 +375,7 @@ def _is_simple(value: Any, depth: int) -> bool:
         NotComparableError: it has containers in containers in containers, or in itself.
     """
     kind = type(value)
-    if kind in _PLAIN or isinstance(value, nn.Module):
+    if kind in _PLAIN or kind is torch.Size or isinstance(value, nn.Module):
         return True
     if kind is torch.ScriptObject:
         raise NotComparableError("an attribute is an object of TorchScript, such as a packed weight")

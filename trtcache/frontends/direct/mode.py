@@ -40,6 +40,7 @@ from trtcache.keys.alias_key import overrides
 from trtcache.keys.key import process_state
 from trtcache.lowering import export_lock
 from trtcache.lowering.arguments import replace_inputs
+from trtcache.lowering.model_state import keep_random_states
 from trtcache.lowering.operators import refuse_replaced_kernels
 from trtcache.weights.slots import layout
 
@@ -256,9 +257,11 @@ class DirectMode:
     def find(self) -> bool:
         """Find the manifest with the operations of the model; return whether there is one."""
         start = time.perf_counter()
+        reset_random = keep_random_states()
         try:
             with export_lock(imports_dynamo=False), paused_collector():
-                return self._find()
+                if self._find():
+                    return True
         except NotComparableError as error:
             self.outcome = f"off: {error}"
         except Exception as error:  # the model's code can raise anything; it is exported all the same
@@ -266,6 +269,7 @@ class DirectMode:
             self.outcome = f"off: the model cannot be run without values ({type(error).__name__}: {error})"
         finally:
             self.direct_s += time.perf_counter() - start
+        reset_random()  # the model is exported: it draws the numbers that it drew in the replay
         return False
 
     def _find(self) -> bool:
@@ -396,7 +400,11 @@ class DirectMode:
             raise ValueError(_NO_ALIAS)
         assert self.key is not None  # noqa: S101  # it was made before
         with export_lock(), paused_collector():  # as in an export: code can ask whether it is
-            recording = self._record()
+            reset_random = keep_random_states()
+            try:
+                recording = self._record()
+            finally:
+                reset_random()
             if not self._is_trace_of(program, recording):
                 raise ValueError("the exported program performs other operations than the model")
         if recording.specs != (program.call_spec.in_spec, program.call_spec.out_spec):

@@ -466,8 +466,8 @@ def run(
     with ExitStack() as stack:
         stack.callback(writer.clear)
         stack.enter_context(quiet())  # as an export
-        stack.enter_context(preserve_state(model, copies_tensors=False))
-        caches = stack.enter_context(preserve_caches(model))
+        changes = stack.enter_context(preserve_state(model, copies_tensors=False))
+        caches = stack.enter_context(preserve_caches(model, changes))
         caches.restores_all = True  # but after a hit, as after an export
         stack.enter_context(torch.set_grad_enabled(torch.is_grad_enabled()))
         stack.enter_context(torch.nn.utils.stateless._reparametrize_module(model, {**state}, strict=True))
