@@ -141,7 +141,9 @@ class Cache:
         if lower is not None:
             self.config = replace(self.config, lower=absolute_paths(lower, "lower"))
         if copy_up is not None:
-            self.config = replace(self.config, copy_up=bool(copy_up))
+            if not isinstance(copy_up, bool):
+                raise SettingsError("copy_up", f"expected True or False, got {copy_up!r}")
+            self.config = replace(self.config, copy_up=copy_up)
         if remote is not None:
             self.config = replace(
                 self.config, remotes=replace(self.config.remotes, urls=parse_remotes(remote, "remote"))
@@ -149,9 +151,12 @@ class Cache:
         if max_size is not None:
             self.config = replace(self.config, max_size_bytes=parse_size(max_size, "max_size") or None)
         self.busy = self.config.busy.override(on_busy, busy_timeout_s)
+        self.counts_hits = True
+        """Whether hits are counted: not for what this process has built in another one."""
         self._rejected: dict[str, str] = {}
         self._damaged: dict[str, str] = {}
         self._has_swept = False
+        self._latest = ""  # the digest of the engine that is being compiled, which a put of its key alias keeps
         self.layers = Layers.of(
             self.config, upper_must_open=root is not None, lower_must_open=lower is not None, after_copy=self._after_put
         )
@@ -378,6 +383,7 @@ class Cache:
         """
         check_kind(key.kind)
         check_labels(name, provenance)
+        self._latest = key.digest
         result = self._look_up(key, remote=False)
         if isinstance(result, Entry):
             return result
@@ -503,7 +509,7 @@ class Cache:
 
     def count_hit(self, entry: Entry) -> None:
         """Count a hit of an entry: for what ``peek`` has found without counting it."""
-        if self.store is not None:
+        if self.store is not None and self.counts_hits:
             saved_s = max(0.0, entry.build_s - entry.load_s)
             reason = BELOW if self.layers.is_below(entry) else ""
             self.store.events.append("hit", reason=reason, kind=entry.kind, key=entry.key.digest, saved_s=saved_s)
@@ -667,7 +673,7 @@ class Cache:
             if index or not self._has_swept:
                 self._has_swept = True
                 store.sweep()
-            prune_after_put(store, self.config.max_size_bytes, self.config.max_entries, keep=[digest])
+            prune_after_put(store, self.config.max_size_bytes, self.config.max_entries, keep=[digest, self._latest])
         except (OSError, StoreError) as error:
             _logger.warning("%s was not pruned: %s", store.root, error)
 

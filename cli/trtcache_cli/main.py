@@ -119,7 +119,7 @@ Exit codes:
   5    no entry, or more than one, has this key
   6    an engine builder failed or is not available
   7    a build or torch was forbidden by TRTCACHE_FORBID_BUILD or TRTCACHE_NO_TORCH
-  130  interrupted, or declined; 143 or 129: 'warm' was ended by SIGTERM or SIGHUP
+  130  interrupted, or declined; 143 or 129: a build was ended by SIGTERM or SIGHUP
 """
 
 

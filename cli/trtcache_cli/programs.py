@@ -52,8 +52,9 @@ def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | P
 
 
 def _describe(error: BaseException) -> str:
+    text = " ".join(str(error).split())  # an error is one line
     is_plain = isinstance(error, (ImportError, AttributeError, SyntaxError))  # whose texts say what they are
-    return str(error) if is_plain else f"{type(error).__name__}: {error}"
+    return text if is_plain else f"{type(error).__name__}: {text}"
 
 
 def export_function(location: str) -> ExportedProgram:

@@ -120,6 +120,7 @@ def test_an_engine_takes_over(
     assert_nothing_left(temporary)
     again = trtcache.compile(live, (X,), backend=portable, cache=tmp_path / "cache", on_miss="background")
     assert (again.ready, again.report.background, len(builds())) == (True, "", 1)
+    assert trtcache.Cache(tmp_path / "cache").stats().hits == 1  # of the second compile: the first has built it
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

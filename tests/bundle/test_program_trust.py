@@ -53,10 +53,11 @@ def test_a_signature_counts_by_the_environment_or_the_call(
 
 
 def test_another_keys_signature_does_not_count(
-    compiled: trtcache.CompiledModule, key: SecretKey, tmp_path: Path
+    compiled: trtcache.CompiledModule, key: SecretKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither does one that has expired."""
+    """Neither does one that has expired, or that of a trusted key if others are given."""
     trtcache.export(compiled, tmp_path / "signed.pt2")
+    monkeypatch.setenv("TRTCACHE_TRUSTED_KEYS", str(key.public))
     other = SecretKey.generate("ci")
     for trusted, reason in ((f"{other.public}", "unknown-key"), (f"{key.public}:2001-01-01", "expired-key")):
         with pytest.raises(UntrustedProgramError) as caught:

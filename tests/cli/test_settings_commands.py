@@ -155,6 +155,9 @@ def test_what_was_set_can_be_changed_and_removed(
         assert run("config", "get", key).out.split() == given
     assert run("config", "unset", key).code == 0
     assert file.read_text() == "readonly = true\n"
+    file.write_bytes(b"readonly = true\r\ncopy-up = true\r\n")  # written on Windows
+    assert run("config", "unset", "copy-up").code == 0
+    assert file.read_bytes() == b"readonly = true\r\n"
 
 
 def test_a_written_setting_is_named_although_the_file_is_wrong(run: Callable[..., Result], file: Path) -> None:

@@ -144,6 +144,16 @@ def fill(store: DiskStore, count: int, size: int = 1000) -> list[str]:
     return [key.digest for key in keys]
 
 
+def test_key_aliases_do_not_count_as_entries() -> None:
+    """The engines are counted; of what accompanies them, four for each may stay."""
+    engines = [record(number, size=100_000, build_s=8) for number in range(2)]
+    aliases = [replace(record(number, size=1000, build_s=0.7), kind="alias") for number in range(10, 17)]
+    assert evicted(*engines, *aliases, max_entries=2) == []
+    gone = evicted(*engines, *aliases, max_entries=1)
+    assert sorted(number for number, _ in gone) == [0, 10, 11, 12]
+    assert {reason for _, reason in gone} == {"max-entries"}
+
+
 def test_executing_a_plan_removes_rows_then_files_and_counts(store: DiskStore) -> None:
     """After a prune neither row nor file is left, and each eviction is an event with its reason."""
     digests = fill(store, 3)

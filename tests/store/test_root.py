@@ -66,6 +66,8 @@ def test_a_file_is_not_a_root(tmp_path: Path) -> None:
         DiskStore.open(tmp_path / "cache")
     with pytest.raises(NotAStoreError, match="cannot be created or read"):
         DiskStore.open(tmp_path / "cache" / "below")
+    with pytest.raises(NotAStoreError, match="cannot be created or read"):
+        DiskStore.open(tmp_path / "cache" / "below", readonly=True)
 
 
 def test_a_later_format_is_refused(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def load(
         path: the file.
         cache: a cache to store its engines in, and to look up referenced engines.
         trust: None if it is signed by a key of ``TRTCACHE_TRUSTED_KEYS``; ``local-file`` if you wrote it or know who
-            did, since an engine runs code; or public keys to trust, as ``NAME:HEX``.
+            did, since an engine runs code; or public keys, as ``NAME:HEX``, one of which must have signed it.
         on_guard: ``error``: a call with sizes that the program was not exported for raises GuardError. The other
             policies of ``compile`` need the model, which is not in the file.
         outputs: ``numpy``, ``torch`` or ``dlpack``: the library of outputs. By default that of the inputs.

@@ -43,7 +43,7 @@ def open_file(
     keys = config.trust.keys
     start = time.perf_counter()
     if isinstance(trust, str) and ":" in trust:
-        keys = (*keys, *parse_keys(trust, "trust"))
+        keys = parse_keys(trust, "trust")
     elif trust is not None and trust != LOCAL_FILE:
         raise SettingsError("trust", f"{trust!r} is neither None, {LOCAL_FILE!r} nor public keys as NAME:HEX")
     archive = ProgramArchive(path, keys=keys, local=trust == LOCAL_FILE)

@@ -134,8 +134,10 @@ class BackgroundBuild:
         return lookup is not None and lookup.find() is not None
 
     def reading_cache(self) -> Cache:
-        """Return the cache for what the worker has stored: nothing is built in this process."""
-        return Cache(config=replace(self.cache.config, forbid_build=True, recache=False))
+        """Return the cache for what the worker has stored: nothing is built in this process, and no hit is counted."""
+        cache = Cache(config=replace(self.cache.config, forbid_build=True, recache=False))
+        cache.counts_hits = False
+        return cache
 
     def _lock_digest(self) -> str | None:
         """Return the digest that names the lock of the program and its options; None if its fingerprint fails."""

@@ -127,7 +127,7 @@ def set_line(text: str, name: str, value: Value) -> str:
 
 def remove_line(text: str, name: str) -> str:
     """Return the text without a setting and the comment on its line."""
-    return _line(name, r"[ \t]*(#[^\n]*)?(\n|\Z)").sub("", text, count=1)
+    return _line(name, r"[ \t]*(#[^\n]*?)?(\r?\n|\Z)").sub("", text, count=1)
 
 
 def _line(name: str, end: str) -> re.Pattern[str]:

@@ -14,6 +14,7 @@ import logging
 import os
 import stat
 import time
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,12 @@ from trtcache.errors import (
     StoreError,
     UnknownKeyError,
 )
+from trtcache.store.contract import is_companion
 from trtcache.store.events import MOST_BYTES, EventCount, read_sums, since, tails
 from trtcache.store.record import COLUMNS, INDEX_NAME, Record, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from trtcache.store.disk import DiskStore
     from trtcache.store.events import Counters
@@ -42,6 +44,9 @@ _LOG = logging.getLogger("trtcache.store")
 
 HALF_LIFE_S = 7 * 86400.0
 """Idle time after which an entry is worth half."""
+
+_COMPANIONS_EACH = 4
+"""Entries that may accompany each engine under a limit of entries: key aliases of two kinds, a manifest, a reason."""
 
 LOW_WATER = 0.9
 """Fraction of the limit that a prune after a put goes down to, so that not every put has to prune."""
@@ -167,8 +172,9 @@ def plan_prune(
     ``where`` limits which entries may be evicted; given alone it selects all of those. Entries of ``stale`` (a reason
     for each digest), those built longer ago than ``older_than_s`` and those not used for ``unused_for_s`` are evicted
     first; then, while the rest is larger than ``max_size_bytes`` or more than ``max_entries``, the entry with the
-    lowest :func:`worth`, or with ``oldest_first`` the one that was used first. Pinned entries and the digests in
-    ``keep`` always stay, even if the rest then exceeds a limit.
+    lowest :func:`worth`, or with ``oldest_first`` the one that was used first. ``max_entries`` does not count what
+    accompanies engines, such as key aliases, of which up to four for each of the entries stay. Pinned entries and the
+    digests in ``keep`` always stay, even if the rest then exceeds a limit.
     """
     everything = tuple(records)
     candidates = [
@@ -188,27 +194,43 @@ def plan_prune(
             evict.append(Eviction(record, "older-than"))
         elif unused_for_s is not None and now_ns - record.used_ns > unused_for_s * 1e9:
             evict.append(Eviction(record, "unused-for"))
-    # The rest is evicted down to the limits, the least worth first.
     gone = {eviction.record.digest for eviction in evict}
-    kept_bytes = sum(record.file_bytes for record in everything if record.digest not in gone)
-    excess_bytes = 0 if max_size_bytes is None else kept_bytes - max_size_bytes
-    excess = 0 if max_entries is None else len(everything) - len(evict) - max_entries
-    rest = [record for record in candidates if record.digest not in gone]
+    left = [record for record in everything if record.digest not in gone]
 
-    def order(entry: Record) -> tuple[float, int, str]:
-        return 0.0 if oldest_first else worth(entry, now_ns=now_ns), entry.used_ns, entry.digest
+    def order(record: Record) -> tuple[float, int, str]:
+        return 0.0 if oldest_first else worth(record, now_ns=now_ns), record.used_ns, record.digest
 
-    for record in sorted(rest, key=order):
-        if excess_bytes <= 0 and excess <= 0:
-            break
-        evict.append(Eviction(record, "max-size" if excess_bytes > 0 else "max-entries"))
-        excess_bytes, excess = excess_bytes - record.file_bytes, excess - 1
+    rest = sorted((record for record in candidates if record.digest not in gone), key=order)
+    evict += _evict_to_limits(left, rest, max_size_bytes, max_entries)
     return _plan(everything, evict)
+
+
+def _evict_to_limits(
+    left: list[Record], rest: list[Record], max_size_bytes: int | None, max_entries: int | None
+) -> Iterator[Eviction]:
+    """Yield those of ``rest``, in its order, that exceed the limits of all that is left."""
+    excess_bytes, excess = 0, {False: 0, True: 0}  # the number of entries, and of what accompanies engines
+    if max_size_bytes is not None:
+        excess_bytes = sum(record.file_bytes for record in left) - max_size_bytes
+    if max_entries is not None:
+        counts = Counter(is_companion(record.kind) for record in left)
+        excess = {False: counts[False] - max_entries, True: counts[True] - _COMPANIONS_EACH * max_entries}
+    for record in rest:
+        accompanies = is_companion(record.kind)
+        if excess_bytes > 0 or excess[accompanies] > 0:
+            yield Eviction(record, "max-size" if excess_bytes > 0 else "max-entries")
+            excess_bytes -= record.file_bytes
+            excess[accompanies] -= 1
 
 
 def _plan(everything: tuple[Record, ...], evict: list[Eviction]) -> PrunePlan:
     gone = {eviction.record.digest for eviction in evict}
     return PrunePlan(tuple(evict), tuple(record for record in everything if record.digest not in gone))
+
+
+def _exceed(counts: Mapping[bool, int], max_entries: int) -> bool:
+    """Return whether there are more entries, or more of what accompanies engines (``True``), than there may be."""
+    return counts[False] > max_entries or counts[True] > _COMPANIONS_EACH * max_entries
 
 
 def prune_after_put(
@@ -226,13 +248,17 @@ def prune_after_put(
         return 0
     sizes_bytes = [stored.file_bytes for stored in store.scan()]
     large = max_size_bytes is not None and sum(sizes_bytes) > max_size_bytes
-    many = max_entries is not None and len(sizes_bytes) > max_entries
+    many = max_entries is not None and len(sizes_bytes) > max_entries  # perhaps: some only accompany engines
     if not large and not many:
         return 0
 
     try:
         with store.housekeeping():
             records = load_records(store)
+            counts = Counter(is_companion(record.kind) for record in records)
+            many = many and max_entries is not None and _exceed(counts, max_entries)
+            if not large and not many:
+                return 0
             plan_rest = partial(
                 plan_prune,
                 now_ns=time.time_ns(),

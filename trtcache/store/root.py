@@ -66,7 +66,9 @@ def prepare(root: Path, *, readonly: bool) -> StoreRoot:
         if not readonly:
             make_root(root)
         real = root.resolve()  # a link on the path could be changed before the next call
-        if not real.exists():
+        try:
+            real.lstat()
+        except FileNotFoundError:
             return StoreRoot(real, writable=False)
         shared = check_safety(real, root)
         writable = not readonly and os.access(real, os.W_OK | os.X_OK, effective_ids=True)
