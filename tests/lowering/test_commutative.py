@@ -97,6 +97,14 @@ def test_complex_numbers_stay() -> None:
     assert not Pipeline((Commutative(),)).run(graph.graph_module)[0].modified
 
 
+def test_one_operand_without_dimensions_and_another_dtype_stays() -> None:
+    """Torch converts it before the product, or after it if it is the second operand."""
+    small, large = torch.full((2,), 0.01, dtype=torch.float16), torch.tensor(1e5, dtype=torch.float64)
+    for function in (lambda _, a, b: a * b, lambda _, a, b: b * a):
+        model = Calls(function)
+        assert torch.equal(outputs(lower(model, (small, large)), small, large)[0], model(small, large))
+
+
 def test_results_are_kept_with_symbolic_sizes() -> None:
     """Sums of tensors of any batch are crossed and stay what they are."""
     model = Calls(lambda _, a, b: b.sin() + a.sin() * 2, v=W)

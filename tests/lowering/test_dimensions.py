@@ -8,6 +8,7 @@ from torch.nn import functional
 
 import trtcache
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
+from tests.lowering.lowered import outputs
 from trtcache.lowering.rewrites.dimensions import Dimensions
 from trtcache.lowering.rewriting import arguments
 
@@ -136,6 +137,35 @@ def test_any_of_uint8_has_the_dimensions_of_others() -> None:
         (aten.any.dim, 2, False),
         (aten.any.dim, 2, False),
     ]
+
+
+NUMBERS = torch.tensor([2**31 - 1, 16777217, -5], dtype=torch.int32)
+EDGES = torch.tensor([0.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("function", "x"),
+    [
+        (lambda x: 300 ** x.to(torch.uint8), torch.arange(4)),
+        (lambda x: (-129) ** x.to(torch.int8), torch.arange(4)),
+        (lambda x: (2**40) ** x, NUMBERS % 3),
+        (lambda x: torch.bucketize(0.5, x), EDGES),
+        (lambda x: torch.bucketize(1, x, right=True, out_int32=True), EDGES),
+        (lambda x: torch.bucketize(0.5, x), EDGES.long()),
+        (lambda x: torch.searchsorted(x, 1, side="right"), EDGES),
+        (lambda x: functional.threshold(x, 0.5, 0.5), NUMBERS),
+        (lambda x: functional.threshold(x, 1, 7), NUMBERS),
+        (lambda x: functional.threshold(x, 0.5, 0.25), EDGES),
+    ],
+)
+def test_numbers_beside_tensors_are_converted_as_by_torch(function: object, x: torch.Tensor) -> None:
+    """Also one that the tensor's dtype does not have; a number that is searched becomes a tensor."""
+    program = trtcache.lower(Calls(lambda _, x: function(x)), (x,))  # type: ignore[operator]
+    (result,) = outputs(program, x)
+    expected = function(x)  # type: ignore[operator]
+    assert (result.dtype, result.tolist()) == (expected.dtype, expected.tolist())
+    targets = {str(node.target) for node in program.graph_module.graph.nodes}
+    assert not targets & {"aten.bucketize.Scalar", "aten.searchsorted.Scalar"}
 
 
 def test_what_inductor_promotes_in_another_way_is_cast() -> None:

@@ -161,3 +161,15 @@ def test_a_message_of_torch_has_no_frames_of_its_libraries() -> None:
         "no numel() of symbolic sizes\nException raised from f at a.cpp:1 (most recent call first):\nframe #0: g"
     )
     assert explain_failure(error) == "RuntimeError: no numel() of symbolic sizes"
+
+
+@pytest.mark.parametrize("function", [lambda x: x.squeeze_(0).mul_(2).sum(), lambda x: x.t_().mul_(2).sum(1)])
+def test_a_change_of_the_shape_of_an_argument_is_refused(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Also if its content is changed, too."""
+
+    class Reshapes(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return function(x)
+
+    with pytest.raises(ExportError, match=r"forward changes the shape of x in place: use t\(\)"):
+        trtcache.lower(Reshapes(), (torch.rand(1, 4),))

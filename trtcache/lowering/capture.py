@@ -86,6 +86,7 @@ _NEED_WEIGHTS = 10  # index of this argument of ``_native_multi_head_attention``
 _ADVICE = ("For ", "If you suspect", "Caused by:", "consider using", "The error above", "The following call", "  File ")
 _FIRST_CALL = "an engine answers each call as the first one; use a buffer, and write to it in place"
 _CALLERS_OWN = "an engine leaves the caller's as they are; return what is new instead"
+_NO_RESHAPE = "use t() or reshape() instead of t_() or resize_()"
 _REMEDIES = {
     "Cache'> in output": "pass use_cache=False: torch.export cannot return this cache",
     "Constraints violated": "or pass torch.export.Dim.AUTO for this size: it stays dynamic if it can",
@@ -101,13 +102,14 @@ _REMEDIES = {
     "another one: register it once, and take views of it in forward",
     "does not yet handle": "forward changes buffers that share memory in a way that torch does not know: register one "
     "of them, and take views of it in forward",
-    "num_mutated_inp_runtime_indices": "forward changes the shape of an input in place: use t() or reshape() instead "
-    "of t_() or resize_()",
+    "num_mutated_inp_runtime_indices": f"forward changes the shape of an input in place: {_NO_RESHAPE}",
     "invalid syntax": "torch.export cannot write random_() with bounds: use torch.randint",
     "data-dependent expression": "it branches on values of tensors: use torch.where, or run that part outside of it",
 }
 """What torch's message contains -> what to do."""
 _TORCH, _OURS = Path(torch.__file__).parent, Path(__file__).parents[1]
+
+_THRESHOLDS = frozenset({torch.ops.aten.threshold.default, torch.ops.aten.threshold_.default})
 
 Model = torch.nn.Module
 """Models that can be exported."""
@@ -388,6 +390,7 @@ def decompose(
                 _lstm_states_in_shape(),
                 _copies_that_convert(),
                 _use_draws(program.graph),
+                _whole_thresholds(program.graph),
                 _without_dropout(program.graph_module),
                 _with_copies(program.graph),
             ):
@@ -532,6 +535,25 @@ def _use_draws(graph: fx.Graph) -> Iterator[None]:
 
 
 @contextmanager
+def _whole_thresholds(graph: fx.Graph) -> Iterator[None]:
+    """Let ``threshold`` of integers have integers in the block, as its kernel converts its numbers.
+
+    Its decomposition computes with floats, which have fewer digits (torch 2.13).
+    """
+    changed: list[tuple[fx.Node, Any]] = []
+    for node in graph.nodes:
+        if node.target in _THRESHOLDS and not (value := node.args[0].meta["val"].dtype).is_floating_point:
+            numbers = [int(one) if isinstance(one, float) and value is not torch.bool else one for one in node.args[1:]]
+            changed.append((node, node.args))
+            node.args = (node.args[0], *numbers)
+    try:
+        yield
+    finally:
+        for node, args in changed:
+            node.args = args
+
+
+@contextmanager
 def _without_dropout(graph_module: fx.GraphModule) -> Iterator[None]:
     """Let a dropout without effect be an alias of its input in the block, if a tensor is changed in place.
 
@@ -627,12 +649,16 @@ def _without_tokens(program: ExportedProgram) -> ExportedProgram:
 def _compare_results(program: ExportedProgram, decomposed: ExportedProgram) -> None:
     """Reject a decomposition that changes results: that of ``multilabel_margin_loss`` adds a dimension.
 
-    New contents of buffers have these buffers' dtypes and shapes.
+    New contents of buffers have these buffers' dtypes and shapes, and those of inputs these inputs' shapes.
     """
     buffers = {**decomposed.constants, **decomposed.state_dict}
+    inputs = {node.name: node.meta.get("val") for node in decomposed.graph.find_nodes(op="placeholder")}
     outputs: Any = decomposed.graph.output_node().args[0]
     for spec, node in zip(decomposed.graph_signature.output_specs, outputs, strict=True):
-        if spec.kind is OutputKind.BUFFER_MUTATION:
+        if spec.kind is OutputKind.USER_INPUT_MUTATION:
+            if sizes_differ(inputs[str(spec.target)].shape, node.meta["val"].shape):
+                raise ExportError("the program", f"forward changes the shape of {spec.target} in place: {_NO_RESHAPE}")
+        elif spec.kind is OutputKind.BUFFER_MUTATION:
             buffer, content = buffers[str(spec.target)], node.meta["val"]
             if buffer.dtype != content.dtype or sizes_differ(buffer.shape, content.shape):
                 raise ExportError("the program", f"torch's decompositions do not convert what {spec.target} gets")

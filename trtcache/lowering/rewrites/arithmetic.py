@@ -208,6 +208,8 @@ def may_cross(one: Any, other: Any) -> bool:
         return False
     if left.dtype.is_complex or right.dtype.is_complex:
         return False
+    if left.dtype != right.dtype and (left.dim() == 0) != (right.dim() == 0):
+        return False  # torch converts a second operand without dimensions only after the operation
     if same_shape(left, right) and same_sizes(left.stride(), right.stride()):
         return True
     return _is_in_order(left) and _is_in_order(right)

@@ -85,6 +85,11 @@ _CLAMPS = frozenset({aten.clamp.default, aten.clamp_min.default, aten.clamp_max.
 _TRUTHS = frozenset(
     {*(aten.any.default, aten.any.dim, aten.any.dims), *(aten.all.default, aten.all.dim, aten.all.dims)}
 )
+_SEARCHES: dict[object, tuple[Any, int]] = {
+    aten.bucketize.Scalar: (aten.bucketize.Tensor, 0),
+    aten.searchsorted.Scalar: (aten.searchsorted.Tensor, 1),
+}
+"""Operator that searches a number -> that of a tensor, and the place of the number."""
 _POWERS = frozenset({aten.pow.Tensor_Scalar, aten.pow.Scalar})
 _CORRECTED = frozenset({aten.var.correction, aten.std.correction, aten.var_mean.correction})
 _REDUCED_DTYPES = frozenset(
@@ -115,7 +120,9 @@ class Dimensions(Pass):
         """Rewrite arguments in place."""
         modified = False
         for node in graph_module.graph.nodes:
-            if node.op != "call_function" or not (_rules(node.target) or node.target in _TRUTHS):
+            if node.op != "call_function" or not (
+                _rules(node.target) or node.target in _TRUTHS or node.target in _SEARCHES
+            ):
                 continue
             target = node.target
             if target in _OVERLOADS:
@@ -124,6 +131,8 @@ class Dimensions(Pass):
                 node.target, node.args, node.kwargs = aten.ne.Scalar, (node.args[0], 0), {}
             elif target in _POWERS:
                 _take_tensors(node)
+            elif target in _SEARCHES:
+                _search_tensor(node)
             before = arguments(node)
             values = list(before)
             for rule in _rules(node.target):
@@ -173,13 +182,30 @@ def _take_tensors(node: fx.Node) -> None:
     is_constant_exponent = place == 1 and not isinstance(given[place], fx.Node)
     if is_constant_exponent or result.dtype.is_floating_point or result.dtype.is_complex:
         return
-    number = insert_call(node, aten.full.default, ([], given[place]), result.new_empty(()))
+    base = given[place]
+    if isinstance(base, int):
+        base = torch.tensor(base).to(result.dtype).item()  # it can be outside of the dtype's range
+    number = insert_call(node, aten.full.default, ([], base), result.new_empty(()))
     number.kwargs = {"dtype": result.dtype, "device": result.device}
     node.target, node.args = (
         aten.pow.Tensor_Tensor,
         tuple(number if at == place else one for at, one in enumerate(given)),
     )
     node.kwargs = {}
+
+
+def _search_tensor(node: fx.Node) -> None:
+    """Make the number that is searched for a tensor; Inductor makes a constant, which packages lack (torch 2.13)."""
+    target, place = _SEARCHES[node.target]
+    number, boundaries = arguments(node)[place], tensor_of(arguments(node)[1 - place])
+    if boundaries is None or isinstance(number, fx.Node):
+        return
+    dtype = torch.result_type(boundaries, number)
+    made = insert_call(node, aten.full.default, ([], number), boundaries.new_empty((), dtype=dtype))
+    made.kwargs = {"dtype": dtype, "device": boundaries.device}
+    names = parameter_places(node.target)
+    node.kwargs = {name: one for name, one in zip(names, arguments(node), strict=True) if names[name] > 1}
+    node.target, node.args = target, (made, node.args[1]) if place == 0 else (node.args[0], made)
 
 
 def _cast_clamped(node: fx.Node, values: list[Any]) -> None:
