@@ -34,7 +34,7 @@ def examine_remotes(config: Config) -> Iterator[Check]:
 
 
 def _look_up(config: Config, url: RemoteUrl) -> Check:
-    from trtcache.remote.bucket import Bucket
+    from trtcache.remote.bucket import open_bucket
     from trtcache.remote.connection import REMEDIES, connect
     from trtcache.remote.tier import object_name
 
@@ -42,7 +42,7 @@ def _look_up(config: Config, url: RemoteUrl) -> Check:
     breaker = connect(url, config.remotes).breaker
     began_s = time.monotonic()
     try:
-        size_bytes, _ = Bucket(url, config.remotes).get(object_name(os.urandom(32).hex()))
+        size_bytes, _ = open_bucket(url, config.remotes).get(object_name(os.urandom(32).hex()))
         advice = "a proxy or a login page answers instead of the bucket; check the URL and the proxy settings"
         return Check(name, "bad", f"a random name returned {size_bytes} bytes", advice)
     except FileNotFoundError:

@@ -47,7 +47,7 @@ class PlannedCell:
 
     Attributes:
         cell: the cell.
-        state: ``hit``: it is in the cache. ``build``: it is not. ``unknown``: nothing tells without an export, or it
+        state: ``hit``: it is in the cache. ``build``: it is not. ``unknown``: it is not known without an export, or it
             belongs to another image. ``impossible``: it cannot be built here.
         reason: why it is unknown or impossible, or why an entry that is there is built again.
         key: the key of its engine, where it is known.
@@ -103,7 +103,7 @@ class Planner:
 
         config = self.cache.config
         self.remote = RemoteListing(config)
-        # A writer uploads an alias again that it hits after half of its lifetime, at any time until its process ends.
+        # A writer renews an alias that it hits after half of its lifetime, so look-ups use read-only remotes.
         self._reader = Cache(config=replace(config, remotes=config.remotes.readonly()))
         for store in self.cache.layers.disks:
             for _, kind, name, *_, build_s, _, _ in (read_rows(store.index_root / INDEX_NAME) or {}).values():
@@ -120,10 +120,10 @@ class Planner:
         by_program: dict[tuple[str, tuple[str, ...]], list[Cell]] = {}
         for cell in cells:
             if cell.image and cell.image != image:
-                planned.append(PlannedCell(cell, UNKNOWN, f"its versions are those of {cell.image}"))
+                planned.append(PlannedCell(cell, UNKNOWN, f"it belongs to image {cell.image}"))
             elif not self.exact and not cell.file.endswith(PROGRAM_SUFFIXES):
                 expected_s = self._expected_s(cell, None)
-                planned.append(PlannedCell(cell, UNKNOWN, "only an export tells: --exact", expected_s=expected_s))
+                planned.append(PlannedCell(cell, UNKNOWN, "it has to be exported: use --exact", expected_s=expected_s))
             else:
                 by_program.setdefault((cell.file, dict(cell.options).get("shape", ())), []).append(cell)
         planned += self._look_without_torch(by_program)

@@ -47,8 +47,8 @@ What to read next, after ``compile_source`` and the functions that it calls (``a
   an instance into ``cache.layers``, as its docstring shows; ``Layers.of`` (``store/layers.py``) opens only the
   directories that settings name. The store that is written to is always a ``DiskStore``. What is written to and shared
   by hosts, as Redis would be, is a remote, which ``Cache`` asks after its stores: its URL is parsed in
-  ``config/remotes.py``, and ``remote/connection.py`` creates what sends its requests, a class with the methods of
-  ``Bucket`` (``remote/bucket.py``), the only one so far.
+  ``config/remotes.py``, and ``open_bucket`` (``remote/bucket.py``) returns what sends its requests, an object with the
+  methods of ``Bucket``, the only class so far.
 
 What only a miss needs is imported on a miss: a hit must not take longer to import than to load its engine.
 """

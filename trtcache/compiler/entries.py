@@ -309,7 +309,7 @@ def get_or_build_entry(
 def _get_or_build_for_weights(
     request: Request, cache: Cache, folder: Path, worker: Worker | None
 ) -> tuple[Entry, BuildDetails]:
-    """Get or build an entry, which can be for other sizes than the example's if it was stored."""
+    """Get or build an entry. A stored one may have been built for other sizes than the example's."""
     if request.backend.capabilities.bakes_weights and isinstance(request.key, CacheKey):
         # Case 1: only an engine for these weights alone is stored here, or in a remote.
         frozen_request = None if request.key in cache else request.freeze()
@@ -415,7 +415,7 @@ def build_missing(
 ) -> dict[int, tuple[Entry, BuildDetails] | BuildError | BusyError]:
     """Build missing partitions in several processes; return the outcomes by partition number.
 
-    There are none if one process is enough.
+    Empty if one process is enough.
 
     This process builds as well; the other processes end with this call, even if it fails. Equal partitions are built
     once. Partitions that only this process can build are left out.
@@ -470,7 +470,7 @@ def _buildable_elsewhere(partitions: Mapping[int, Request], cache: Cache) -> dic
         if not part.backend.capabilities.builds_elsewhere or not isinstance(part.key, CacheKey):
             continue
         if part.backend.bakes_weights(part.settings):
-            continue  # another process has no values of weights
+            continue  # workers do not receive the values of weights
         if cache.config.recache or cache.layers.why_missed(part.key.digest):
             missing.setdefault(part.key.digest, []).append(number)
     return missing

@@ -177,7 +177,7 @@ def signature_of(program: ExportedProgram) -> inspect.Signature | None:
 class ModuleSource(Source):
     """A ``torch.nn.Module`` with example inputs. It is exported unless direct mode recognizes it.
 
-    Its ``kind`` is that of ``ExportedSource``: both find one alias.
+    Its ``fingerprint_name`` is that of ``ExportedSource``: both find one alias.
 
     Attributes:
         direct_mode: direct mode of this call; None if it is off, or the source is not compiled.

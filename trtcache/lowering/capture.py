@@ -75,7 +75,7 @@ log = logging.getLogger("trtcache.lowering")
 
 _NUMBERS = (SymIntArgument, SymFloatArgument, SymBoolArgument)
 _CLASSES = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
-_USE = torch.ops.aten._assert_tensor_metadata.default
+_NO_OP_USER = torch.ops.aten._assert_tensor_metadata.default
 _DROPOUTS = {
     getattr(torch.ops.aten, name).default
     for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
@@ -84,8 +84,8 @@ _FORMATS = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d
 _SHUFFLES = {torch.ops.aten.channel_shuffle.default, torch.ops.aten.native_channel_shuffle.default}
 _NEED_WEIGHTS = 10  # index of this argument of ``_native_multi_head_attention``
 _ADVICE = ("For ", "If you suspect", "Caused by:", "consider using", "The error above", "The following call", "  File ")
-_FIRST_CALL = "an engine answers each call as the first one; use a buffer, and write to it in place"
-_CALLERS_OWN = "an engine leaves the caller's as they are; return what is new instead"
+_STATE_IGNORED = "an engine answers each call as the first one; use a buffer, and write to it in place"
+_ARGUMENT_IGNORED = "an engine leaves the caller's as they are; return what is new instead"
 _NO_RESHAPE = "use t() or reshape() instead of t_() or resize_()"
 _REMEDIES = {
     "Cache'> in output": "pass use_cache=False: torch.export cannot return this cache",
@@ -179,8 +179,8 @@ def _trace(
 
     ``gapped`` is what ``example_arguments`` returns.
 
-    ``reshape`` and ``contiguous`` may return a copy of a tensor with gaps. It stays contiguous if sizes are dynamic, as
-    torch then gives it strides that no call determines.
+    ``reshape`` and ``contiguous`` may return a copy of a tensor with gaps. With dynamic sizes the inputs stay
+    contiguous, as torch then gives them strides that no call determines.
     """
     random_before = random_states()
     try:
@@ -216,9 +216,9 @@ def _trace(
     constants = {id(one) for one in program.constants.values()}
     replaced = {id(one): name for name, one in (*changes.tensors, *caches.replaced) if id(one) in constants}
     for what, names, why in (
-        ("changes the number", changes.numbers, _FIRST_CALL),
-        ("replaces the tensor", [*replaced.values()], _FIRST_CALL),
-        ("changes the list or dict in", changed_arguments, _CALLERS_OWN),
+        ("changes the number", changes.numbers, _STATE_IGNORED),
+        ("replaces the tensor", [*replaced.values()], _STATE_IGNORED),
+        ("changes the list or dict in", changed_arguments, _ARGUMENT_IGNORED),
     ):
         if names:
             log.warning("%s: forward %s %s: %s", label, what, ", ".join(names[:3]), why)
@@ -389,7 +389,7 @@ def decompose(
                 whole_ranges() if whole else nullcontext(),
                 _lstm_states_in_shape(),
                 _copies_that_convert(),
-                _use_draws(program.graph),
+                _keep_unused_draws(program.graph),
                 _whole_thresholds(program.graph),
                 _without_dropout(program.graph_module),
                 _with_copies(program.graph),
@@ -510,7 +510,7 @@ def _has_misshapen_states(node: fx.Node) -> bool:
 
 
 @contextmanager
-def _use_draws(graph: fx.Graph) -> Iterator[None]:
+def _keep_unused_draws(graph: fx.Graph) -> Iterator[None]:
     """Add a user to each unused draw of random numbers in the block; a pass removes it.
 
     Decompositions remove what nothing uses, and the draws after it would then be other numbers. Nothing is added if no
@@ -526,7 +526,7 @@ def _use_draws(graph: fx.Graph) -> Iterator[None]:
                 with graph.inserting_after(node):
                     value = graph.call_function(operator.getitem, (node, 0)) if several else node
                 with graph.inserting_after(value):
-                    added += [graph.call_function(_USE, (value,)), *([value] if several else [])]
+                    added += [graph.call_function(_NO_OP_USER, (value,)), *([value] if several else [])]
     try:
         yield
     finally:
@@ -557,8 +557,7 @@ def _whole_thresholds(graph: fx.Graph) -> Iterator[None]:
 def _without_dropout(graph_module: fx.GraphModule) -> Iterator[None]:
     """Let a dropout without effect be an alias of its input in the block, if a tensor is changed in place.
 
-    Such a dropout returns its input, and a change of one is a change of both. Decompositions make it another tensor
-    (torch 2.13).
+    It returns its input, so an in-place change affects both; decompositions make it another tensor (torch 2.13).
     """
     changed: list[tuple[fx.Node, Any, Any, Any]] = []
     nodes = all_nodes(graph_module)
@@ -576,7 +575,7 @@ def _without_dropout(graph_module: fx.GraphModule) -> Iterator[None]:
 
 @contextmanager
 def _with_copies(graph: fx.Graph) -> Iterator[None]:
-    """Copy the input of a ``channel_shuffle`` that changes no order in the block: its decomposition returns a view.
+    """In the block, copy the input of a ``channel_shuffle`` that keeps the order: its decomposition returns a view.
 
     Its kernel returns a copy, and so does that of ``native_dropout`` without effect, for which torch.export has already
     taken its input (torch 2.13).

@@ -83,6 +83,15 @@ class RemoteObject:
     modified_ns: int
 
 
+def open_bucket(url: RemoteUrl, settings: RemoteSettings, *, patient: bool = False) -> Bucket:
+    """Return what sends requests to a remote, by the kind of its URL. The arguments are those of ``Bucket``.
+
+    Raises:
+        RemoteError: obstore is not installed, or refuses the configuration.
+    """
+    return Bucket(url, settings, patient=patient)
+
+
 class Bucket:
     """One remote. ``patient`` is for uploads and commands, which may take longer than a look-up."""
 

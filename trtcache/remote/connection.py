@@ -1,8 +1,8 @@
 """Connection of this process to one remote, and the circuit breaker that all processes of this user on this host share.
 
 After a failure, no request is sent for 30 s, then for twice as long, up to 10 minutes. When the time is over, one
-request is let through; its success closes the breaker. The breaker's file has no effect on answers: a damaged one
-counts as none.
+request is let through; its success closes the breaker. The breaker's file has no effect on answers: a damaged file is
+treated as missing.
 
 obstore's calls neither notice signals nor end before their time-outs, and a server that sends a byte a second never
 runs into one. So each download runs in a thread of its own, and its caller waits on a queue with a deadline.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 FIRST_S: Final = 30.0
 LONGEST_S: Final = 600.0
 IN_A_ROW: Final = 3
-"""Failures in a row that open it, where one alone may be an accident: a refused request, a slow or wrong answer."""
+"""Consecutive failures that open the breaker, for errors that may be accidental: a refused request, a slow answer."""
 
 _PROBE_S = 10.0
 _MOST_BYTES = 4096
@@ -188,7 +188,7 @@ class Connection:
             RemoteError: obstore is not installed, or refuses the configuration.
         """
         if self._bucket is None:
-            self._bucket = bucket.Bucket(self.url, self.settings)
+            self._bucket = bucket.open_bucket(self.url, self.settings)
         return self._bucket
 
     def refusal(self, *, before_request: bool = True) -> str:
@@ -416,9 +416,9 @@ class Download:
 
 
 def _start(task: Callable[[], object]) -> None:
-    """Call a function in a thread: in one that has ended its last task, as starting one takes longer than a fast miss.
+    """Run a function in an idle thread, or in a new one: starting a thread takes longer than a fast miss.
 
-    Not after a fork, which leaves the threads to the parent: see ``Connection.refusal``.
+    MUST NOT be called after a fork, which leaves the threads to the parent: see ``Connection.refusal``.
     """
     try:
         tasks = _IDLE.pop()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, UnknownKeyError, UntrustedEntryError
-from trtcache.remote.bucket import ARCHIVED, Bucket
+from trtcache.remote.bucket import ARCHIVED, open_bucket
 from trtcache.remote.connection import REMEDIES
 from trtcache.remote.tier import object_name
 from trtcache.store.contract import ABSENT, miss_reason
@@ -65,7 +65,7 @@ class RemoteEntries:
     ) -> None:
         self.url = url
         self.admission = Admission.of(trust, shared=True, writable=False, clock_ns=clock_ns)
-        self._bucket = Bucket(url, settings, patient=True)
+        self._bucket = open_bucket(url, settings, patient=True)
         self._clock_ns = clock_ns
         self._long_header = threading.Lock()
 

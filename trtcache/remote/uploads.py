@@ -25,7 +25,7 @@ from trtcache.errors import (
     UnknownKeyError,
     UntrustedEntryError,
 )
-from trtcache.remote.bucket import REFUSED, Bucket
+from trtcache.remote.bucket import REFUSED, Bucket, open_bucket
 from trtcache.remote.tier import object_name
 from trtcache.store.parallel import call_in_thread
 from trtcache.store.reader import ArtifactFile
@@ -271,7 +271,7 @@ class Uploader:
             if file.header.key.digest != digest:
                 raise CorruptBlobError(str(path), "key", "it is the entry of another key")
             if self._bucket is None:
-                self._bucket = Bucket(self._tier.url, self._tier.settings, patient=True)
+                self._bucket = open_bucket(self._tier.url, self._tier.settings, patient=True)
             name, replace_ = object_name(digest), digest in self._replace
             if digest in self._renew:
                 # It is in use, so the bucket's rules must not delete it. S3 refuses to copy an object onto itself.

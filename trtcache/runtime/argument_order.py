@@ -338,7 +338,7 @@ class ArgumentOrder:
             count: the number of positional arguments.
             names: the names of the others.
             signature: of the model's ``forward``, if there is a model.
-            input_names: names of arguments that need not be names of Python, as those of an ONNX file.
+            input_names: names of arguments that need not be Python identifiers, as those of an ONNX file.
         """
         self._count, self._names = count, tuple(names)
         self._signature, self._input_names = signature, input_names

@@ -419,7 +419,7 @@ def set_zero(store: DiskStore, *, now_ns: int) -> ZeroPoint:
 
 
 def read_zero(store: DiskStore) -> ZeroPoint | None:
-    """Return the zero point, or None without one. A damaged file is logged and counts for none."""
+    """Return the zero point, or None without one. A damaged file is logged and ignored."""
     path = store.events.directory / NAME
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -297,7 +297,7 @@ class Store(ABC):
         """Return the entry of ``key`` with outcome ``hit``, or the reason for a miss; MUST NOT raise for a bad entry.
 
         Every byte MUST be verified, the key document compared, and the signatures that the store requires checked.
-        ``store.entry.entry_of`` makes an entry; its ``path`` is None in a store without files.
+        ``entry_of`` makes an entry; its ``path`` is None in a store without files.
         """
 
     @abstractmethod

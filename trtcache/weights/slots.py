@@ -43,7 +43,7 @@ class Slot:
         index: index in the order of first use from the outputs.
         dtype: the torch dtype without its module, ``float32``.
         shape: sizes.
-        stride: strides in elements of the engine weight that is this slot; contiguous if there is none.
+        stride: strides, in elements, of the engine weight that equals this slot; contiguous if there is none.
         device: ``cpu`` or ``cuda``, without an index.
         names: names of this weight in the current model, tied names together, in state_dict order. Not part of the key
             or the artifact.
@@ -182,7 +182,7 @@ class SlotWeights:
         def allocate(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
             return torch.empty_strided(weight.shape, weight.stride, dtype=dtype, device=device)
 
-        # Calls write to some weights, which outside of inference mode they may not if the weights are made in it.
+        # Calls write to some weights; tensors created in inference mode could not be written to outside of it.
         with torch.inference_mode(False), torch.no_grad():
             if is_elementwise(weight.recipe):
                 result = allocate(getattr(torch, weight.dtype), self._place(weight))
@@ -291,8 +291,8 @@ def select_slots(
 ) -> tuple[frozenset[str], dict[int, Slot]]:
     """Return the names of the weights that keep their values, and the slots of the others by number, in order.
 
-    With ``keep``, weights keep theirs if all of their slots are transient, or with ``is_part`` mutated, and not named
-    in ``state``.
+    With ``keep``, a weight keeps its value if ``state`` names none of its slots and all are transient, or with
+    ``is_part`` mutated.
     """
     weights = tuple(weights)
 
@@ -317,9 +317,8 @@ def check(
 ) -> SlotWeights:
     """Check a model's weights against those of an engine, without copying. The arguments are those of ``fit``.
 
-    With ``keep``, transient slots that ``state`` does not name keep their current values; with ``is_part`` as well, all
-    that calls change do. With ``anywhere``, weights may be on another device, as those read from a file are. ``unused``
-    has the model's weights that no slot uses, whose shapes are compared.
+    ``keep`` and ``is_part`` are those of ``select_slots``. With ``anywhere``, weights may be on another device, as those
+    read from a file are. ``unused`` has the model's weights that no slot uses, whose shapes are compared.
 
     Raises:
         RefitError: as ``fit``.

@@ -2,8 +2,8 @@
 
 ``torch._C._aoti.AOTIModelPackageLoader`` loads in 3 ms without importing ``torch._inductor``, which takes a second. It
 is private, so if it is missing the public ``torch._inductor.aoti_load_package`` is used. torch does not check
-constants: running with one unset ends the process, one of a wrong shape or stride gives wrong results. So nothing in
-this module returns a loader before every constant is set, and ``trtcache.weights.slots.fit`` has checked them.
+constants: running with one unset ends the process, one of a wrong shape or stride gives wrong results. So no
+engine is returned before every constant is set, and ``trtcache.weights.slots.fit`` has checked them.
 
 A temporary folder in use contains a file that its process holds a lock on; the kernel drops the lock with the process.
 So any container that shares the directory can tell which folders are abandoned, without looking up processes.
@@ -378,11 +378,11 @@ class Aliases:
         self._identities = frozenset(map(id, self.tensors.values()))
 
     def replace_in(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return outputs that stay valid: those that are an alias, because the model returns a weight, as another."""
+        """Return the outputs; one that is an alias (a weight that is returned) as another tensor of the same memory."""
         return [one.data if id(one) in self._identities else one for one in outputs]
 
     def empty(self) -> None:
-        """Let go of the memory; the package MUST NOT run any more."""
+        """Release the memory; the package MUST NOT run any more."""
         import torch
 
         # Garbage may be collected anywhere, also inside a mode that intercepts operators.

@@ -172,8 +172,8 @@ def source_name(node: fx.Node) -> str:
 
 def _is_weight(node: fx.Node, example: torch.Tensor) -> bool:
     value = value_of(node)
-    # Dynamo traced a write to the tensor, even one that lowering removes as dead. It also does for weights that share
-    # memory (2.13 creates the second one's fake by a write): these are inputs then.
+    # Dynamo traced a write, even one that lowering removes. Weights that share memory look the same (torch 2.13 creates
+    # the second fake tensor by a write), and become inputs.
     if value.layout != torch.strided or value.is_inference() or value._version > 0:
         return False
     fixed = all(type(size) is int for size in (*value.shape, *value.stride()))
@@ -261,7 +261,7 @@ def enter_dual_level() -> int:
 def exit_dual_level(*, level: int) -> None:
     """Leave a level."""
     _FORWARD._exit_dual_level(level=level)
-    _entered.get().pop(level, None)  # a graph can begin in one
+    _entered.get().pop(level, None)  # it may have been entered before the graph
 
 
 _REGIONS: Mapping[Any, Callable[..., Any]] = {

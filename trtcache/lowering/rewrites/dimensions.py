@@ -35,7 +35,7 @@ aten = torch.ops.aten
 
 _DIM_NAMES = frozenset({"dim", "dims", "dim0", "dim1", "dim2", "axis", "axes", "axis0", "axis1", "dimension"})
 
-# Dimensions of a reduction are unordered; without any, these reduce all.
+# Dimensions of a reduction are unordered; an empty list means all dimensions.
 _REDUCTIONS = frozenset(
     {
         *(aten.sum.dim_IntList, aten.mean.dim, aten.amax.default, aten.amin.default, aten.logsumexp.default),
@@ -45,7 +45,9 @@ _REDUCTIONS = frozenset(
 _UNORDERED = _REDUCTIONS | {aten.flip.default, aten.any.dims, aten.all.dims, aten.squeeze.dims}
 
 # Their results have one dimension more than their operands.
-_ADDING = frozenset({aten.unsqueeze.default, aten.stack.default, aten.unsqueeze_copy.default, aten.diag_embed.default})
+_ADD_A_DIMENSION = frozenset(
+    {aten.unsqueeze.default, aten.stack.default, aten.unsqueeze_copy.default, aten.diag_embed.default}
+)
 
 _OVERLOADS = {
     aten.sum.default: aten.sum.dim_IntList,
@@ -82,7 +84,7 @@ _NUMBERS = frozenset({"other", "self", "exponent", "min", "max", "value", "fill_
 _FACTORS = frozenset({"alpha", "beta", "scale", "input_scale", "correction"})
 _SCALED_BY_FLOAT = frozenset({aten.scaled_dot_product_attention.default})
 _CLAMPS = frozenset({aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default})
-_TRUTHS = frozenset(
+_ANY_OR_ALL = frozenset(
     {*(aten.any.default, aten.any.dim, aten.any.dims), *(aten.all.default, aten.all.dim, aten.all.dims)}
 )
 _SEARCHES: dict[object, tuple[Any, int]] = {
@@ -113,7 +115,7 @@ class Dimensions(Pass):
     """
 
     name: ClassVar[str] = "dimensions"
-    # Not raised for casts and powers: programs that have them get another graph, and others keep their keys.
+    # Unchanged for casts, powers and searches: only programs that contain them get other keys.
     version: ClassVar[int] = 2
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
@@ -121,13 +123,13 @@ class Dimensions(Pass):
         modified = False
         for node in graph_module.graph.nodes:
             if node.op != "call_function" or not (
-                _rules(node.target) or node.target in _TRUTHS or node.target in _SEARCHES
+                _rules(node.target) or node.target in _ANY_OR_ALL or node.target in _SEARCHES
             ):
                 continue
             target = node.target
             if target in _OVERLOADS:
                 _change_overload(node, _OVERLOADS[target])
-            elif target in _TRUTHS and not _cast_truth(node) and _reduces_nothing(node):
+            elif target in _ANY_OR_ALL and not _cast_truth(node) and _reduces_nothing(node):
                 node.target, node.args, node.kwargs = aten.ne.Scalar, (node.args[0], 0), {}
             elif target in _POWERS:
                 _take_tensors(node)
@@ -251,19 +253,19 @@ def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
         (target in _CLAMPS, _cast_clamped),
         (target is aten.add.Tensor, _drop_boolean_factor),
         (target in _SCALED, _float_numbers),
-        (bool(_FACTORS & set(names)) and target not in _SCALED_BY_FLOAT, _whole_factors),
+        (bool(_FACTORS & set(names)) and target not in _SCALED_BY_FLOAT, _integer_factors),
         (target in _REDUCED_DTYPES, _drop_own_dtype),
         ({"dtype", "layout", "device", "pin_memory"} <= set(names), _name_options),
         (target is aten.scaled_dot_product_attention.default, _default_scale),
         (target is aten.embedding.default, _drop_gradients),
-        (target is aten.arange.start_step, _whole_bounds),
+        (target is aten.arange.start_step, _integer_bounds),
         (getattr(target, "_overloadname", "") == "vec" and "scale_factors" in names, _name_sizes),
     ]
     return tuple(rule for applies, rule in rules if applies)
 
 
 def _rank(node: fx.Node, values: list[Any]) -> int | None:
-    if node.target in _ADDING:
+    if node.target in _ADD_A_DIMENSION:
         result = tensor_of(node)
         return None if result is None else result.dim()
     first = values[0][0] if isinstance(values[0], (list, tuple)) and values[0] else values[0]
@@ -361,7 +363,7 @@ def _float_numbers(node: fx.Node, values: list[Any]) -> None:
         values[place] = float(values[place])
 
 
-def _whole_factors(node: fx.Node, values: list[Any]) -> None:
+def _integer_factors(node: fx.Node, values: list[Any]) -> None:
     """Convert factors to integers where possible, like their defaults; a missing correction means 1."""
     for place in _places(node.target, _FACTORS):
         if isinstance(values[place], float) and _is_whole(values[place]):
@@ -418,7 +420,7 @@ def _drop_gradients(_: fx.Node, values: list[Any]) -> None:
     values[2:] = [-1, False, False]
 
 
-def _whole_bounds(_: fx.Node, values: list[Any]) -> None:
+def _integer_bounds(_: fx.Node, values: list[Any]) -> None:
     """Convert the bounds of a range to integers where possible; its dtype is explicit."""
     values[:3] = [int(one) if isinstance(one, float) and _is_whole(one) else one for one in values[:3]]
 
