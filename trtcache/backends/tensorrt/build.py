@@ -1,4 +1,4 @@
-"""Build of a plan from a lowered program: ONNX, network, proof that it is refittable, optimization profile, plan file.
+"""Build of a plan from a lowered program: ONNX, network, refittable weights, optimization profile, plan file.
 
 A name alone proves nothing if the parser has merged weights, so the network is queried. Weights that it does not
 accept as refittable are frozen: the plan contains their values, and other values need another plan.
@@ -59,8 +59,8 @@ _REMEDY = "convert the model and its inputs to float32 (model.float()), or use t
 
 
 @frozen_dataclass
-class Proof:
-    """The refittable and frozen weights of a network.
+class RefitSupport:
+    """The weights that a network can refit, and those that it cannot.
 
     Attributes:
         refittable: names of the engine weights that it can refit.
@@ -71,11 +71,11 @@ class Proof:
     frozen: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Json]:
-        """Return the proof as stored beside the plan."""
+        """Return the names as they are stored beside the plan."""
         return {"refittable": list(self.refittable), "frozen": dict(self.frozen)}
 
 
-def prove(network: Network, interface: Interface, kind: str) -> Proof:
+def mark_refittable(network: Network, interface: Interface, kind: str) -> RefitSupport:
     """Query the network for each engine weight, and mark the refittable ones.
 
     Raises:
@@ -96,10 +96,10 @@ def prove(network: Network, interface: Interface, kind: str) -> Proof:
                 which = f"of {', '.join(sorted(REFITTABLE))}" if "float" in weight.dtype else "of floating point"
                 why = f"TensorRT refits weights {which} only, and this is {weight.dtype}"
             frozen[weight.name] = f"{names}: {why}"
-    return Proof(tuple(refittable), frozen)
+    return RefitSupport(tuple(refittable), frozen)
 
 
-def require_complete(proof: Proof, interface: Interface, kind: str) -> None:
+def require_refittable(support: RefitSupport, interface: Interface, kind: str) -> None:
     """Reject a refittable plan with a frozen weight whose values are not in its key.
 
     The key has the values of slots of other dtypes, so weights of those alone may be frozen.
@@ -108,13 +108,13 @@ def require_complete(proof: Proof, interface: Interface, kind: str) -> None:
         FrozenWeightsError: the message names the weights, each with its reason, and what to do.
     """
     taken = [one.name for one in interface.weights if any(slot.dtype in REFITTABLE for slot in one.slots)]
-    if reasons := [proof.frozen[name] for name in taken if name in proof.frozen]:
+    if reasons := [support.frozen[name] for name in taken if name in support.frozen]:
         raise FrozenWeightsError(kind, "; ".join(reasons))
 
 
-def unmark(network: Network, proof: Proof) -> None:
+def unmark_refittable(network: Network, support: RefitSupport) -> None:
     """Remove the marks, for a plan that is built for one set of weights."""
-    for name in proof.refittable:
+    for name in support.refittable:
         network.definition.unmark_weights_refittable(name)
 
 
@@ -240,11 +240,11 @@ def build_onnx_plan(
     with router.collect_errors() as errors, defer_exceptions_of_handlers(errors):
         network = parse(trt, flavour, logger, model, errors)
         require_matching_ports(trt, network, interface, arguments, flavour.name)
-        proof = prove(network, interface, flavour.name)
+        support = mark_refittable(network, interface, flavour.name)
         if refit:
-            require_complete(proof, interface, flavour.name)
+            require_refittable(support, interface, flavour.name)
         else:
-            unmark(network, proof)
+            unmark_refittable(network, support)
         config = network.builder.create_builder_config()
         _set_options(trt, config, own, refit=refit)
         _set_target(trt, config, target, flavour)
@@ -261,7 +261,7 @@ def build_onnx_plan(
         measured.keep()
     facts: dict[str, Json] = {
         "refit": refit,
-        "weights": proof.document(),
+        "weights": support.document(),
         "profiles": [[range_.document() for range_ in ranges]] if ranges else [],
         "arguments": list(arguments),
         "inputs": list(model.inputs),

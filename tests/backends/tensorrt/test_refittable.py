@@ -1,4 +1,4 @@
-"""The proof of refittability: recipes are the network's constants, and what the network does not take is frozen."""
+"""Refittable weights: recipes are the network's constants, and what the network does not take is frozen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.models import retrained
 from trtcache.backends.onnx_operators import OnnxModel
 from trtcache.backends.tensorrt import build
 from trtcache.backends.tensorrt.backend import TensorRTRtx
-from trtcache.backends.tensorrt.build import prove, require_complete, unmark
+from trtcache.backends.tensorrt.build import mark_refittable, require_refittable, unmark_refittable
 from trtcache.errors import BuildError
 from trtcache.weights.slots import fit
 
@@ -61,23 +61,23 @@ def test_recipes_of_two_sets_of_weights_are_the_networks_constants(
     for one in (model, retrained(model)):
         program = lowered(one, args)
         network = network_of(onnx_of(program))
-        proof = prove(network, program.interface, "tensorrt_rtx")
-        assert proof.frozen == {}
-        assert len(proof.refittable) == len(program.interface.weights)
+        support = mark_refittable(network, program.interface, "tensorrt_rtx")
+        assert support.frozen == {}
+        assert len(support.refittable) == len(program.interface.weights)
         weights = fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
         inside = constants_of(network)
         assert [name for name, one in weights.items() if one.contiguous().numpy().tobytes() not in inside] == []
 
 
 def test_marks_are_taken_back_for_a_plan_of_one_set_of_weights() -> None:
-    """After ``unmark`` no weight is marked."""
+    """After ``unmark_refittable`` no weight is marked."""
     program = lowered(Small(), (ids(),))
     network = network_of(onnx_of(program))
-    proof = prove(network, program.interface, "tensorrt_rtx")
+    support = mark_refittable(network, program.interface, "tensorrt_rtx")
     marked = network.definition.are_weights_marked_refittable
-    assert all(marked(name) for name in proof.refittable)
-    unmark(network, proof)
-    assert not any(marked(name) for name in proof.refittable)
+    assert all(marked(name) for name in support.refittable)
+    unmark_refittable(network, support)
+    assert not any(marked(name) for name in support.refittable)
 
 
 class Whole(nn.Module):
@@ -100,23 +100,23 @@ def test_a_weight_of_whole_numbers_is_frozen_with_its_reason(engines: Path) -> N
 
 
 def test_a_weight_that_the_parser_melts_is_found_out() -> None:
-    """A BatchNorm in the ONNX file itself leaves no weight of its names, and the proof does not believe in them."""
+    """A BatchNorm in the ONNX file itself leaves no weight of its names, and these are not refittable."""
     program = lowered(Norms(), (torch.randn(2, 3, 6, 6),))
     names = [one.name for one in program.interface.weights[:4]]
     model = _batch_norm(names)
-    proof = prove(network_of(model), program.interface, "tensorrt_rtx")
-    assert set(names) <= set(proof.frozen)
-    assert "no refittable weight of this name" in proof.frozen[names[0]]
+    support = mark_refittable(network_of(model), program.interface, "tensorrt_rtx")
+    assert set(names) <= set(support.frozen)
+    assert "no refittable weight of this name" in support.frozen[names[0]]
     with pytest.raises(BuildError, match=r"it is not refittable \(.*'refit': False"):
-        require_complete(proof, program.interface, "tensorrt_rtx")
+        require_refittable(support, program.interface, "tensorrt_rtx")
 
 
-def test_a_proof_with_whole_numbers_only_is_complete() -> None:
+def test_weights_of_whole_numbers_may_be_frozen() -> None:
     """Their values are in the key, so a plan that takes other weights may have them in it."""
     program = lowered(Whole(), (torch.ones(3, dtype=torch.long),))
-    proof = prove(network_of(onnx_of(program)), program.interface, "tensorrt_rtx")
-    assert len(proof.frozen) == 1
-    require_complete(proof, program.interface, "tensorrt_rtx")
+    support = mark_refittable(network_of(onnx_of(program)), program.interface, "tensorrt_rtx")
+    assert len(support.frozen) == 1
+    require_refittable(support, program.interface, "tensorrt_rtx")
 
 
 class Scaled(nn.Module):
@@ -161,22 +161,22 @@ def test_values_that_a_refittable_plan_contains_are_in_its_key(
 
 @EIGHT_BITS
 def test_a_slot_is_frozen_unless_tensorrt_refits_its_dtype(dtype: torch.dtype) -> None:
-    """The key and the proof go by the same dtypes."""
+    """The key and the refittable weights go by the same dtypes."""
     program = lowered(Scaled(dtype), (torch.ones(2, 16),))
     refit = trtcache.Settings(tensorrt={"refit": True})
     assert [slot.dtype for slot in TensorRTRtx().frozen_slots(program, refit)] == [str(dtype).removeprefix("torch.")]
-    proof = prove(network_of(onnx_of(program)), program.interface, "tensorrt_rtx")
-    require_complete(proof, program.interface, "tensorrt_rtx")
+    support = mark_refittable(network_of(onnx_of(program)), program.interface, "tensorrt_rtx")
+    require_refittable(support, program.interface, "tensorrt_rtx")
 
 
 def test_a_weight_of_eight_bits_from_one_of_floats_is_not_complete() -> None:
     """The key of a refittable plan does not have the values that it is computed from."""
     program = lowered(Scaled(torch.float8_e4m3fn), (torch.ones(2, 16),))
-    proof = prove(network_of(onnx_of(program)), program.interface, "tensorrt_rtx")
+    support = mark_refittable(network_of(onnx_of(program)), program.interface, "tensorrt_rtx")
     floats, eight = program.interface.weights
     other = replace(program.interface, weights=(floats, replace(eight, slots=floats.slots)))
     with pytest.raises(BuildError, match="TensorRT refits weights of bfloat16, float16, float32 only"):
-        require_complete(proof, other, "tensorrt_rtx")
+        require_refittable(support, other, "tensorrt_rtx")
 
 
 def _batch_norm(names: list[str]) -> OnnxModel:
