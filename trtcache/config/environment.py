@@ -21,7 +21,7 @@ from trtcache.config.paths import absolute, atomic_write, cache_folder, config_f
 from trtcache.config.remotes import VARIABLE as REMOTE_VARIABLE
 from trtcache.config.remotes import RemoteSettings, refuse_url
 from trtcache.config.signing_keys import Trust, parse_keys, parse_mode
-from trtcache.config.units import ContentionPolicy, format_toml, parse_size, remove_line, set_line
+from trtcache.config.units import ContentionPolicy, format_toml, parse_size, remove_toml_line, set_toml_line
 from trtcache.errors import SettingsError, TorchForbiddenError, did_you_mean
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ def write_setting(path: Path, name: str, value: Value) -> None:
         OSError: it cannot be written.
     """
     text = _read(path) or ""
-    changed = set_line(text, name, value)
+    changed = set_toml_line(text, name, value)
     if _parse_toml(changed) != {**_parse(text, path), name: value}:
         what = f"its formatting is not supported; set it by hand: {name} = {format_toml(value)}"
         raise SettingsError(f"{path}: {name}", what)
@@ -355,7 +355,7 @@ def remove_setting(path: Path, name: str) -> bool:
     before = _parse(text, path)
     if name not in before:
         return False
-    changed = remove_line(text, name)
+    changed = remove_toml_line(text, name)
     if _parse_toml(changed) != {key: value for key, value in before.items() if key != name}:
         raise SettingsError(f"{path}: {name}", "its formatting is not supported; remove it by hand")
     _write(path, changed)

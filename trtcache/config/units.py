@@ -118,14 +118,14 @@ def format_toml(value: Value) -> str:
     return json.dumps(value, ensure_ascii=False)  # strings, numbers and booleans are the same in JSON
 
 
-def set_line(text: str, name: str, value: Value) -> str:
+def set_toml_line(text: str, name: str, value: Value) -> str:
     """Return the text with a setting changed, or added as the first line: after a table it would be part of it."""
     line = f"{name} = {format_toml(value)}"
     edited, count = _line(name, "").subn(lambda _: line, text, count=1)
     return edited if count else f"{line}\n{text}"
 
 
-def remove_line(text: str, name: str) -> str:
+def remove_toml_line(text: str, name: str) -> str:
     """Return the text without a setting and the comment on its line."""
     return _line(name, r"[ \t]*(#[^\n]*?)?(\r?\n|\Z)").sub("", text, count=1)
 

@@ -317,8 +317,8 @@ def check(
 ) -> SlotWeights:
     """Check a model's weights against those of an engine, without copying. The arguments are those of ``fit``.
 
-    ``keep`` and ``is_part`` are those of ``select_slots``. With ``anywhere``, weights may be on another device, as those of
-    a file are. ``unused`` has the model's weights that no slot uses, whose shapes are compared.
+    ``keep`` and ``is_part`` are those of ``select_slots``. With ``anywhere``, weights may be on another device, as
+    those of a file are. ``unused`` has the model's weights that no slot uses, whose shapes are compared.
 
     Raises:
         RefitError: as ``fit``.
