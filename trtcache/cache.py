@@ -151,8 +151,7 @@ class Cache:
         if max_size is not None:
             self.config = replace(self.config, max_size_bytes=parse_size(max_size, "max_size") or None)
         self.busy = self.config.busy.override(on_busy, busy_timeout_s)
-        self.counts_hits = True
-        """Whether hits are counted: not for what this process has built in another one."""
+        self.counts_hits = True  # but for what this process had built by another one
         self._rejected: dict[str, str] = {}
         self._damaged: dict[str, str] = {}
         self._has_swept = False
