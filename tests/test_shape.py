@@ -18,8 +18,8 @@ _LIMITS = {
     # that a refit with another one is refused where they differ.
     "exported": {"calls": 2_450, "files": 63, "frames": 22, "entries": 2},
     # export_context.py: torch.fx calls each module, with as many frames as in an export. executed_code.py describes the
-    # functions that ran.
-    "direct": {"calls": 3_500, "files": 64, "frames": 29, "entries": 3},
+    # functions that ran. model_state.py looks after forward whether it has changed the model.
+    "direct": {"calls": 3_550, "files": 64, "frames": 29, "entries": 3},
 }
 
 

@@ -70,7 +70,7 @@ class Caches:
 
     def __init__(self, model: torch.nn.Module, changes: Changes) -> None:
         self.restores_all = False
-        self._changes = changes
+        self._model, self._changes = model, changes
         self.replaced: list[tuple[str, torch.Tensor]] = []
         self._places: list[_Place] = []
         self._lists: list[tuple[list[Any], list[Any]]] = []
@@ -203,6 +203,7 @@ class Caches:
 
     def restore(self) -> None:
         """Restore what has fake tensors now and had none, or everything."""
+        self._changes.collect(self._model)
         places = [(place, _has_new_fakes(place[1], place[2]())) for place in self._places]
         lists = [
             (values, elements, any(map(_has_fake, values)) and not any(map(_has_fake, elements)))

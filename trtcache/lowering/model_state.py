@@ -18,7 +18,7 @@ import sys
 import types
 import warnings
 from array import array
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +26,14 @@ import torch
 from torch.nn.modules import module as hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 _NOT_FOLLOWED = (
     *(type(None), str, bytes, int, float, complex, torch.Generator, torch.jit.ScriptModule),
     *(type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType),
 )
 _DICTS = frozenset({dict, OrderedDict})
+_CONTAINERS = frozenset({OrderedDict, defaultdict, deque, Counter})  # without attributes of the user's
 _STDLIB = sys.stdlib_module_names - {"__main__", "argparse", "collections", "types"}
 _FLAT_WEIGHTS = r"The tensor attributes (self\.[\w.]*_flat_weights\[\d+\](, )?)+ were assigned during export"
 _TABLES = frozenset(vars(torch.nn.Module()))
@@ -66,12 +67,19 @@ class Changes:
     def __init__(self, state: _State) -> None:
         self.numbers: list[str] = []
         self.tensors: list[tuple[str, torch.Tensor]] = []
-        self._state = state
         self.are_any = False
+        self._state, self._is_collected = state, not state.copies_tensors
 
     def look(self, *_: object) -> None:
         """Look for changes right after ``forward``: at its end, torch.export restores attributes, with copies."""
         self.are_any = self.are_any or self._state.is_changed()
+
+    def collect(self, model: torch.nn.Module) -> None:
+        """Find numbers and tensors, unless it was done: before anything is restored, in the model or around it."""
+        if not self._is_collected:
+            self._is_collected = True
+            self.numbers += self._state.changed_numbers()
+            self.tensors += self._state.replaced_tensors(model)
 
 
 @contextmanager
@@ -96,9 +104,7 @@ def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> It
         yield changes
     finally:
         handle.remove()
-        if copies_tensors:
-            changes.numbers += state.changed_numbers()
-            changes.tensors += state.replaced_tensors(model)
+        changes.collect(model)
         state.restore()
 
 
@@ -267,7 +273,7 @@ class _State:
     """The attributes and containers of a model, and of all objects that they lead to."""
 
     def __init__(self, model: torch.nn.Module, *, copies_tensors: bool) -> None:
-        self._copies_tensors = copies_tensors
+        self.copies_tensors = copies_tensors
         self._attributes: list[tuple[Any, dict[str, Any]]] = []
         self._lists: list[tuple[Any, list[Any]]] = []
         self._mappings: list[tuple[Any, dict[Any, Any]]] = []
@@ -294,7 +300,7 @@ class _State:
             # torch.export replaces registered parameters and buffers by fake tensors; those are recorded here only if
             # something else holds them too. Parameters are not copied: an LSTM also holds all of its own in a list.
             is_real = type(value) in {torch.Tensor, torch.nn.Buffer} and value.layout == torch.strided
-            if self._copies_tensors and is_real and value.device.type != "meta" and not value.is_inference():
+            if self.copies_tensors and is_real and value.device.type != "meta" and not value.is_inference():
                 self._tensors.append((value, value._version))
                 memory = value.untyped_storage()
                 if memory._cdata not in self._storages:
@@ -303,7 +309,7 @@ class _State:
         if isinstance(value, torch.nn.Module) and {"_parameters", "_buffers"} <= value.__dict__.keys():
             return self._record_module(value)
         found = self._record_items(value)
-        if type(value).__module__.partition(".")[0] in _STDLIB:
+        if type(value).__module__.partition(".")[0] in _STDLIB or type(value) in _CONTAINERS:
             return found  # of a lock or a logger nothing; reading ``__dict__`` of a partial would create one
         try:
             attributes = value.__dict__
@@ -381,20 +387,21 @@ class _State:
         containers = [one for items in attributes for _, one, _ in _containers_of(items)]
         return modules | {id(one) for one in containers if isinstance(one, (list, dict))}
 
-    def _records(self) -> list[tuple[Any, Mapping[Any, Any], Mapping[Any, Any]]]:
+    def _records(self, left_out: Collection[int] = ()) -> list[tuple[Any, Mapping[Any, Any], Mapping[Any, Any]]]:
         """Return each object and container with its attributes or items as recorded, and those that it has now."""
+        mappings = [(one, items) for one, items in self._mappings if id(one) not in left_out]
         found: list[tuple[Any, Mapping[Any, Any], Mapping[Any, Any]]]
         found = [(value, before, value.__dict__) for value, before in self._attributes]
         found += [(one, before, {name: read_slot(one, name) for name in before}) for one, before in self._slots]
-        found += [(mapping, items, dict(_kind(mapping).items(mapping))) for mapping, items in self._mappings]
+        found += [(mapping, items, dict(_kind(mapping).items(mapping))) for mapping, items in mappings]
         return found + [(one, dict(enumerate(items)), dict(enumerate(one))) for one, items in self._lists]
 
     def is_changed(self) -> bool:
         """Return whether an attribute or an item is another one than recorded, but for what torch's modules have."""
         return any(
             _differ(before, now)
-            for value, before, now in self._records()
-            if id(value) not in self._tables and not type(value).__module__.startswith("torch.")
+            for value, before, now in self._records(self._tables)
+            if not type(value).__module__.startswith("torch.")
         )
 
     def restore(self) -> None:
