@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trtcache.cache")
 
+_ENGINE: ContextVar[str] = ContextVar("trtcache.engine", default="")
+"""The digest of the engine that this thread has last requested: a put of its key alias does not evict it."""
 _BUILDING: ContextVar[frozenset[Path]] = ContextVar("trtcache.building", default=frozenset())
 """Entries that this thread has locked: waiting for one of them would deadlock."""
 
@@ -141,9 +143,9 @@ class Cache:
         if lower is not None:
             self.config = replace(self.config, lower=absolute_paths(lower, "lower"))
         if copy_up is not None:
-            if not isinstance(copy_up, bool):
+            if copy_up not in (True, False):
                 raise SettingsError("copy_up", f"expected True or False, got {copy_up!r}")
-            self.config = replace(self.config, copy_up=copy_up)
+            self.config = replace(self.config, copy_up=bool(copy_up))
         if remote is not None:
             self.config = replace(
                 self.config, remotes=replace(self.config.remotes, urls=parse_remotes(remote, "remote"))
@@ -155,7 +157,6 @@ class Cache:
         self._rejected: dict[str, str] = {}
         self._damaged: dict[str, str] = {}
         self._has_swept = False
-        self._latest = ""  # the digest of the engine that is being compiled, which a put of its key alias keeps
         self.layers = Layers.of(
             self.config, upper_must_open=root is not None, lower_must_open=lower is not None, after_copy=self._after_put
         )
@@ -382,7 +383,7 @@ class Cache:
         """
         check_kind(key.kind)
         check_labels(name, provenance)
-        self._latest = key.digest
+        _ENGINE.set(key.digest)
         result = self._look_up(key, remote=False)
         if isinstance(result, Entry):
             return result
@@ -672,7 +673,7 @@ class Cache:
             if index or not self._has_swept:
                 self._has_swept = True
                 store.sweep()
-            prune_after_put(store, self.config.max_size_bytes, self.config.max_entries, keep=[digest, self._latest])
+            prune_after_put(store, self.config.max_size_bytes, self.config.max_entries, keep=[digest, _ENGINE.get()])
         except (OSError, StoreError) as error:
             _logger.warning("%s was not pruned: %s", store.root, error)
 

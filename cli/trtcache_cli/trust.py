@@ -88,7 +88,7 @@ def add(session: Session, key: str, until: str | None) -> None:
     """Trust a public key."""
     added = PublicKey.parse(key if until is None else f"{key}:{until}")
     if added.until is not None and added.until < datetime.now(UTC).date():
-        raise click.BadParameter(f"{added.until} is past: the key would not be trusted", param_hint="--until")
+        raise click.BadParameter(f"{added.until} has passed: the key would not be trusted", param_hint="--until")
     _add(added)
     if session.as_json:
         print_json({"added": str(added)})

@@ -25,7 +25,7 @@ from trtcache.bundle.formats import (
     write_graph,
     write_structure,
 )
-from trtcache.runtime.argument_order import read_nodes, type_without_torch, unflatten
+from trtcache.runtime.argument_order import make_output, read_nodes, type_without_torch, unflatten
 
 X = torch.ones(2)
 
@@ -109,8 +109,8 @@ def test_a_class_that_is_not_here_is_an_output_with_its_names() -> None:
     assert isinstance(output, Output)
     assert (output.last_hidden_state, output["hidden_states"], output[0], output[1:]) == (1, (2, 3), 1, ((2, 3),))
     assert output.attentions is None
-    named = Output.make([1, 2], ("far.away.Output", ("kind", "names"), ("kind", "names")))
-    assert (named.kind, named.names) == (1, 2)
+    named = make_output([1, 2], ("far.away.Output", ("kind", "flatten"), ("kind", "flatten")))
+    assert (named.kind, named.flatten) == (1, 2)
     with pytest.raises(AttributeError, match="it has last_hidden_state, hidden_states"):
         output.other  # noqa: B018
     assert pytree.tree_structure(output) == spec

@@ -58,7 +58,7 @@ def test_keys_come_and_go(run: Callable[..., Result]) -> None:
     (row, _) = run("trust", "ls", "--json").json["keys"]
     assert row == {"name": "other", "key": "ab" * 32, "until": "2999-01-31", "signs": False}
     past = run("trust", "add", PUBLIC, "--until", "2020-01-31")
-    assert (past.code, "2020-01-31 is past" in past.err) == (2, True)
+    assert (past.code, "2020-01-31 has passed" in past.err) == (2, True)
     assert run("trust", "add", PUBLIC).code == 0  # without a last day again
     taken = run("trust", "add", f"other:{'00' * 32}")
     assert (taken.code, "another key is named 'other'" in taken.err) == (2, True)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import functools
 import random
+import sys
 import threading
+import types
 from array import array
 from collections import OrderedDict, defaultdict
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -319,3 +322,104 @@ def test_an_assignment_of_data_is_refused_after_a_replay_too(compiled: Callable[
     with pytest.raises(ExportError, match=r"forward assigns \.?data"):
         compiled(model, (X,), direct="on")
     assert torch.equal(model.weight, torch.ones(4))  # the model is as it was
+
+
+BUILT: set[int] = set()
+SPACE = SimpleNamespace(tables={})
+FILLED: dict[int, torch.Tensor] = {}
+
+
+@functools.cache
+def fill(length: int) -> None:
+    """Fill a table of another place."""
+    FILLED[length] = torch.arange(length) * 1.0
+
+
+def of_set(_: Any) -> torch.Tensor:
+    """Keep the lengths of tables in a set."""
+    if 4 not in BUILT:
+        ORDERED[4] = torch.arange(4.0)
+        BUILT.add(4)
+    return ORDERED[4]
+
+
+def of_cached_fill(_: Any) -> torch.Tensor:
+    """Let a cached function fill the table."""
+    fill(4)
+    return FILLED[4]
+
+
+@pytest.mark.parametrize("get", [of_set, of_cached_fill, lambda _: SPACE.tables.setdefault("table", torch.arange(4.0))])
+def test_what_belongs_to_a_cache_is_restored_with_it(
+    compiled: Callable[..., trtcache.CompiledModule], get: Callable[[Any], torch.Tensor]
+) -> None:
+    """A set of lengths, a cached function that fills a table, and a dict in a namespace."""
+    model = Cached(get).eval()
+    module = compiled(model, (X,))
+    answer = model(X)
+    assert type(answer) is torch.Tensor
+    torch.testing.assert_close(module(X), answer)
+
+
+PENDING: dict[str, int] = {}
+REGISTRY: dict[str, Any] = {}
+
+
+class Registers(nn.Module):
+    """Imports a plugin, which registers a function, and notes its size."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Call the registered function."""
+        if self.size is None:
+            plugin = types.ModuleType("plugin_of_a_test")
+            exec("def double(x):\n    return x * 2", vars(plugin))  # noqa: S102  # as an import does
+            sys.modules[plugin.__name__] = plugin
+            REGISTRY["double"] = plugin.double
+            PENDING["request"] = 1
+            self.size = (3,)
+        result: torch.Tensor = REGISTRY["double"](x)
+        return result
+
+    size: tuple[int, ...] | None = None
+
+
+def test_what_an_import_has_registered_stays(
+    compiled: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not done again; other additions are taken away."""
+    monkeypatch.setitem(sys.modules, "plugin_of_a_test", None)  # type: ignore[arg-type]  # it is not there afterwards
+    del sys.modules["plugin_of_a_test"]
+    model = Registers().eval()
+    compiled(model, (X,))
+    assert (list(REGISTRY), PENDING, model.size) == (["double"], {}, None)
+    assert torch.equal(model(X), X * 2)
+
+
+def test_what_other_threads_add_meanwhile_stays(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Only what has tensors of the export is taken away."""
+    PENDING.clear()
+    ORDERED.clear()
+
+    class Waits(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            thread = threading.Thread(target=PENDING.__setitem__, args=("request", 1))
+            thread.start()
+            thread.join()
+            return x + ORDERED.setdefault(1, torch.arange(4.0))
+
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    thread.start()
+    try:
+        compiled(Waits().eval(), (X,))
+    finally:
+        stop.set()
+        thread.join()
+    assert (PENDING, list(ORDERED)) == ({"request": 1}, [])
+
+
+def test_a_model_with_a_tensor_on_the_meta_device(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """One that is not used does not matter."""
+    model = nn.Linear(4, 4).eval()
+    model.register_buffer("unused", torch.empty(2, device="meta"))
+    torch.testing.assert_close(compiled(model, (X,))(X), model(X))

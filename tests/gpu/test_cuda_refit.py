@@ -46,7 +46,7 @@ class TestCuda(RefitContract):
     ) -> None:
         """A file's weights are brought to the GPU one by one; the caller's are where he wants them."""
         compiled.refit(self.network(0))
-        with pytest.raises(RefitError, match="on cpu, the engine takes it on cuda"):
+        with pytest.raises(RefitError, match="on cpu, the engine expects it on cuda"):
             compiled.refit(RefitModel(1).state_dict())
         self.answers(compiled, self.network(0))
         state = {name: one for name, one in RefitModel(1).state_dict().items() if name != "out.weight"}

@@ -218,7 +218,7 @@ def test_inputs_that_share_memory_with_a_changed_one_are_refused(
         ({"z": X}, "unexpected: z"),
         ({"b": torch.ones(5)}, r"b \(shape \(5,\), the engine has \(4,\)\)"),
         ({"a": torch.ones(4, 4).double()}, r"a \(dtype float64, the engine has float32\)"),
-        ({"a": torch.ones(4, 4, device="meta")}, r"a \(on meta, the engine takes it on cpu\)"),
+        ({"a": torch.ones(4, 4, device="meta")}, r"a \(on meta, the engine expects it on cpu\)"),
         ({"a": torch.ones(4, 4).to_sparse()}, r"a \(layout torch.sparse_coo"),
         ({"a": "text"}, r"a \(a str, not a tensor\)"),
     ],

@@ -145,13 +145,15 @@ def fill(store: DiskStore, count: int, size: int = 1000) -> list[str]:
 
 
 def test_key_aliases_do_not_count_as_entries() -> None:
-    """The engines are counted; of what accompanies them, four for each may stay."""
+    """The engines are counted; of what accompanies them, eight for each may stay."""
     engines = [record(number, size=100_000, build_s=8) for number in range(2)]
-    aliases = [replace(record(number, size=1000, build_s=0.7), kind="alias") for number in range(10, 17)]
+    aliases = [replace(record(number, size=1000, build_s=0.7), kind="alias") for number in range(10, 21)]
     assert evicted(*engines, *aliases, max_entries=2) == []
     gone = evicted(*engines, *aliases, max_entries=1)
     assert sorted(number for number, _ in gone) == [0, 10, 11, 12]
     assert {reason for _, reason in gone} == {"max-entries"}
+    gone = evicted(*engines, *aliases, max_entries=2, max_companions=9)
+    assert sorted(number for number, _ in gone) == [10, 11]  # no engine
 
 
 def test_executing_a_plan_removes_rows_then_files_and_counts(store: DiskStore) -> None:

@@ -43,6 +43,8 @@ from trtcache.runtime.argument_order import (
     PLAIN,
     children_of,
     find_class,
+    flatten_output,
+    make_output,
     plain_key,
     read_nodes,
     type_without_torch,
@@ -295,14 +297,14 @@ _KINDS = {kind: name for name, kind in PLAIN.items()}
 
 
 def _flatten_with_keys(output: Output) -> tuple[list[tuple[Any, Any]], OutputContext]:
-    values, context = output.flatten()
+    values, context = flatten_output(output)
     return [(pytree.MappingKey(key), value) for key, value in zip(output, values, strict=True)], context
 
 
 pytree.register_pytree_node(
     Output,
-    Output.flatten,
-    Output.make,
+    flatten_output,
+    make_output,
     flatten_with_keys_fn=_flatten_with_keys,
     serialized_type_name="trtcache.Output",
 )

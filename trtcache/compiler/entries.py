@@ -236,7 +236,7 @@ def _get_and_load(
     except IncompatibleEngineError as error:
         if entry.outcome == "built":
             raise
-        what = "is built again" if fallback is None else "is of a similar GPU: one is built for this GPU"
+        what = "is built again" if fallback is None else "was built for a similar GPU: building for this GPU"
         log.warning("the entry %s cannot be loaded and %s: %s", entry.key.digest[:16], what, error)
         # An engine for another GPU product may fail to load here without being damaged.
         with cache.replacing(entry, "load") if fallback is None else nullcontext():

@@ -46,7 +46,7 @@ VARIABLES = {
     "TRTCACHE_PATH": "instead of TRTCACHE_DIR: the cache directory and read-only ones below it, as UPPER:LOWER:LOWER",
     "TRTCACHE_COPY_UP": "1: copy hits from directories below into the cache directory",
     "TRTCACHE_MAX_SIZE": "prune after a put that makes the cache larger than this (default: 20GB; 0: no limit)",
-    "TRTCACHE_MAX_ENTRIES": "prune after a put that makes the cache list more entries than this (default: 0: no limit)",
+    "TRTCACHE_MAX_ENTRIES": "after a put, prune if trtcache ls lists more entries than this (default: 0: no limit)",
     "TRTCACHE_DISABLE": "1: neither read nor write the cache; always build",
     "TRTCACHE_READONLY": "1: take hits, write nothing",
     "TRTCACHE_RECACHE": "1: build although there is an entry, and replace it",

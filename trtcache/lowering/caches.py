@@ -5,7 +5,6 @@ An export fills them with fake tensors, with which the model's later results wou
 
 from __future__ import annotations
 
-import copy
 import copyreg
 import functools
 import gc
@@ -13,8 +12,8 @@ import sys
 import threading
 import types
 import weakref
-from collections import OrderedDict, defaultdict
-from contextlib import contextmanager
+from collections import OrderedDict, defaultdict, deque
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,18 +22,18 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.utils import parametrize
 
-from trtcache.lowering.model_state import MISSING, are_same, is_array, lost_tensors, read_slot, restore_array
+from trtcache.lowering.model_state import MISSING, are_same, is_alone, is_followed, is_users, lost_tensors, read_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from trtcache.lowering.model_state import Changes
 
-_OTHERS = (sys.stdlib_module_names - {"__main__"}) | {"torch", "trtcache"}
 _DICTS = frozenset({dict, OrderedDict, defaultdict})
+_CONTAINERS = _DICTS | {list, deque, set}
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, type, types.ModuleType, types.BuiltinFunctionType})
 _PLAIN_OBJECTS = frozenset({"argparse", "collections", "types"})
-"""Modules of Python's whose objects have attributes that are the user's."""
+"""Modules of the standard library whose objects hold attributes of the user's."""
 _NOT_FOLLOWED = (type, types.ModuleType, torch.nn.Module, torch.Tensor)
 _MOST_NESTED = 3
 _Place = tuple[str, dict[Any, Any], "Callable[[], Any]", "Callable[[Any, Any], None]", "Callable[[Any], None]"]
@@ -62,27 +61,27 @@ class Caches:
     """The names, containers and cached functions around a model.
 
     Attributes:
-        restores_all: whether everything is restored in any case. If it is not, and there are other threads that can run
-            the user's code, whose changes would be lost, only the files, classes and objects that have fake tensors are
-            restored.
+        restores_all: whether everything is restored in any case. If there are other threads that can run the user's
+            code, whose changes would be lost, only the files, classes and objects that have fake tensors are restored.
         replaced: tensors in whose place the block left fake ones, with the name of each.
     """
 
     def __init__(self, model: torch.nn.Module, changes: Changes) -> None:
         self.restores_all = False
         self._model, self._changes = model, changes
+        self._modules = frozenset(sys.modules)
         self.replaced: list[tuple[str, torch.Tensor]] = []
         self._places: list[_Place] = []
-        self._lists: list[tuple[list[Any], list[Any]]] = []
-        self._arrays: list[tuple[Any, Any]] = []
+        self._lists: list[tuple[Any, list[Any]]] = []  # and deques
+        self._sets: list[tuple[set[Any], set[Any]]] = []
         self._cached: list[tuple[Any, int]] = []  # with the number of their misses
         self._seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
         modules = [one for one in model.modules() if isinstance(one, torch.nn.Module)]
-        classes = {one for module in modules for one in type(module).__mro__ if _is_followed(one.__module__)}
+        classes = {one for module in modules for one in type(module).__mro__ if is_followed(one.__module__)}
         files = self._files = {str(one.__module__) for one in classes}
         self._follow([*classes, *(value for module in modules for value in vars(module).values() if callable(value))])
         files |= {str(one.__module__) for one in self._seen.values() if isinstance(one, types.FunctionType)}
-        for name in filter(_is_followed, files):
+        for name in filter(is_followed, files):
             self._add_file(name, files)
         self._add_dict(parametrize._cache)  # of ``torch.nn.utils.parametrize.cached``
 
@@ -93,13 +92,13 @@ class Caches:
         values = list(names.values())
         self._follow(list(values))
         for value in values:
-            if isinstance(value, types.ModuleType) and id(vars(value)) not in self._seen and _is_users(value):
+            if isinstance(value, types.ModuleType) and id(vars(value)) not in self._seen and is_users(value):
                 self._add_file(value.__name__, files)
             is_cache = isinstance(value, functools._lru_cache_wrapper)
             function = getattr(value, "__wrapped__", value) if is_cache else value
             if not isinstance(function, types.FunctionType) or function.__module__ in files:
                 continue
-            if _is_followed(function.__module__) and id(function.__globals__) not in self._seen:
+            if is_followed(function.__module__) and id(function.__globals__) not in self._seen:
                 self._add_dict(function.__globals__, f"the module {function.__module__}")
                 self._follow(list(function.__globals__.values()))
 
@@ -108,7 +107,7 @@ class Caches:
         name = kind.__module__
         if id(kind) in self._seen or not isinstance(name, str):
             return
-        if not _is_followed(name) or not (name in self._files or _is_users(sys.modules.get(name))):
+        if not is_followed(name) or not (name in self._files or is_users(sys.modules.get(name))):
             return
         self._seen[id(kind)] = kind
 
@@ -138,33 +137,36 @@ class Caches:
             elif kind in _DICTS:
                 self._add_dict(value)
                 waiting += value.values()
-            elif kind is list:
+            elif kind in {list, deque}:
                 self._seen[id(value)] = value
                 self._lists.append((value, list(value)))
                 waiting += value
-            elif is_array(value):
+            elif kind is set:
                 self._seen[id(value)] = value
-                self._arrays.append((value, copy.copy(value)))
+                self._sets.append((value, set(value)))
             elif isinstance(value, (types.FunctionType, functools._lru_cache_wrapper)):
                 self._seen[id(value)] = value
                 waiting += self._add_function(value)
             elif (inner := _inner(value)) is not None:
                 waiting.append(inner)
-            elif _is_followed(kind.__module__) or kind.__module__ in _PLAIN_OBJECTS:
+            elif is_followed(kind.__module__) or kind.__module__ in _PLAIN_OBJECTS:
                 self._seen[id(value)] = value
-                self._add_object(value)
+                waiting += self._add_object(value)
 
-    def _add_object(self, value: Any) -> None:
+    def _add_object(self, value: Any) -> list[Any]:
+        """Add the attributes of an object, and return the containers among them."""
         owner = f"a {type(value).__name__}"
         try:
             attributes = value.__dict__
         except Exception:  # noqa: BLE001  # code of the class
             attributes = None
+        found: list[Any] = []
         if type(attributes) is dict:
             self._add_dict(attributes, owner)
+            found += attributes.values()
         names = copyreg._slotnames(type(value))  # type: ignore[attr-defined]  # what pickle uses
         if not names:
-            return
+            return [one for one in found if type(one) in _CONTAINERS]
 
         def slots() -> dict[str, Any]:
             found = {name: read_slot(value, name) for name in names}
@@ -172,12 +174,13 @@ class Caches:
 
         set_slot, delete_slot = partial(object.__setattr__, value), partial(object.__delattr__, value)
         self._places.append((owner, slots(), slots, set_slot, delete_slot))
+        return [one for one in (*found, *slots().values()) if type(one) in _CONTAINERS]
 
     def _add_function(self, function: Any) -> list[Any]:
         """Add the cells of a function, or a cache, and return what they lead to."""
         if isinstance(function, functools._lru_cache_wrapper):
             self._cached.append((function, function.cache_info().misses))
-        elif _is_followed(function.__module__):
+        elif is_followed(function.__module__):
             found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
             for cell in function.__closure__ or ():
                 found += self._add_cell(cell)
@@ -209,25 +212,22 @@ class Caches:
             (values, elements, any(map(_has_fake, values)) and not any(map(_has_fake, elements)))
             for values, elements in self._lists
         ]
-        filled = [
-            function
-            for function, misses in self._cached
-            if function.cache_info().misses != misses and any(map(_has_fake, _results(function)))
-        ]
-        has_fakes = bool(filled) or any(one[-1] for one in (*places, *lists))
-        others = [one for one in threading.enumerate() if one is not threading.current_thread()]
-        is_alone = not any(map(_can_run_users_code, others))
-        restores_all = self.restores_all or ((has_fakes or self._changes.are_any) and is_alone)
+        filled = [function for function, misses in self._cached if function.cache_info().misses != misses]
+        with_fakes = [function for function in filled if any(map(_has_fake, _results(function)))]
+        has_fakes = bool(with_fakes) or any(one[-1] for one in (*places, *lists))
+        restores_all = (self.restores_all or has_fakes or self._changes.has_changes) and is_alone()
         for place, has_fake in places:
             if has_fake or restores_all:
-                self.replaced += _restore_place(*place)
+                self.replaced += _restore_place(*place, self._modules)
         for values, elements, has_fake in lists:
             if has_fake or (restores_all and not are_same(values, elements)):
                 self.replaced += lost_tensors("an element of a list", elements, list(values))
-                values[:] = elements
-        for numbers, copied in self._arrays if restores_all else ():
-            restore_array(numbers, copied)
-        for function in filled:
+                values.clear()
+                values.extend(elements)
+        for members, before in self._sets if restores_all else ():
+            members &= before
+            members |= before
+        for function in filled if restores_all else with_fakes:
             function.cache_clear()
 
 
@@ -246,42 +246,34 @@ def _restore_place(
     now: Callable[[], Any],
     put: Callable[[Any, Any], None],
     remove: Callable[[Any], None],
+    modules: frozenset[str],
 ) -> list[tuple[str, torch.Tensor]]:
-    """Restore the items of an owner, and return the tensors that others replaced."""
+    """Restore the items of an owner, and return the tensors that others replaced.
+
+    What an import has added stays, as that is not done again: modules, and what those define that are not among
+    ``modules``, which were imported before.
+    """
     items, replaced = now(), list[tuple[str, torch.Tensor]]()
     for name, value in list(items.items()):
         old = before.get(name, MISSING)
-        if old is MISSING and not isinstance(value, types.ModuleType):  # a package has what was imported from it
-            remove(name)
-        elif old is MISSING:
-            continue
+        if old is MISSING:
+            source = getattr(value, "__module__", None)
+            is_imported = isinstance(value, types.ModuleType) or (isinstance(source, str) and source not in modules)
+            with suppress(LookupError, AttributeError):  # another thread has removed it
+                if not is_imported:
+                    remove(name)
         elif old is not value:
             put(name, old)
             replaced += lost_tensors(f"{name} of {owner}", old, value)
     for name in [one for one in before if one not in items]:
-        put(name, before[name])
+        if not (isinstance(name, weakref.ref) and name() is None):
+            put(name, before[name])
     return replaced
 
 
 def _has_new_fakes(before: dict[Any, Any], items: dict[Any, Any]) -> bool:
     changed = [value for name, value in list(items.items()) if before.get(name, MISSING) is not value]
     return any(map(_has_fake, changed))
-
-
-def _can_run_users_code(thread: threading.Thread) -> bool:
-    """Return whether a thread is of the user's, or runs any function: those of libraries have classes of their own."""
-    module = sys.modules.get(type(thread).__module__)
-    return module is None or module is threading or _is_users(module)
-
-
-def _is_users(module: types.ModuleType | None) -> bool:
-    """Return whether a module is in a file that does not belong to Python or to an installed distribution."""
-    file = getattr(module, "__file__", None)
-    return isinstance(file, str) and _is_followed(getattr(module, "__name__", None)) and "-packages" not in file
-
-
-def _is_followed(module: object) -> bool:
-    return isinstance(module, str) and module.partition(".")[0] not in _OTHERS
 
 
 def _has_fake(value: Any, depth: int = 0) -> bool:
@@ -296,7 +288,7 @@ def _has_fake(value: Any, depth: int = 0) -> bool:
         items = value.values()
     elif isinstance(value, (list, tuple)):
         items = value
-    elif _is_followed(type(value).__module__):
+    elif is_followed(type(value).__module__):
         items = getattr(value, "__dict__", {}).values()
     return any(_has_fake(one, depth + 1) for one in list(items))
 

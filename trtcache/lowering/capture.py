@@ -390,7 +390,7 @@ def decompose(
                 _lstm_states_in_shape(),
                 _copies_that_convert(),
                 _keep_unused_draws(program.graph),
-                _whole_thresholds(program.graph),
+                _integer_thresholds(program.graph),
                 _without_dropout(program.graph_module),
                 _with_copies(program.graph),
             ):
@@ -535,7 +535,7 @@ def _keep_unused_draws(graph: fx.Graph) -> Iterator[None]:
 
 
 @contextmanager
-def _whole_thresholds(graph: fx.Graph) -> Iterator[None]:
+def _integer_thresholds(graph: fx.Graph) -> Iterator[None]:
     """Let ``threshold`` of integers have integers in the block, as its kernel converts its numbers.
 
     Its decomposition computes with floats, which have fewer digits (torch 2.13).

@@ -15,11 +15,12 @@ import inspect
 import operator
 import random
 import sys
+import threading
 import types
 import warnings
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,7 +39,8 @@ _STDLIB = sys.stdlib_module_names - {"__main__", "argparse", "collections", "typ
 _FLAT_WEIGHTS = r"The tensor attributes (self\.[\w.]*_flat_weights\[\d+\](, )?)+ were assigned during export"
 _TABLES = frozenset(vars(torch.nn.Module()))
 _WEIGHTS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
-_LARGEST_ARRAY = 16 << 20
+_OTHERS = (sys.stdlib_module_names - {"__main__"}) | {"torch", "trtcache"}
+_LARGEST_ARRAY, _MOST_ARRAYS = 1 << 20, 64
 MISSING = object()
 """In place of a value that is not there."""
 
@@ -61,18 +63,18 @@ class Changes:
     Attributes:
         numbers: the numbers among attributes and items, in words.
         tensors: the tensors that it replaced, with the name of each.
-        are_any: whether it has changed an attribute, or an item of a container, other than weights.
+        has_changes: whether it has changed an attribute, or an item of a container, other than weights.
     """
 
     def __init__(self, state: _State) -> None:
         self.numbers: list[str] = []
         self.tensors: list[tuple[str, torch.Tensor]] = []
-        self.are_any = False
+        self.has_changes = False
         self._state, self._is_collected = state, not state.copies_tensors
 
-    def look(self, *_: object) -> None:
+    def detect_changes(self, *_: object) -> None:
         """Look for changes right after ``forward``: at its end, torch.export restores attributes, with copies."""
-        self.are_any = self.are_any or self._state.is_changed()
+        self.has_changes = self.has_changes or self._state.is_changed()
 
     def collect(self, model: torch.nn.Module) -> None:
         """Find numbers and tensors, unless it was done: before anything is restored, in the model or around it."""
@@ -86,10 +88,10 @@ class Changes:
 def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> Iterator[Changes]:
     """Restore a model's attributes, the contents of their containers, and tensors that are written to, after the block.
 
-    Everything that attributes lead to is restored, ``__slots__`` and NumPy's arrays included. These are not followed:
-    closures, class attributes, TorchScript modules, elements of sets, keys of dicts, and the attributes of most objects
-    of Python's standard library. Of parameters and buffers their ``data`` is restored, not what is written to it, since
-    a program that writes to a parameter is rejected.
+    Everything that attributes lead to is restored, ``__slots__`` included, and up to 64 arrays of at most 1 MiB, unless
+    other threads run. These are not followed: closures, class attributes, TorchScript modules, elements of sets, keys
+    of dicts, and the attributes of most objects of Python's standard library. Of parameters and buffers their ``data``
+    is restored, not what is written to it, since a program that writes to a parameter is rejected.
 
     Unless ``copies_tensors``, tensors are not restored: the block must not write to one. No changes are found then.
 
@@ -99,7 +101,7 @@ def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> It
     """
     state = _State(model, copies_tensors=copies_tensors)
     changes = Changes(state)
-    handle = model.register_forward_hook(changes.look)
+    handle = model.register_forward_hook(changes.detect_changes, always_call=True)
     try:
         yield changes
     finally:
@@ -235,38 +237,70 @@ def random_states() -> list[object]:
 
 
 def keep_random_states() -> Callable[[], None]:
-    """Return a function that sets the generators of ``random_states`` back to their present states."""
-    ours, pythons = torch.get_rng_state(), random.getstate()
+    """Return a function that sets the generators of ``random_states`` back to their present states.
+
+    It does nothing if other threads run, which may have drawn from them.
+    """
+    torch_state, python_state = torch.get_rng_state(), random.getstate()
     numpy: Any = sys.modules.get("numpy.random")
-    numpys = None if numpy is None else numpy.get_state()
+    numpy_state = None if numpy is None else numpy.get_state()
 
     def restore() -> None:
-        torch.set_rng_state(ours)
-        random.setstate(pythons)
-        if numpy is not None:
-            numpy.set_state(numpys)
+        if is_alone():
+            torch.set_rng_state(torch_state)
+            random.setstate(python_state)
+            if numpy is not None:
+                numpy.set_state(numpy_state)
 
     return restore
 
 
-def is_array(value: Any) -> bool:
-    """Return whether a value is an array of numbers that is restored: Python's or NumPy's, of up to 16 MiB."""
+def is_alone() -> bool:
+    """Return whether no other thread can run code of the user's, whose changes a restoration would undo."""
+    others = [one for one in threading.enumerate() if one is not threading.current_thread()]
+    return not any(map(_can_run_users_code, others))
+
+
+def _can_run_users_code(thread: threading.Thread) -> bool:
+    """Return whether a thread is of the user's, or runs any function: those of libraries have classes of their own."""
+    module = sys.modules.get(type(thread).__module__)
+    return module is None or module is threading or is_users(module)
+
+
+def is_users(module: types.ModuleType | None) -> bool:
+    """Return whether a module is in a file that does not belong to Python or to an installed distribution."""
+    file, name = getattr(module, "__file__", None), getattr(module, "__name__", None)
+    return isinstance(file, str) and isinstance(name, str) and is_followed(name) and "-packages" not in file
+
+
+def is_followed(module: object) -> bool:
+    """Return whether a module is neither Python's nor torch's nor of this package."""
+    return isinstance(module, str) and module.partition(".")[0] not in _OTHERS
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.layout == torch.strided and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested)
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether a value is a small array of numbers in memory of its own: Python's or NumPy's."""
     if isinstance(value, (bytearray, array)):
-        return len(value) <= _LARGEST_ARRAY
+        return len(value) * getattr(value, "itemsize", 1) <= _LARGEST_ARRAY
     numpy: Any = sys.modules.get("numpy")
-    if numpy is None or not isinstance(value, numpy.ndarray) or not value.flags.writeable:
+    if numpy is None or type(value) is not numpy.ndarray or value.dtype.hasobject:
         return False
-    return not value.dtype.hasobject and value.nbytes <= _LARGEST_ARRAY
+    return bool(value.flags.owndata) and bool(value.flags.writeable) and value.nbytes <= _LARGEST_ARRAY
 
 
-def restore_array(values: Any, before: Any) -> None:
+def _restore_array(values: Any, before: Any) -> None:
     """Write the numbers that an array had before, if it has others now."""
-    is_numpys = hasattr(values, "shape")
-    if is_numpys and values.shape != before.shape:
+    is_ndarray = hasattr(values, "shape")
+    if is_ndarray and values.shape != before.shape:
         return
     now, then = (one.tobytes() if hasattr(one, "tobytes") else one for one in (values, before))
     if now != then:
-        values[... if is_numpys else slice(None)] = before
+        with suppress(ValueError, BufferError):  # it is read-only now, or another object uses its memory
+            values[... if is_ndarray else slice(None)] = before
 
 
 class _State:
@@ -285,7 +319,7 @@ class _State:
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._registered = {id(module) for module in model.modules()}
         weights = {id(one): one for one in (*model.parameters(), *model.buffers()) if type(one) in _WEIGHTS}
-        self._weights = [(one, one.detach()) for one in weights.values() if one.layout == torch.strided]
+        self._weights = [(one, one.detach()) for one in weights.values() if _is_plain(one)]
         seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
         waiting: list[Any] = [model]
         while waiting:
@@ -354,8 +388,9 @@ class _State:
         if isinstance(value, set):
             self._sets.append((value, set(value)))
             return []
-        if is_array(value):
-            self._arrays.append((value, copy.copy(value)))
+        if _is_array(value):
+            if len(self._arrays) < _MOST_ARRAYS:
+                self._arrays.append((value, copy.copy(value)))
             return []
         if isinstance(value, functools.partial):
             return [value.func, value.args, value.keywords]
@@ -425,8 +460,8 @@ class _State:
         for weight, data in self._weights:  # ``weight.data = ...``
             if not weight.is_set_to(data):
                 weight.data = data
-        for numbers, copied in self._arrays:
-            restore_array(numbers, copied)
+        for numbers, copied in self._arrays if is_alone() else ():
+            _restore_array(numbers, copied)
         written = [tensor.untyped_storage() for tensor, version in self._tensors if tensor._version != version]
         for address, memory in {memory._cdata: memory for memory in written}.items():
             recorded = self._storages.get(address)

@@ -76,7 +76,7 @@ class Claim:
         if not self.is_released_by_upload:
             self._released.set()
             with suppress(RemoteError):
-                if not self._connection.refusal():
+                if not self._connection.refusal(before_request=False):
                     self._connection.call(lambda _: self.release(), limit_s=_RELEASE_LIMIT_S)
 
     def release(self) -> None:
@@ -171,6 +171,7 @@ class Claims:
         except RemoteError as error:
             if error.reason == "denied":  # putting entries may still be allowed
                 self.denied = True
+                self._connection.breaker.note_success()  # it answers
                 _logger.warning("builds are not claimed: %s; claims need s3:PutObject and s3:DeleteObject", error)
             else:
                 self._connection.note_failure(error)

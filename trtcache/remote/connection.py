@@ -78,7 +78,7 @@ class Breaker:
         return now_s < state.until_s <= now_s + LONGEST_S  # or the clock was set back
 
     def admits(self) -> bool:
-        """Return whether a request may be sent: the breaker is closed, or this is the one request that tries again."""
+        """Return whether a request may be sent: the breaker is closed, or the caller tries again after the wait."""
         if self.is_open():
             return False
         if self._state.until_s:
@@ -194,8 +194,8 @@ class Connection:
     def refusal(self, *, before_request: bool = True) -> str:
         """Return why the remote is not asked now, or an empty string.
 
-        After a failure it is empty for one caller in a while, who sends the request that tries again. With
-        ``before_request=False`` the caller sends none.
+        After the wait, one caller gets an empty string (or few that ask at the same moment), and has to send the trial
+        request. With ``before_request=False`` the caller sends none.
         """
         if bucket.used_by() not in (0, os.getpid()) and not self.off:
             self.stop("forked", "this process was forked after its parent had used the remote")

@@ -45,18 +45,6 @@ class Output(OrderedDict[str, Any]):
     _class: str = ""
     _fields_of_class: tuple[str, ...] = ()
 
-    @classmethod
-    def make(cls, values: Iterable[Any], context: OutputContext) -> Output:
-        """Return an output with these children."""
-        name, keys, fields = context
-        made = cls(zip(keys, values, strict=True))
-        made._class, made._fields_of_class = name, fields
-        return made
-
-    def flatten(self) -> tuple[list[Any], OutputContext]:
-        """Return the children, and what ``make`` needs beside them."""
-        return [*OrderedDict.values(self)], (self._class, tuple(self), self._fields_of_class)
-
     def __getattr__(self, name: str) -> Any:
         if name in self:
             return self[name]
@@ -71,6 +59,21 @@ class Output(OrderedDict[str, Any]):
     def to_tuple(self) -> tuple[Any, ...]:
         """Return the children in order."""
         return tuple(self.values())
+
+
+def make_output(values: Iterable[Any], context: OutputContext) -> Output:
+    """Return an output with these children."""
+    name, keys, fields = context
+    made = Output(zip(keys, values, strict=True))
+    vars(made).update(_class=name, _fields_of_class=fields)
+    return made
+
+
+def flatten_output(output: Output) -> tuple[list[Any], OutputContext]:
+    """Return the children of an output, and what ``make_output`` needs beside them."""
+    own = vars(output)
+    context = own.get("_class", ""), tuple(output), own.get("_fields_of_class", ())
+    return [*OrderedDict.values(output)], context
 
 
 @frozen_dataclass
@@ -112,7 +115,7 @@ def _open(value: Any) -> tuple[Any, Any, Sequence[Any]] | None:
     if kind is deque:
         return kind, value.maxlen, list(value)
     if kind is Output:
-        children, context = value.flatten()
+        children, context = flatten_output(value)
         return kind, context, children
     if isinstance(value, tuple) and isinstance(getattr(kind, "_fields", None), tuple):
         return namedtuple, kind, value
@@ -170,7 +173,7 @@ def unflatten(leaves: Iterator[Any], node: Node) -> Any:
     if kind is deque:
         return deque(parts, maxlen=context)
     if kind is Output:
-        return Output.make(parts, context)
+        return make_output(parts, context)
     return context(*parts)
 
 

@@ -45,8 +45,8 @@ _LOG = logging.getLogger("trtcache.store")
 HALF_LIFE_S = 7 * 86400.0
 """Idle time after which an entry is worth half."""
 
-_COMPANIONS_EACH = 4
-"""Entries that may accompany each engine under a limit of entries: key aliases of two kinds, a manifest, a reason."""
+_COMPANIONS_EACH = 8
+"""How many entries may accompany each engine under a limit of entries: key aliases, manifests, TensorRT's caches."""
 
 LOW_WATER = 0.9
 """Fraction of the limit that a prune after a put goes down to, so that not every put has to prune."""
@@ -160,6 +160,7 @@ def plan_prune(
     now_ns: int,
     max_size_bytes: int | None = None,
     max_entries: int | None = None,
+    max_companions: int | None = None,
     older_than_s: float | None = None,
     unused_for_s: float | None = None,
     stale: Mapping[str, str] | None = None,
@@ -173,8 +174,8 @@ def plan_prune(
     for each digest), those built longer ago than ``older_than_s`` and those not used for ``unused_for_s`` are evicted
     first; then, while the rest is larger than ``max_size_bytes`` or more than ``max_entries``, the entry with the
     lowest :func:`worth`, or with ``oldest_first`` the one that was used first. ``max_entries`` does not count what
-    accompanies engines, such as key aliases, of which up to four for each of the entries stay. Pinned entries and the
-    digests in ``keep`` always stay, even if the rest then exceeds a limit.
+    accompanies engines, such as key aliases, of which at most ``max_companions`` stay, by default eight times as many.
+    Pinned entries and the digests in ``keep`` always stay, even if the rest then exceeds a limit.
     """
     everything = tuple(records)
     candidates = [
@@ -201,36 +202,36 @@ def plan_prune(
         return 0.0 if oldest_first else worth(record, now_ns=now_ns), record.used_ns, record.digest
 
     rest = sorted((record for record in candidates if record.digest not in gone), key=order)
-    evict += _evict_to_limits(left, rest, max_size_bytes, max_entries)
+    if max_entries is not None and max_companions is None:
+        max_companions = _COMPANIONS_EACH * max_entries
+    evict += _evict_to_limits(left, rest, max_size_bytes, max_entries, max_companions)
     return _plan(everything, evict)
 
 
 def _evict_to_limits(
-    left: list[Record], rest: list[Record], max_size_bytes: int | None, max_entries: int | None
+    left: list[Record],
+    rest: list[Record],
+    max_size_bytes: int | None,
+    max_entries: int | None,
+    max_companions: int | None,
 ) -> Iterator[Eviction]:
     """Yield those of ``rest``, in its order, that exceed the limits of all that is left."""
-    excess_bytes, excess = 0, {False: 0, True: 0}  # the number of entries, and of what accompanies engines
-    if max_size_bytes is not None:
-        excess_bytes = sum(record.file_bytes for record in left) - max_size_bytes
-    if max_entries is not None:
-        counts = Counter(is_companion(record.kind) for record in left)
-        excess = {False: counts[False] - max_entries, True: counts[True] - _COMPANIONS_EACH * max_entries}
+    counts = Counter(is_companion(record.kind) for record in left)
+    excess_bytes = 0 if max_size_bytes is None else sum(record.file_bytes for record in left) - max_size_bytes
+    excess_engines = 0 if max_entries is None else counts[False] - max_entries
+    excess_companions = 0 if max_companions is None else counts[True] - max_companions
     for record in rest:
         accompanies = is_companion(record.kind)
-        if excess_bytes > 0 or excess[accompanies] > 0:
+        if excess_bytes > 0 or (excess_companions if accompanies else excess_engines) > 0:
             yield Eviction(record, "max-size" if excess_bytes > 0 else "max-entries")
             excess_bytes -= record.file_bytes
-            excess[accompanies] -= 1
+            excess_companions -= accompanies
+            excess_engines -= not accompanies
 
 
 def _plan(everything: tuple[Record, ...], evict: list[Eviction]) -> PrunePlan:
     gone = {eviction.record.digest for eviction in evict}
     return PrunePlan(tuple(evict), tuple(record for record in everything if record.digest not in gone))
-
-
-def _exceed(counts: Mapping[bool, int], max_entries: int) -> bool:
-    """Return whether there are more entries, or more of what accompanies engines (``True``), than there may be."""
-    return counts[False] > max_entries or counts[True] > _COMPANIONS_EACH * max_entries
 
 
 def prune_after_put(
@@ -246,24 +247,29 @@ def prune_after_put(
     """
     if max_size_bytes is None and max_entries is None:
         return 0
-    sizes_bytes = [stored.file_bytes for stored in store.scan()]
-    large = max_size_bytes is not None and sum(sizes_bytes) > max_size_bytes
-    many = max_entries is not None and len(sizes_bytes) > max_entries  # perhaps: some only accompany engines
-    if not large and not many:
+    found = {stored.digest: stored.file_bytes for stored in store.scan()}
+    large = max_size_bytes is not None and sum(found.values()) > max_size_bytes
+    max_companions = None if max_entries is None else _COMPANIONS_EACH * max_entries
+    many = many_companions = False
+    if max_entries is not None and len(found) > max_entries:
+        kinds = {digest: row[_KIND] for digest, row in (read_rows(store.index_root / INDEX_NAME) or {}).items()}
+        counts = Counter(is_companion(str(kinds.get(digest, ""))) for digest in found)
+        many, many_companions = counts[False] > max_entries, counts[True] > max_entries * _COMPANIONS_EACH
+    if not large and not many and not many_companions:
         return 0
+
+    def low_water(limit: int | None, is_exceeded: bool) -> int | None:
+        return int(limit * LOW_WATER) if limit is not None and is_exceeded else None
 
     try:
         with store.housekeeping():
             records = load_records(store)
-            counts = Counter(is_companion(record.kind) for record in records)
-            many = many and max_entries is not None and _exceed(counts, max_entries)
-            if not large and not many:
-                return 0
             plan_rest = partial(
                 plan_prune,
                 now_ns=time.time_ns(),
-                max_size_bytes=int(max_size_bytes * LOW_WATER) if max_size_bytes is not None and large else None,
-                max_entries=int(max_entries * LOW_WATER) if max_entries is not None and many else None,
+                max_size_bytes=low_water(max_size_bytes, large),
+                max_entries=low_water(max_entries, many) if many else max_entries,
+                max_companions=low_water(max_companions, many_companions) if many_companions else max_companions,
             )
             plan = plan_rest(records, keep=keep)
             try:
@@ -278,7 +284,7 @@ def prune_after_put(
         return 0
 
 
-_FILE_BYTES, _INODE = COLUMNS.index("file_bytes"), COLUMNS.index("inode")
+_FILE_BYTES, _INODE, _KIND = (COLUMNS.index(name) for name in ("file_bytes", "inode", "kind"))
 
 
 def load_records(store: DiskStore) -> list[Record]:

@@ -421,7 +421,7 @@ def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | 
     if dtype_name(tensor.dtype) != slot.dtype:
         return f"dtype {dtype_name(tensor.dtype)}, the engine has {slot.dtype}"
     if device and (tensor.device.type != slot.device or (tensor.device != device and slot.device == device.type)):
-        return f"on {tensor.device}, the engine takes it on {device if slot.device == device.type else slot.device}"
+        return f"on {tensor.device}, the engine expects it on {device if slot.device == device.type else slot.device}"
     if str(tensor.layout) != "torch.strided":
         return f"layout {tensor.layout}, the engine takes strided weights"
     return memory_fault(tensor)

@@ -105,7 +105,7 @@ def check_arrays(
 
 def _mismatch(slot: Slot, array: HostArray) -> str | None:
     if array.device != "cpu":
-        return f"on {array.device}, the engine takes it on cpu"
+        return f"on {array.device}, the engine expects it on cpu"
     if array.shape != slot.shape:
         return f"shape {array.shape}, the engine has {slot.shape}"
     if array.dtype != slot.dtype:

@@ -171,6 +171,7 @@ def claim(folder: Path) -> int:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         unlocked.rename(folder / _CLAIM)  # ``reclaim`` in another process never sees it without its lock
     except OSError:
+        unlocked.unlink(missing_ok=True)
         os.close(fd)
         raise
     return fd

@@ -257,11 +257,9 @@ class DirectMode:
     def find(self) -> bool:
         """Find the manifest with the operations of the model; return whether there is one."""
         start = time.perf_counter()
-        reset_random = keep_random_states()
         try:
             with export_lock(imports_dynamo=False), paused_collector():
-                if self._find():
-                    return True
+                return self._find()
         except NotComparableError as error:
             self.outcome = f"off: {error}"
         except Exception as error:  # the model's code can raise anything; it is exported all the same
@@ -269,7 +267,6 @@ class DirectMode:
             self.outcome = f"off: the model cannot be run without values ({type(error).__name__}: {error})"
         finally:
             self.direct_s += time.perf_counter() - start
-        reset_random()  # the model is exported: it draws the numbers that it drew in the replay
         return False
 
     def _find(self) -> bool:
@@ -299,7 +296,12 @@ class DirectMode:
             log.debug("the manifests of %s cannot be read", self._name, exc_info=True)
             self._reject(f"it cannot be used: {error!r}")
             return False
-        place, difference = self._compare()
+        place, reset_random = None, keep_random_states()
+        try:
+            place, difference = self._compare()
+        finally:
+            if place is None:
+                reset_random()  # the export draws the numbers that the model drew in the replay
         if place is None:
             self.outcome = f"miss: {difference}"
             return False

@@ -185,8 +185,9 @@ def _take_tensors(node: fx.Node) -> None:
     if is_constant_exponent or result.dtype.is_floating_point or result.dtype.is_complex:
         return
     base = given[place]
-    if isinstance(base, int):
-        base = torch.tensor(base).to(result.dtype).item()  # it can be outside of the dtype's range
+    if isinstance(base, int) and result.dtype is not torch.bool:  # it can be outside of the dtype's range, and wraps
+        least, bits = torch.iinfo(result.dtype).min, torch.iinfo(result.dtype).bits
+        base = (base - least) % 2**bits + least
     number = insert_call(node, aten.full.default, ([], base), result.new_empty(()))
     number.kwargs = {"dtype": result.dtype, "device": result.device}
     node.target, node.args = (
@@ -197,7 +198,7 @@ def _take_tensors(node: fx.Node) -> None:
 
 
 def _search_tensor(node: fx.Node) -> None:
-    """Make the number that is searched for a tensor; Inductor makes a constant, which packages lack (torch 2.13)."""
+    """Turn the searched number into a tensor; Inductor makes a constant of it, which packages lack (torch 2.13)."""
     target, place = _SEARCHES[node.target]
     number, boundaries = arguments(node)[place], tensor_of(arguments(node)[1 - place])
     if boundaries is None or isinstance(number, fx.Node):
