@@ -285,6 +285,12 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     return tensor.layout == torch.strided and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested)
 
 
+def _place_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Return where a tensor is in memory, and how it is read."""
+    memory = tensor.untyped_storage()._cdata
+    return memory, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
+
+
 def _is_array(value: Any) -> bool:
     """Return whether a value is a small array of numbers in memory of its own: Python's or NumPy's."""
     if isinstance(value, (bytearray, array)):
@@ -461,7 +467,7 @@ class _State:
     def _restore_values(self) -> None:
         """Restore arrays and tensors."""
         for weight, data in self._weights:  # ``weight.data = ...``
-            if not weight.is_set_to(data):
+            if _place_of(weight) != _place_of(data):
                 weight.data = data
         for numbers, copied in self._arrays if is_alone() else ():
             _restore_array(numbers, copied)

@@ -259,7 +259,7 @@ def prune_after_put(
         return 0
 
     def low_water(limit: int | None, is_exceeded: bool) -> int | None:
-        return int(limit * LOW_WATER) if limit is not None and is_exceeded else None
+        return int(limit * LOW_WATER) if limit is not None and is_exceeded else limit
 
     try:
         with store.housekeeping():
@@ -268,8 +268,8 @@ def prune_after_put(
                 plan_prune,
                 now_ns=time.time_ns(),
                 max_size_bytes=low_water(max_size_bytes, large),
-                max_entries=low_water(max_entries, many) if many else max_entries,
-                max_companions=low_water(max_companions, many_companions) if many_companions else max_companions,
+                max_entries=low_water(max_entries, many),
+                max_companions=low_water(max_companions, many_companions),
             )
             plan = plan_rest(records, keep=keep)
             try:
