@@ -9,17 +9,18 @@ import pytest
 
 from benchmarks.shape import PACKAGE, ROOT, measure_hits
 
-# Calls of functions of this package, their files, the deepest stack of them, and verified entries of the store.
+# Calls of functions of this package, their files, the deepest stack of them, and verified entries of the store. A
+# target has a call for each of the processor's vector instructions: some 40 more on the newest.
 _LIMITS = {
     "get_or_build": {"calls": 100, "files": 11, "frames": 11},
     # operators.py looks for functions in torch's tables that are not torch's own; trial_runs.py compares layouts.
-    "file": {"calls": 1_300, "files": 58, "frames": 22, "entries": 2},
+    "file": {"calls": 1_340, "files": 58, "frames": 22, "entries": 2},
     # unrecorded.py watches each function of torch in an export; weight_source.py looks at all objects of the model, so
     # that a refit with another one is refused where they differ.
-    "exported": {"calls": 2_450, "files": 63, "frames": 22, "entries": 2},
+    "exported": {"calls": 2_500, "files": 63, "frames": 22, "entries": 2},
     # export_context.py: torch.fx calls each module, with as many frames as in an export. executed_code.py describes the
     # functions that ran. model_state.py looks after forward whether it has changed the model.
-    "direct": {"calls": 3_550, "files": 64, "frames": 29, "entries": 3},
+    "direct": {"calls": 3_600, "files": 64, "frames": 29, "entries": 3},
 }
 
 
