@@ -604,7 +604,7 @@ def test_a_waiter_succeeds_a_killed_leader(root: Path, tmp_path: Path) -> None:
     assert leader.stdin is not None
     leader.stdin.write("go\n")
     leader.stdin.flush()
-    while not calls.exists():
+    while not (calls.exists() and calls.read_text()):  # it is written after it is there
         assert leader.poll() is None
     leader.send_signal(signal.SIGSTOP)
     waiters = [start(root, "bytes", calls) for _ in range(2)]
