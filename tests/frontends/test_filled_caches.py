@@ -288,7 +288,7 @@ def test_a_compile_does_not_count_as_a_call(compiled: Callable[..., trtcache.Com
 
 
 class Draws(nn.Module):
-    """Draws a random number of Python's if it is told to."""
+    """Multiplies by a random number of the ``random`` module if ``draws`` is set."""
 
     draws = False
 
@@ -310,7 +310,7 @@ def test_an_export_after_a_replay_draws_the_same_numbers(compiled: Callable[...,
 
 
 class Swaps(nn.Module):
-    """Exchanges the memory of its weight if it is told to."""
+    """Assigns ``data`` of the tensors in ``swaps``, and multiplies by its weight."""
 
     def __init__(self) -> None:
         super().__init__()

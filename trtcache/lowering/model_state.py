@@ -264,9 +264,7 @@ def is_alone() -> bool:
 def _can_run_users_code(thread: threading.Thread) -> bool:
     """Return whether a thread is of the user's, or runs any function: those of libraries have classes of their own."""
     target = getattr(thread, "_target", None)
-    if str(getattr(target, "__module__", "")).startswith(
-        ("torch.", "trtcache.")
-    ):  # such as those that wait for workers
+    if str(getattr(target, "__module__", "")).startswith(("torch.", "trtcache.")):  # such as those of Inductor
         return False
     module = sys.modules.get(type(thread).__module__)
     return module is None or module is threading or is_users(module)
