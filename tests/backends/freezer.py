@@ -32,7 +32,7 @@ class Freezer(Interpreter):
     """A backend whose engines cannot be refitted; building a refittable one raises."""
 
     name: ClassVar[str] = "freezer"
-    capabilities: ClassVar[Capabilities] = replace(Interpreter.capabilities, bakes_weights=True)
+    capabilities: ClassVar[Capabilities] = replace(Interpreter.capabilities, can_freeze=True)
     settings_class = FreezerSettings
 
     def freeze(self, settings: Settings) -> Settings | None:

@@ -305,7 +305,7 @@ def _key(**changes: Any) -> str:
         "toolchain": backend.versions("cpu"),
         "ambient": backend.ambient(),
     }
-    weights = whole if backend.capabilities.bakes_weights else None
+    weights = whole if backend.capabilities.can_freeze else None
     key = key_alias.alias_key(
         {"file": file, "weights": weights},
         given,

@@ -141,4 +141,4 @@ def test_parts_are_built_in_processes_where_they_are_built_at_all(
 def test_packages_can_be_built_elsewhere() -> None:
     """It needs no values of weights."""
     assert AotInductor.capabilities.builds_elsewhere
-    assert not AotInductor.capabilities.bakes_weights
+    assert not AotInductor.capabilities.can_freeze

@@ -99,8 +99,8 @@ class Capabilities:
         keep: operators that lowering does not decompose because the backend has better code for them.
         refit: whether an engine takes other weights without a rebuild.
         unpack: operators that lowering decomposes further (the pass ``unpack``).
-        bakes_weights: whether an engine that takes any weights may fail to build, and one with the values of some
-            weights in it is built then (``Backend.freeze``). ``Backend.bakes_weights`` is about some settings.
+        can_freeze: whether a build of an engine that takes any weights can fail where one with the values of some
+            weights in it succeeds (``Backend.freeze``).
         builds_elsewhere: whether a process with the program but without values of weights can build.
         small_sizes: whether an engine accepts sizes of 0 and 1 where torch's range starts at 2.
         torch_threads: whether its engines run with torch's intra-op threads, so that ``trtcache.threads`` applies.
@@ -113,7 +113,7 @@ class Capabilities:
     keep: frozenset[str]
     refit: bool
     unpack: frozenset[str] = frozenset()
-    bakes_weights: bool = False
+    can_freeze: bool = False
     builds_elsewhere: bool = False
     small_sizes: bool = False
     torch_threads: bool = False
@@ -248,12 +248,12 @@ class Backend(ABC):
 
     def bakes_weights(self, settings: Settings) -> bool:  # noqa: ARG002  # a default
         """Return whether an artifact with these settings may contain values of weights (``frozen_slots``)."""
-        return self.capabilities.bakes_weights
+        return self.capabilities.can_freeze
 
     def freeze(self, settings: Settings) -> Settings | None:  # noqa: ARG002  # a default
         """Return the settings for an engine with embedded weights; None if ``settings`` exclude it.
 
-        Called if ``capabilities.bakes_weights`` and a build of an engine that takes any weights failed.
+        Called if ``capabilities.can_freeze`` and a build of an engine that takes any weights failed.
         """
         return None
 

@@ -29,7 +29,7 @@ import torch
 from trtcache.cache import Cache
 from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.compiler.background_worker import PROGRAM, REQUEST, layouts_of, remove
-from trtcache.compiler.compile import find_or_export, finish_export, try_fast_path
+from trtcache.compiler.compile import find_or_export, finish_direct_mode, try_fast_path
 from trtcache.compiler.program_file import KeptOptions, read_flags
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import ContentionPolicy, format_duration
@@ -211,7 +211,7 @@ class BackgroundBuild:
         sent, structures = _without_classes(source.program())
         if file is None or structures:  # the worker cannot read a file with classes that it lacks
             file = None
-            if not backend.capabilities.bakes_weights:
+            if not backend.capabilities.can_freeze:
                 layouts = layouts_of(sent.state_dict)
             _save(sent, folder / PROGRAM, with_weights=layouts is None)
         kept = KeptOptions.of(options)
@@ -385,7 +385,7 @@ def compile_or_run_in_torch(
     busy = [part.key.digest for part in module.report.partitions if part.reason == "busy" and part.key is not None]
     waits = bool(busy) and not build.why_not
     if not waits:  # else when the engine is stored: only then does the program have a key alias
-        finish_export(source, compilation, module)
+        finish_direct_mode(source, compilation, module)
     after_load(module)
     if not waits:
         return module
@@ -414,7 +414,7 @@ def _build_for(
     def load(how: str) -> None:
         found = try_fast_path(build.source, build.options, build.reading_cache())
         loaded = found.finish()
-        finish_export(source, found, loaded)
+        finish_direct_mode(source, found, loaded)
         if any(slot.mutated for slot in loaded.interface.slots):  # which changes_weights has not found
             raise WorkerError(f"{_CHANGES_WEIGHTS}; use on_miss='build'")
         loaded.report.background = how

@@ -98,7 +98,7 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
 
     # 4. If a module was exported and direct mode is on (``TRTCACHE_DIRECT=on``), store a manifest, through which the
     #    next process finds the program's alias without an export.
-    finish_export(source, compilation, module)
+    finish_direct_mode(source, compilation, module)
     return module
 
 
@@ -125,7 +125,7 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
     return compilation if exported is source else try_fast_path(exported, options, cache)
 
 
-def finish_export(source: Source, compilation: Compilation, module: CompiledModule) -> None:
+def finish_direct_mode(source: Source, compilation: Compilation, module: CompiledModule) -> None:
     """Store a manifest of direct mode if a module was exported, and report the outcome of direct mode."""
     was_exported = compilation.source is not source  # find_or_export goes on with the exported program
     if was_exported:

@@ -310,7 +310,7 @@ def _get_or_build_for_weights(
     request: Request, cache: Cache, folder: Path, worker: Worker | None
 ) -> tuple[Entry, BuildDetails]:
     """Get or build an entry. A stored one may have been built for other sizes than the example's."""
-    if request.backend.capabilities.bakes_weights and isinstance(request.key, CacheKey):
+    if request.backend.capabilities.can_freeze and isinstance(request.key, CacheKey):
         # Case 1: only an engine for these weights alone is stored here, or in a remote.
         frozen_request = None if request.key in cache else request.freeze()
         key = frozen_request.key if frozen_request is not None else None

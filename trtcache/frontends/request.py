@@ -179,7 +179,7 @@ class TorchRequest(Request):
 
     def freeze(self) -> TorchRequest | None:
         """Return the request for an engine with these weights embedded; None if that is not allowed, or has no key."""
-        settings = self.backend.freeze(self.settings) if self.backend.capabilities.bakes_weights else None
+        settings = self.backend.freeze(self.settings) if self.backend.capabilities.can_freeze else None
         if settings is None:
             return None
         slots = self.backend.frozen_slots(self.program, settings)

@@ -45,7 +45,7 @@ class TensorRTBackend(Backend):
         # torch.onnx exports attention in a form that TensorRT has kernels for; torch's decomposition has more steps.
         keep=frozenset({"aten.scaled_dot_product_attention"}),
         refit=True,
-        bakes_weights=True,
+        can_freeze=True,
         accepts=frozenset({"torch", "onnx"}),
     )
 
