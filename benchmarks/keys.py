@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from benchmarks.report import Promise, median, promised, seconds, span, table
 from benchmarks.timing import Samples, per_call_s
 from trtcache.keys.graph_digest import graph_records
-from trtcache.lowering.capture import MarkedGraph, Role
+from trtcache.lowering.marked_graph import MarkedGraph, Role
 from trtcache.lowering.program import LoweredProgram, finish
 
 if TYPE_CHECKING:

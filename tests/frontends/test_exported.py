@@ -17,7 +17,7 @@ from trtcache import lowering
 from trtcache.errors import ExportError
 from trtcache.keys import key as key_alias
 from trtcache.keys.program_digest import exported_digest
-from trtcache.lowering.capture import quiet
+from trtcache.lowering.model_state import quiet
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:

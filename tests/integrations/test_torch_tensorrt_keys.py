@@ -20,7 +20,7 @@ from trtcache.integrations.torch_tensorrt.partition import converter_digest, con
 from trtcache.integrations.torch_tensorrt.request import KNOWN, LEFT_OUT, Conversion, memory_gib, request_for
 from trtcache.keys.graph_digest import graph_records
 from trtcache.keys.stored_graph import StoredGraph
-from trtcache.lowering.capture import quiet
+from trtcache.lowering.model_state import quiet
 from trtcache.weights.fingerprints import Fingerprints
 
 if TYPE_CHECKING:

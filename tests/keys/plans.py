@@ -13,8 +13,8 @@ from torch._subclasses import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from trtcache.keys.graph_digest import graph_records
-from trtcache.lowering.capture import MarkedGraph, Role
 from trtcache.lowering.interface import Content
+from trtcache.lowering.marked_graph import MarkedGraph, Role
 from trtcache.lowering.program import finish
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from trtcache.frontends.pt2 import Pt2Source
 from trtcache.keys import alias_key
 from trtcache.keys import alias_key as made_keys
 from trtcache.keys import key as key_alias
-from trtcache.lowering.capture import quiet
+from trtcache.lowering.model_state import quiet
 from trtcache.lowering.passes import installed_passes
 from trtcache.settings import Settings
 from trtcache.store.catalog import counters

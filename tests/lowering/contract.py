@@ -9,7 +9,9 @@ from torch.utils import _pytree as pytree
 
 from tests.lowering.graphs import KEEP, marked, run
 from trtcache.keys.graph_digest import graph_records
-from trtcache.lowering.capture import decompose, export, mark
+from trtcache.lowering.capture import export
+from trtcache.lowering.decompositions import decompose
+from trtcache.lowering.marked_graph import mark
 from trtcache.lowering.program import finish
 from trtcache.lowering.rewrites.cleanup import DeadCode
 from trtcache.lowering.rewrites.sizes import Assertions
@@ -18,7 +20,7 @@ from trtcache.lowering.stages import Pipeline, default_pipeline
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trtcache.lowering.capture import MarkedGraph
+    from trtcache.lowering.marked_graph import MarkedGraph
     from trtcache.lowering.passes import Pass
 
 DYNAMIC = torch.export.Dim.DYNAMIC

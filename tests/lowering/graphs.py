@@ -8,7 +8,9 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from trtcache.lowering.capture import MarkedGraph, decompose, export, mark
+from trtcache.lowering.capture import export
+from trtcache.lowering.decompositions import decompose
+from trtcache.lowering.marked_graph import MarkedGraph, mark
 from trtcache.lowering.rewriting import recipe_of
 from trtcache.weights.recipes import evaluate
 

@@ -14,7 +14,9 @@ from tests.lowering.contract import only_with
 from tests.lowering.lowered import digest, operators, outputs
 from trtcache.errors import RefitError
 from trtcache.lowering import lower
-from trtcache.lowering.capture import decompose, export, mark
+from trtcache.lowering.capture import export
+from trtcache.lowering.decompositions import decompose
+from trtcache.lowering.marked_graph import mark
 from trtcache.lowering.rewrites.linear import BatchNorm
 from trtcache.weights.recipes import Operation
 

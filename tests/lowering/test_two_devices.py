@@ -12,8 +12,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from trtcache.errors import ExportError
-from trtcache.lowering.capture import Role
 from trtcache.lowering.devices import move_weights
+from trtcache.lowering.marked_graph import Role
 from trtcache.weights.recipes import WeightRef
 from trtcache.weights.slots import EngineWeight, Slot
 

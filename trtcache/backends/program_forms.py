@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from trtcache.lowering import LoweredProgram
-    from trtcache.lowering.capture import Role
+    from trtcache.lowering.marked_graph import Role
 
 
 def node_dtypes(node: fx.Node) -> frozenset[torch.dtype]:

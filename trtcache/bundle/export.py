@@ -27,7 +27,7 @@ from trtcache.frontends.exported import ExportedSource, signature_of
 from trtcache.frontends.request import TorchRequest, make_request
 from trtcache.frontends.source import CompileOptions
 from trtcache.keys.key import PROGRAM_PARTS
-from trtcache.lowering.capture import Role
+from trtcache.lowering.marked_graph import Role
 from trtcache.runtime import CompiledModule
 from trtcache.runtime.executable import Executable, check_frozen, load_members, parameters_of, slot_values
 from trtcache.runtime.module_call import CallSignature

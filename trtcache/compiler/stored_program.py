@@ -23,8 +23,8 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from trtcache.backends.protocol import CONSTANTS, GRAPH, INTERFACE, WEIGHT_MAP
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.lowering.capture import MarkedGraph, Role
 from trtcache.lowering.interface import Content, SmallSizes
+from trtcache.lowering.marked_graph import MarkedGraph, Role
 from trtcache.lowering.operators import find_overload
 from trtcache.lowering.program import assemble_program
 from trtcache.lowering.rewriting import set_arguments

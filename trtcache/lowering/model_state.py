@@ -11,7 +11,6 @@ import copy
 import copyreg
 import functools
 import importlib
-import inspect
 import operator
 import random
 import sys
@@ -24,7 +23,6 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.modules import module as hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +32,7 @@ _NOT_FOLLOWED = (
     *(type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType),
 )
 _DICTS = frozenset({dict, OrderedDict})
-_CONTAINERS = frozenset({OrderedDict, defaultdict, deque, Counter})  # without attributes of the user's
+_WITHOUT_ATTRIBUTES = frozenset({OrderedDict, defaultdict, deque, Counter})
 _STDLIB = sys.stdlib_module_names - {"__main__", "argparse", "collections", "types"}
 _FLAT_WEIGHTS = r"The tensor attributes (self\.[\w.]*_flat_weights\[\d+\](, )?)+ were assigned during export"
 _TABLES = frozenset(vars(torch.nn.Module()))
@@ -110,99 +108,7 @@ def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> It
         state.restore()
 
 
-def copy_attributes(tensor: torch.Tensor, fake: torch.Tensor) -> None:
-    """Set the attributes of a weight (``weight.scale = 2``) on the fake one in its place, as torch.export does not."""
-    for name, value in vars(tensor).items():
-        if name not in vars(fake) and not name.startswith("_dynamo"):  # a mark for Dynamo
-            setattr(fake, name, value)
-
-
-@contextmanager
-def watch_assignments(model: torch.nn.Module, watch: Callable[[str, object, object, bool], None]) -> Iterator[None]:
-    """Call a function for each buffer and parameter of a model that is assigned in the block.
-
-    Its arguments are the name in the model, the value before, the new one, and whether an attribute is assigned
-    (``self.count = ...``), before which it is called. For others (``self._buffers["count"] = ...``) it is called after
-    ``forward``. The fake tensors that ``forward`` finds get the attributes of those in whose place they are.
-    """
-    # By their dicts of buffers: torch.export runs copies of modules, which share those.
-    paths = {id(one._buffers): f"{path}." if path else "" for path, one in model.named_modules()}
-    originals, before, noticed = _weights_by_name(model), dict[str, torch.Tensor](), set[str]()
-
-    def notify(module: torch.nn.Module, name: str, value: object) -> None:
-        if (prefix := paths.get(id(module._buffers))) is not None:
-            noticed.add(prefix + name)
-            watch(prefix + name, module._parameters.get(name, module._buffers.get(name)), value, True)
-
-    def remember(*_: object) -> None:
-        before.clear()
-        before.update(_weights_by_name(model))
-        for name in originals.keys() & before.keys():
-            copy_attributes(originals[name], before[name])
-
-    def compare(*_: object) -> None:
-        now = _weights_by_name(model)
-        for name in (before | now).keys() - noticed:
-            if (old := before.get(name)) is not (new := now.get(name)):
-                watch(name, old, new, False)
-
-    handles = [
-        hooks.register_module_buffer_registration_hook(notify),
-        hooks.register_module_parameter_registration_hook(notify),
-        model.register_forward_pre_hook(remember, prepend=True),
-        model.register_forward_hook(compare),
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _weights_by_name(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return parameters and buffers by the first names of their modules; those of TorchScript are left out."""
-    return {
-        f"{path}.{name}" if path else name: tensor
-        for path, module in model.named_modules()
-        if "_buffers" in vars(module)
-        for table in (module._parameters, module._buffers)
-        for name, tensor in table.items()
-        if tensor is not None
-    }
-
-
-@contextmanager
-def record_changed_arguments(model: torch.nn.Module) -> Iterator[list[str]]:
-    """Yield a list, to which those arguments are added whose lists, dicts, sets or deques ``forward`` changes.
-
-    torch.export calls ``forward`` with copies of the containers, and a program knows their elements only.
-    """
-    changed: list[str] = []
-    before: list[tuple[str, Any, list[Any]]] = []
-    by_position = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    parameters = [one.name for one in inspect.signature(model.forward).parameters.values() if one.kind in by_position]
-
-    def record(_: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        names = [*parameters, *(f"argument {place}" for place in range(len(parameters), len(args)))]
-        before[:] = [*_containers_of(zip(names, args, strict=False)), *_containers_of(kwargs.items())]
-
-    def compare(*_: object) -> None:
-        for name, container, elements in before:
-            if name not in changed and not are_same(elements, _elements(container)):
-                changed.append(name)
-
-    handles = [
-        model.register_forward_pre_hook(record, with_kwargs=True),
-        model.register_forward_hook(compare),
-    ]
-    try:
-        yield changed
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _containers_of(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any, list[Any]]]:
+def containers_of(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any, list[Any]]]:
     """Yield the containers of Python's own in each argument, with its name and their elements."""
     for name, argument in arguments:
         waiting, seen = [argument], dict[int, Any]()
@@ -210,13 +116,14 @@ def _containers_of(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, 
             value = waiting.pop()
             if isinstance(value, (list, tuple, dict, set, deque)) and id(value) not in seen:
                 seen[id(value)] = value
-                elements = _elements(value)
+                elements = elements_of(value)
                 waiting += elements
                 if not isinstance(value, tuple):
                     yield name, value, elements
 
 
-def _elements(container: Any) -> list[Any]:
+def elements_of(container: Any) -> list[Any]:
+    """Return the elements of a container; of a dict, its keys and values."""
     if isinstance(container, dict):
         return [part for item in _kind(container).items(container) for part in item]
     return list(container)
@@ -352,7 +259,7 @@ class _State:
         if isinstance(value, torch.nn.Module) and {"_parameters", "_buffers"} <= value.__dict__.keys():
             return self._record_module(value)
         found = self._record_items(value)
-        if type(value).__module__.partition(".")[0] in _STDLIB or type(value) in _CONTAINERS:
+        if type(value).__module__.partition(".")[0] in _STDLIB or type(value) in _WITHOUT_ATTRIBUTES:
             return found  # of a lock or a logger nothing; reading ``__dict__`` of a partial would create one
         try:
             attributes = value.__dict__
@@ -428,7 +335,7 @@ class _State:
         """Return the ids of a model's modules, and of the lists and dicts in their attributes."""
         modules = {id(one) for one in model.modules()}
         attributes = [before.items() for module, before in self._attributes if id(module) in modules]
-        containers = [one for items in attributes for _, one, _ in _containers_of(items)]
+        containers = [one for items in attributes for _, one, _ in containers_of(items)]
         return modules | {id(one) for one in containers if isinstance(one, (list, dict))}
 
     def _records(self, left_out: Collection[int] = ()) -> list[tuple[Any, Mapping[Any, Any], Mapping[Any, Any]]]:
@@ -500,7 +407,7 @@ def _tensors_in(value: object, most_nested: int = 3) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif most_nested and isinstance(value, (list, tuple, dict, deque)):
-        for one in _elements(value):
+        for one in elements_of(value):
             yield from _tensors_in(one, most_nested - 1)
 
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.utils._pytree import TreeSpec
 
-    from trtcache.lowering.capture import MarkedGraph, Role
     from trtcache.lowering.guards import ExportGuards
+    from trtcache.lowering.marked_graph import MarkedGraph, Role
     from trtcache.lowering.stages import PassRun
 
 

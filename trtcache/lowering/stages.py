@@ -19,9 +19,11 @@ import torch
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import PassError, PostconditionError, PreconditionError, SettingsError, did_you_mean
-from trtcache.lowering.capture import decompose, export, mark
+from trtcache.lowering.capture import export
+from trtcache.lowering.decompositions import decompose
 from trtcache.lowering.devices import move_weights
 from trtcache.lowering.guards import ExportGuards
+from trtcache.lowering.marked_graph import mark
 from trtcache.lowering.passes import Pass, PassResult, installed_passes, load_third_party, spec
 from trtcache.lowering.program import LoweredProgram, finish, listing
 from trtcache.lowering.rewrites.arithmetic import Arithmetic, Casts, Commutative

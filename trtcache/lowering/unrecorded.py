@@ -22,7 +22,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.overrides import TorchFunctionMode
 
 from trtcache.errors import ExportError
-from trtcache.lowering.model_state import watch_assignments
+from trtcache.lowering.forward_hooks import watch_assignments
 from trtcache.lowering.operators import is_standard_library
 from trtcache.lowering.symbols import sizes_differ
 

@@ -16,8 +16,8 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
-from trtcache.lowering.capture import MarkedGraph, Role
 from trtcache.lowering.interface import SmallSizes, evaluate
+from trtcache.lowering.marked_graph import MarkedGraph, Role
 from trtcache.lowering.operators import TORCHS_OWN, is_arithmetic, operator_name, why_unknown
 from trtcache.lowering.program import assemble_program
 from trtcache.lowering.rewriting import (

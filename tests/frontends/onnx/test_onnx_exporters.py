@@ -15,7 +15,7 @@ from tests.frontends.onnx.graphs import canonical
 from trtcache.backends.onnx_operators import OnnxModel
 from trtcache.frontends.onnx.file import OnnxFile
 from trtcache.frontends.onnx.weights import make_parser_model
-from trtcache.lowering.capture import quiet
+from trtcache.lowering.model_state import quiet
 
 if TYPE_CHECKING:
     from pathlib import Path

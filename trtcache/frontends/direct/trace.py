@@ -35,14 +35,9 @@ from trtcache.frontends.direct import NotComparableError
 from trtcache.frontends.direct.executed_code import ExecutedCode
 from trtcache.frontends.direct.export_context import export_context
 from trtcache.lowering.caches import preserve_caches
+from trtcache.lowering.forward_hooks import copy_attributes, record_changed_arguments, watch_assignments
 from trtcache.lowering.interface import Content
-from trtcache.lowering.model_state import (
-    copy_attributes,
-    preserve_state,
-    quiet,
-    record_changed_arguments,
-    watch_assignments,
-)
+from trtcache.lowering.model_state import preserve_state, quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -26,8 +26,8 @@ from torch.utils import _pytree as pytree
 
 from trtcache.digests import Digest, encode
 from trtcache.errors import CanonicalizationError
-from trtcache.lowering.capture import Role
 from trtcache.lowering.interface import Interface, Result
+from trtcache.lowering.marked_graph import Role
 from trtcache.lowering.operators import identify_file, is_foreign, is_standard_library
 from trtcache.lowering.program import LoweredProgram, number_weights
 from trtcache.lowering.rewriting import canonical_order

@@ -10,7 +10,7 @@ from torch import nn
 from torch._export import utils
 from torch._ops import OperatorBase
 
-from trtcache.lowering.composite_operators import quick_overrides
+from trtcache.lowering.torch_patches import quick_overrides
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
