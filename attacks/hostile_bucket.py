@@ -53,7 +53,7 @@ _TRUST = Trust(None, (MAIN.public,), None)
 def attack(folder: Path) -> str:
     """Plant objects, names, headers, claims and a layout file, and have a victim come by."""
     # What children need is imported here, once; nothing of the remote tier is, which does not outlive a fork.
-    Cache(folder / "warm", remote=[]).fetch(key_of(1), lambda: b"")
+    Cache(folder / "warm", remote=[]).get_or_build_key(key_of(1), lambda: b"")
     stage, secret = Stage.set(folder / "stage"), folder / "main.secret"
     MAIN.write(secret)
     good = stage.put(stage.main(), 1).read_bytes()
@@ -176,7 +176,7 @@ _MARKERS = {
 
 def _look_up(folder: Path, url: str) -> None:
     """Ask for entry 1 on a host that trusts ``main``, and trusted another until some time ago."""
-    _expect_own(_cache(folder, url).fetch(key_of(1), lambda: engine_of(1)))
+    _expect_own(_cache(folder, url).get_or_build_key(key_of(1), lambda: engine_of(1)))
 
 
 def _list(folder: Path, url: str) -> None:
@@ -214,7 +214,9 @@ def _describe(_: Path, url: str) -> None:
 def _wait(secret: Path, folder: Path, url: str) -> None:
     """Build entry 1, which others claim, on a host with ``claims=1`` and a second of patience."""
     variables = {"TRTCACHE_SIGNING_KEY": str(secret), "TRTCACHE_BUSY_TIMEOUT": "1"}
-    _expect_own(_cache(folder, f"{url}&mode=write&claims=1", **variables).fetch(key_of(1), lambda: engine_of(1)))
+    _expect_own(
+        _cache(folder, f"{url}&mode=write&claims=1", **variables).get_or_build_key(key_of(1), lambda: engine_of(1))
+    )
 
 
 def _check_layout(_: Path, url: str) -> None:

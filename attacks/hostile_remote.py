@@ -34,7 +34,7 @@ def attack(folder: Path) -> str:
     """Answer the victim's request in each way, over S3 and as a web folder, and watch what it does."""
     plants, answers = _plants(folder), _answers()
     # What a build needs is imported here, once; nothing of the remote tier is, which does not outlive a fork.
-    Cache(folder / "warm", remote=[]).fetch(key_of(1), lambda: b"")
+    Cache(folder / "warm", remote=[]).get_or_build_key(key_of(1), lambda: b"")
     tried = 0
     for name, raw in {**{name: _object(raw) for name, raw in plants.items()}, **answers}.items():
         for scheme in ("s3", "http"):
@@ -137,7 +137,7 @@ def _ask(folder: Path, scheme: str, port: int) -> int:
     cache = Cache(config=Config.from_environ({**environ, "XDG_CONFIG_HOME": str(folder / "config")}))
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began_s = time.monotonic()
-    entry = cache.fetch(key_of(1), lambda: engine_of(1))
+    entry = cache.get_or_build_key(key_of(1), lambda: engine_of(1))
     took_s = time.monotonic() - began_s
     time.sleep(0.2)  # what a thread goes on with
     growth_bytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib) << 10

@@ -78,7 +78,7 @@ def _calls(folder: Path) -> Samples:
         raise SystemExit("the cache has no entry for the model")
     entry.write(ENGINE, folder / "engine.pt2")
     loader = torch._C._aoti.AOTIModelPackageLoader(str(folder / "engine.pt2"), "model", False, 1, -1)
-    path = module._path  # what ``CompiledModule.__call__`` calls
+    path = module._module_call  # what ``CompiledModule.__call__`` calls
     ways: dict[str, Callable[[], object]] = {
         "module_s": lambda: module(x),
         "path_s": lambda: path((x,), {}),

@@ -221,7 +221,7 @@ def test_an_entry_that_does_not_load_is_built_again_and_counted(
     """A sound entry that the backend refuses is put aside under the reason ``load`` and replaced."""
     key = trtcache.key(Affine(), (X,), backend="interpreter")
     cache = trtcache.Cache(tmp_path / "c")
-    cache.fetch(key, lambda: {"engine": b"graph 999999"})
+    cache.get_or_build_key(key, lambda: {"engine": b"graph 999999"})
     module = compiled(Affine(), (X,), cache=cache)
     assert module.report.partitions[0].outcome == "built"
     assert module.report.partitions[0].reason == "load"

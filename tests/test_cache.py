@@ -111,7 +111,7 @@ def test_in_asks_every_layer_and_reads_nothing(config: Config, tmp_path: Path) -
     cache = Cache(config=config)
     key = cache.key({"n": 1}, kind="test")
     assert key not in cache
-    cache.fetch(key, lambda: b"one")
+    cache.get_or_build_key(key, lambda: b"one")
     above = Cache(tmp_path / "above", lower=[config.root])
     for one in (cache, above):
         assert key in one
@@ -177,7 +177,7 @@ def test_a_collision_is_counted_and_the_entry_that_is_there_stays(config: Config
     mine = cache.key(PARTS, kind="test")
     other = CacheKey(mine.digest, cache.key({"graph": "h"}, kind="test").document)
     for content in (b"one", b"two"):
-        entry = cache.fetch(other, lambda content=content: content)
+        entry = cache.get_or_build_key(other, lambda content=content: content)
         assert (entry.outcome, entry.reason, entry.read()) == ("built", "collision", content)
     assert counts(cache)["miss", "collision"] == 2
     assert fetch(cache, never).read() == b"engine"

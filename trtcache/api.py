@@ -80,7 +80,7 @@ def compile(  # noqa: A001  # named like torch.compile
         modes = modes_of(source.model)
         autocast = AutocastState.here()
 
-        # Called when the engine was loaded: below, or later by the thread of a background build.
+        # Called once the engine is loaded: below, or later by the thread of a background build.
         def after_load(module: CompiledModule) -> None:
             module.threads = options.settings.threads
             module.report.file_s = source.file_s

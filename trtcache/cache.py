@@ -362,9 +362,9 @@ class Cache:
                 thread, that request waits for the build.
             Exception: any exception of ``build``.
         """
-        return self.fetch(self.key(parts, kind=kind), build, name=name, provenance=provenance)
+        return self.get_or_build_key(self.key(parts, kind=kind), build, name=name, provenance=provenance)
 
-    def fetch(
+    def get_or_build_key(
         self,
         key: CacheKey,
         build: Callable[[], Built],

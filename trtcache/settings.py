@@ -195,6 +195,20 @@ class Settings:
         return {name: section for name, section in {**built_in, **self.backends}.items() if section.explicit}
 
     @property
+    def explicit(self) -> dict[str, object]:
+        """The settings of a build that differ from their defaults, as JSON values; ``of`` returns equal settings.
+
+        ``threads``, ``on_miss`` and ``detach`` are left out: they do not change a build.
+        """
+        unneeded = {"threads", "on_miss", "detach", "backends", *self.sections}
+        names = sorted(set(field_names(Settings)) - unneeded)
+        changed = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(_DEFAULTS, name)}
+        # Names are in no order: sorted, equal settings give equal JSON.
+        changed = {name: sorted(value) if _is_name_collection(value) else value for name, value in changed.items()}
+        changed |= {name: section.explicit for name, section in self.sections.items()}
+        return {name: _as_json(value) for name, value in changed.items()}
+
+    @property
     def may_partition(self) -> bool:
         """Whether these settings may partition a program that would otherwise be a single engine."""
         return bool(self.torch_executed_modules or self.torch_executed_ops) or self.min_block_size != 1
@@ -210,6 +224,22 @@ class Settings:
         values |= {"inductor": {}, "autocast_exclude": sorted(self.autocast_exclude)}
         values |= {name: section.document() for name, section in self.sections.items()}
         return {name: value for name, value in values.items() if value or name in _ALWAYS}
+
+
+_DEFAULTS = Settings()
+
+
+def _is_name_collection(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, (str, Mapping))
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value as JSON; the order of a backend's own list may matter to it."""
+    if isinstance(value, Mapping):
+        return {name: _as_json(one) for name, one in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    return [_as_json(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def setting_names(given: Collection[str]) -> list[str]:

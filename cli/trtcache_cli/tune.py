@@ -193,7 +193,7 @@ def _compile(
             module = api.compile(script, arguments, name=file.stem, on_miss="build", **options)
     shapes = {} if script is not None else {name: one.shape for name, one in given.items()}
     try:
-        args, kwargs = sample(module._interface, module._call, shapes)
+        args, kwargs = sample(module._interface, module._signature, shapes)
     except InputError as error:
         why = f"an argument of {file.name} has other names or sizes" if shapes else "it leaves sizes open"
         raise click.BadParameter(f"{why}: {error}", param_hint="--shape") from error

@@ -156,7 +156,7 @@ class Planner:
 
     def _look_without_torch(self, by_program: dict[tuple[str, tuple[str, ...]], list[Cell]]) -> list[PlannedCell]:
         """Take the cells that are found without torch out of ``by_program``, and return them."""
-        from trtcache.bundle.file_alias import open_file
+        from trtcache.bundle.file_alias import map_cpu_program
         from trtcache.bundle.load_program import TorchNeeded
 
         planned: list[PlannedCell] = []
@@ -165,7 +165,7 @@ class Planner:
             if shapes or not path.endswith(".pt2") or not any(map(self._lookup, cells)):
                 continue
             try:
-                file = open_file(Path(path))
+                file = map_cpu_program(Path(path))
                 found = [each for cell in cells if (each := self._find_without_torch(cell, file)) is not None]
             except TorchNeeded as error:
                 log.info("torch is imported to look %s up: %s", path, error)
@@ -196,8 +196,8 @@ class Planner:
         lookup = self._lookup(cell)
         if lookup is None:
             return None
-        alias = lookup.alias_of(file)
-        key = lookup.follow(alias) if self._has(alias.digest) else None
+        alias = lookup.alias_key_of(file)
+        key = lookup.find_key(alias) if self._has(alias.digest) else None
         if key is None and self.exact:
             return None
         return self._describe(cell, lookup.backend.name, key, alias.digest)

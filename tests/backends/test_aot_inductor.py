@@ -525,7 +525,7 @@ def test_a_package_that_does_not_load_is_built_again_and_counted(tmp_path: Path,
     """A sound entry with an engine of no use is put aside under ``load``, and the next one is used."""
     good = trtcache.compile(Affine(), (X,), cache=engines).report.partitions[0].key
     cache = trtcache.Cache(tmp_path / "c")
-    entry: Entry = cache.fetch(good, lambda: {"engine": b"PK junk"})
+    entry: Entry = cache.get_or_build_key(good, lambda: {"engine": b"PK junk"})
     assert entry.path is not None
     compiled = trtcache.compile(Affine(), (X,), cache=cache)
     assert (compiled.report.partitions[0].outcome, compiled.report.partitions[0].reason) == ("built", "load")

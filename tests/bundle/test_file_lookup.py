@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.models import Affine
-from trtcache.bundle.file_alias import FileLookup, open_file
+from trtcache.bundle.file_alias import FileLookup, map_cpu_program
 from trtcache.bundle.load_program import TorchNeeded
 from trtcache.cache import Cache
 from trtcache.frontends.source import CompileOptions
@@ -33,9 +33,9 @@ choices = [
 """
 WITHOUT = """
 import sys
-from trtcache.bundle.file_alias import FileLookup, open_file
+from trtcache.bundle.file_alias import FileLookup, map_cpu_program
 
-print([FileLookup.of(options, cache).alias_of(open_file(path)).digest for options in choices])
+print([FileLookup.of(options, cache).alias_key_of(map_cpu_program(path)).digest for options in choices])
 assert "torch" not in sys.modules
 """
 WITH = """
@@ -48,20 +48,20 @@ STORED = """
 import json
 import sys
 from dataclasses import replace
-from trtcache.bundle.file_alias import FileLookup, open_file
+from trtcache.bundle.file_alias import FileLookup, map_cpu_program
 from trtcache.bundle.load_program import TorchNeeded
 from trtcache.digests import CacheKey
 
 def follow(change):
     lookup = FileLookup.of(choices[0], cache)
-    alias = lookup.alias_of(open_file(path))
+    alias = lookup.alias_key_of(map_cpu_program(path))
     parts = {name: part for name, part in alias.document["parts"].items() if name != "file"}
     document = {"key": {"format": 1, "kind": "aot_inductor", "parts": parts}, "device": "cpu", **change(parts)}
     cache.store.remove(alias.digest)
-    assert lookup.follow(replace(alias, digest="0" * 64)) is None
+    assert lookup.find_key(replace(alias, digest="0" * 64)) is None
     cache.keep(alias, {"alias.json": json.dumps(document).encode()}, build_s=1.0)
     try:
-        return lookup.follow(alias) == CacheKey.of_document(document["key"])
+        return lookup.find_key(alias) == CacheKey.of_document(document["key"])
     except TorchNeeded as error:
         return str(error)
 
@@ -156,9 +156,9 @@ def test_a_process_that_has_imported_torch_uses_it(tmp_path: Path) -> None:
 
 def test_files_of_another_form_need_torch(path: Path, tmp_path: Path) -> None:
     """It says what is wrong with them."""
-    assert open_file(path).is_program
+    assert map_cpu_program(path).is_program
     (tmp_path / "text.pt2").write_text("text")
     torch.save({"x": torch.ones(2)}, tmp_path / "weights.pt2")
     for name in ("text.pt2", "weights.pt2", "none.pt2"):
         with pytest.raises(TorchNeeded):
-            open_file(tmp_path / name)
+            map_cpu_program(tmp_path / name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import trtcache
-from trtcache.config.environment import Config, warn_of_unknown
+from trtcache.config.environment import Config, warn_about_unknown_variables
 from trtcache_cli import output
 from trtcache_cli.main import COMMANDS, GROUPS
 
@@ -97,7 +97,7 @@ def test_every_command_is_in_one_group() -> None:
 
 def test_a_misspelt_variable_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     """It names the variable that was probably meant, and comes once for one environment."""
-    warn_of_unknown.cache_clear()
+    warn_about_unknown_variables.cache_clear()
     environ = {"TRTCACHE_MAXSIZE": "1GB", "TRTCACHE_XYZZY_PLUGH": "1", "TRTCACHE_DISABLE": "1"}
     with caplog.at_level(logging.WARNING):
         Config.from_environ(environ)

@@ -54,7 +54,7 @@ def put_program(root: Path) -> Callable[[Path], str]:
         lowered = lower(torch.export.load(path), keep=keep)
         graph = graph_document(lowered, graph_records(lowered)[0])
         built = {"engine": b"engine", "graph.json": json.dumps(graph).encode()}
-        trtcache.Cache(root).fetch(key, lambda: built, name="model")
+        trtcache.Cache(root).get_or_build_key(key, lambda: built, name="model")
         return key.digest
 
     return put

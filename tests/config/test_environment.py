@@ -16,7 +16,7 @@ from trtcache.config.environment import (
     VARIABLES,
     Config,
     default_root,
-    environment,
+    merge_settings,
     read_settings,
     write_setting,
 )
@@ -190,9 +190,9 @@ def test_a_file_that_cannot_be_reached_is_none_unless_it_is_named() -> None:
 
         def read() -> None:
             os.environ["XDG_CONFIG_HOME"] = str(directory / "closed")
-            assert environment({"A": "1"}, VARIABLES) == {"A": "1"}
+            assert merge_settings({"A": "1"}, VARIABLES) == {"A": "1"}
             with pytest.raises(SettingsError, match=r"TRTCACHE_CONFIG: .*cannot be read: Permission denied"):
-                environment({"TRTCACHE_CONFIG": str(directory / "closed" / "own.toml")}, VARIABLES)
+                merge_settings({"TRTCACHE_CONFIG": str(directory / "closed" / "own.toml")}, VARIABLES)
 
         as_user(ALICE, read)
 

@@ -60,7 +60,7 @@ def main(root: Path, seed: int, count: int) -> None:
         if step % 10 == 0:
             cache = Cache(config=replace(Config.from_environ({}), root=root, max_size_bytes=LIMIT_BYTES))
         number = random_.randrange(KEYS)
-        entry = cache.fetch(key_of(number), lambda number=number: {"artifact": content_of(number)})  # type: ignore[misc]
+        entry = cache.get_or_build_key(key_of(number), lambda number=number: {"artifact": content_of(number)})  # type: ignore[misc]
         assert entry.read() == content_of(number), f"entry {number} has the bytes of something else"
         done[entry.outcome] += 1
         if cache.store is not None and random_.random() < 0.15:

@@ -43,7 +43,7 @@ def fetch(root: Path, name: str, *, more: Mapping[str, bytes] | None = None, **c
     """Get or build one entry, with ``more`` members, through the whole door; return whether it is stored there."""
     base = replace(Config.from_environ({}), root=root, trust=TRUST, **config)  # type: ignore[arg-type]  # by name
     contents = {"artifact": content_of(name), **(more or {})}
-    entry = Cache(config=base).fetch(key_of(name), lambda: contents, name=name)
+    entry = Cache(config=base).get_or_build_key(key_of(name), lambda: contents, name=name)
     assert entry.read() == content_of(name)
     return entry.path is not None and root.resolve() in entry.path.parents
 

@@ -17,10 +17,12 @@ from tests.partition.parts import SOFTMAX, Attention, inputs
 from tests.prepare import prepare
 from trtcache import Cache
 from trtcache.backends.aot_inductor.backend import AotInductor
+from trtcache.backends.protocol import Artifact
 from trtcache.compiler import build_pool as pools
 from trtcache.compiler.build_pool import Pool
 from trtcache.config.environment import Config
 from trtcache.errors import BuildError
+from trtcache.settings import Settings
 from trtcache.testing.interpreter import Interpreter
 
 if TYPE_CHECKING:
@@ -35,6 +37,28 @@ ANSWERING = "import sys\nfor _ in sys.stdin: print({answer!r}, flush=True)"
 def request_() -> TorchRequest:
     """A request for a package."""
     return prepare(Attention(), inputs(3), backend="aot_inductor")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"weights": "packed"}, {"weights": "auto"}, {"autocast": "bf16", "inductor": {"epilogue_fusion": False}}],
+)
+def test_a_worker_has_the_key_of_the_requesting_process(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all settings that the key has; with another key it would not build."""
+    calls: list[object] = []
+
+    def build(*arguments: object) -> Artifact:
+        calls.append(arguments)
+        return Artifact(tmp_path / "engine", {})
+
+    monkeypatch.setattr("trtcache.backends.registry.build_artifact", build)
+    settings = {**SOFTMAX, **settings}
+    request = prepare(Attention(), inputs(3), backend="aot_inductor", settings=Settings.of(settings)).partitions[0]
+    assert pools._write(request, tmp_path / "one")
+    assert pools._build(tmp_path / "one")["members"] == []
+    assert len(calls) == 1
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, code: str) -> None:

@@ -38,7 +38,7 @@ def test_an_input_is_not_copied_for_a_stride_that_says_nothing(interpreter: str,
     """The stride of a dimension of size 1 may be any number."""
     module = trtcache.compile(torch.nn.Linear(4, 4), (torch.randn(1, 4),), backend=interpreter, cache=engines)
     x = torch.randn(4).as_strided((1, 4), (9, 1))
-    (given,) = module._path.check([x])
+    (given,) = module._module_call.check([x])
     assert given.data_ptr() == x.data_ptr()
     assert given.stride() == (4, 1)
     assert torch.equal(given, x)
@@ -68,7 +68,7 @@ def test_images_of_one_channel_give_the_same_in_either_layout(
     assert images.is_contiguous()
     assert images.stride() == (72, 1, 9, 1)
     torch.testing.assert_close(module(images), model(images))
-    (given,) = module._path.check([images])
+    (given,) = module._module_call.check([images])
     assert (given.data_ptr(), given.stride()) == (images.data_ptr(), (72, 72, 9, 1))
 
 

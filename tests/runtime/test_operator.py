@@ -134,7 +134,7 @@ def test_fake_results_are_as_real_ones(compiled: Callable[..., trtcache.Compiled
     """Dtype, shape, strides and device of every output are known without a run, and what is no tensor is as it was."""
     case = models.cases()[name]
     engine = compiled(case.model, case.args, kwargs=case.kwargs)
-    assert engine._path.operator is not None
+    assert engine._module_call.operator is not None
     mode = FakeTensorMode()
     fake = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (case.args, case.kwargs))
     with mode:
@@ -158,7 +158,7 @@ def test_fake_tensors_need_no_mode(sized: tuple[Sized, trtcache.CompiledModule])
 def test_strides_of_dimensions_of_one_element_are_as_promised(compiled: Callable[..., trtcache.CompiledModule]) -> None:
     """What torch.compile made around an engine asserts those of the fake implementation."""
     module = compiled(Calls(lambda _, x: (x * 2).permute(0, 3, 1, 2)), (torch.randn(3, 6, 7, 1),))
-    call, x = module._path.operator, torch.randn(3, 6, 7, 1)
+    call, x = module._module_call.operator, torch.randn(3, 6, 7, 1)
     assert call is not None
     mode = FakeTensorMode()
     with mode:
@@ -178,7 +178,7 @@ def test_fake_tensors_are_checked(sized: tuple[Sized, trtcache.CompiledModule]) 
 
 def test_the_operator_keeps_its_promises(sized: tuple[Sized, trtcache.CompiledModule]) -> None:
     """Torch's own checks of an operator pass: schema, gradients, fake against real, and under AOTAutograd."""
-    call = sized[1]._path.operator
+    call = sized[1]._module_call.operator
     assert call is not None
     found = torch.library.opcheck(EXECUTE, ([*rows(5)], [], call.handle, "", "", call.input_spec, call.output_spec))
     assert set(found.values()) == {"SUCCESS"}
@@ -188,7 +188,7 @@ def test_outputs_have_memory_of_their_own(compiled: Callable[..., trtcache.Compi
     """An engine that answers with its input, or twice with one tensor, gives the operator copies."""
     model = models.Calls(lambda lin, x: (x, made := lin(x), made))
     engine = compiled(model, (X,))
-    found = engine._path.execute([X])
+    found = engine._module_call.execute([X])
     assert len({one.untyped_storage().data_ptr() for one in (X, *found)}) == 4
     assert difference([X, model.lin(X), model.lin(X)], found) is None
 
@@ -221,7 +221,7 @@ def test_inputs_that_calls_change_are_changed_in_a_traced_program(
 def test_a_module_whose_calls_change_weights_is_no_operator(compiled: Callable[..., trtcache.CompiledModule]) -> None:
     """No tracer would know of the change, so fake tensors are refused as before."""
     engine = compiled(KeyValue(), (torch.randn(3, 4), torch.arange(3)))
-    assert engine._path.operator is None
+    assert engine._module_call.operator is None
     with pytest.raises(InputError, match=r"outside of torch.jit.trace, got one that is traced; .* trace the model"):
         torch.jit.trace(engine, (torch.randn(3, 4), torch.arange(3)))
 

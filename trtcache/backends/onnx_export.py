@@ -4,8 +4,8 @@ In attention, torch returns zeros for a row whose mask hides every key. In ONNX 
 values, or NaN. So these rows see every key in the exported attention, and their results are set to zero after it.
 
 ``torch.onnx`` folds and transposes initializers under unchanged or new names. So weights pass through its optimiser as
-graph inputs, which it cannot modify, and become initializers afterwards. These have no data in the model: its reader
-gets the weights' own memory.
+graph inputs, which it cannot modify, and become initializers afterwards. The initializers have no data in the model:
+its reader gets the weights' own memory.
 """
 
 from __future__ import annotations
@@ -35,18 +35,32 @@ if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
 
 
+log = logging.getLogger(__name__)
+
 aten = torch.ops.aten
 
 _ATTENTION = aten.scaled_dot_product_attention.default
-_DIMENSIONS = 4
+_ATTENTION_RANK = 4
+_LONGEST_MESSAGE = 800
+_TRACE = "pkg.torch.onnx.stack_trace"
+_CHATTY = ("torch.onnx", "onnxscript", "onnx_ir")
+
+# Error messages of torch/onnx/_internal/exporter/_core.py (torch 2.11 to 2.13).
+_NO_ONNX = re.compile(r"No ONNX function found for <OpOverload\(op='([^']+)'")
+_AT_NODE = re.compile(r"Error when translating node %(\w+)")
+_EXPORT_LOCK = threading.Lock()
+"""Held for an export, which changes other packages meanwhile: the levels of loggers, and how constants are matched."""
+
+_MATCHERS = ("onnxscript.rewriter._matcher", "onnxscript.rewriter._ir_utils")
+"""Modules of onnxscript (0.7) that compare constants in a model with those in rules."""
 
 
-def why_no_attention(node: fx.Node) -> str | None:
-    """Return why a call of attention has no such form, or None; None as well for every other operator."""
+def why_attention_not_exportable(node: fx.Node) -> str | None:
+    """Return why a call of attention cannot be exported, or None; None as well for every other operator."""
     target = node.target
     if target is _ATTENTION:
         count = node.meta["val"].dim()
-        return f"torch has no ONNX for attention of {count} dimensions" if count > _DIMENSIONS else None
+        return f"torch has no ONNX for attention of {count} dimensions" if count > _ATTENTION_RANK else None
     if not str(target).startswith("aten._scaled_dot_product_"):
         return None
     # One of torch's kernels, chosen before the program was exported. Only the first of its results is exported.
@@ -69,11 +83,11 @@ def rewrite_attention(graph: fx.Graph) -> None:
             mask = insert_call(node, visible, (mask, hidden, *option), mask.meta["val"])
         tensors = [_insert_dimensions(node, one) for one in (query, key, value)]
         result = node.meta["val"]
-        whole = result[(None,) * (_DIMENSIONS - result.dim())]
-        attention = made = insert_call(node, _ATTENTION, (), whole)
+        unsqueezed = result[(None,) * (_ATTENTION_RANK - result.dim())]
+        attention = made = insert_call(node, _ATTENTION, (), unsqueezed)
         attention.meta = {**node.meta, **attention.meta}
         set_arguments(attention, [*tensors, mask, *options])
-        for _ in range(_DIMENSIONS - result.dim()):
+        for _ in range(_ATTENTION_RANK - result.dim()):
             made = insert_call(node, aten.squeeze.dim, (made, 0), made.meta["val"][0])
         if hidden is not None:
             made = insert_call(node, aten.masked_fill.Scalar, (made, hidden, 0.0), result)
@@ -96,19 +110,9 @@ def _insert_hidden_rows(before: fx.Node, mask: fx.Node) -> fx.Node:
 
 
 def _insert_dimensions(before: fx.Node, node: fx.Node) -> fx.Node:
-    for _ in range(_DIMENSIONS - node.meta["val"].dim()):
+    for _ in range(_ATTENTION_RANK - node.meta["val"].dim()):
         node = insert_call(before, aten.unsqueeze.default, (node, 0), node.meta["val"].unsqueeze(0))
     return node
-
-
-log = logging.getLogger(__name__)
-
-_TRACE = "pkg.torch.onnx.stack_trace"
-_CHATTY = ("torch.onnx", "onnxscript", "onnx_ir")
-
-# Error messages of torch/onnx/_internal/exporter/_core.py (torch 2.11 to 2.13).
-_NO_ONNX = re.compile(r"No ONNX function found for <OpOverload\(op='([^']+)'")
-_AT_NODE = re.compile(r"Error when translating node %(\w+)")
 
 
 def to_onnx(program: LoweredProgram, backend: str, *, weights: Mapping[str, torch.Tensor] | None = None) -> OnnxModel:
@@ -127,16 +131,15 @@ def to_onnx(program: LoweredProgram, backend: str, *, weights: Mapping[str, torc
     exported = to_exported_program(program, backend)
     rewrite_attention(exported.graph)
     names = [*(input_name(one.leaf) for one in program.interface.inputs), *(w.name for w in program.interface.weights)]
-    results = [f"out{place}" for place in range(len(exported.graph_signature.output_specs))]
+    output_names = [f"out{place}" for place in range(len(exported.graph_signature.output_specs))]
     try:
         with _EXPORT_LOCK, quiet(), _quiet_exporter(), _exact_constants() as optimize:
             written = torch.onnx.export(
-                exported, dynamo=True, optimize=optimize, verbose=False, input_names=names, output_names=results
+                exported, dynamo=True, optimize=optimize, verbose=False, input_names=names, output_names=output_names
             )
     except Exception as error:
         raise _failure(error, exported.graph, backend) from error
     proto: Any = written.model_proto  # type: ignore[union-attr]  # dynamo=True always returns one
-    # Weights become initializers without data.
     inputs = {given.name: given for given in proto.graph.input}
     for name, tensor in (weights or {}).items():
         elem_type = inputs[name].type.tensor_type.elem_type
@@ -145,17 +148,17 @@ def to_onnx(program: LoweredProgram, backend: str, *, weights: Mapping[str, torc
         stub.external_data.add(key="location", value="weights")
         proto.graph.initializer.append(stub)
         proto.graph.input.remove(inputs[name])
-    places = {}
+    source_lines = {}
     for node in proto.graph.node:
         traces = [entry.value for entry in node.metadata_props if entry.key == _TRACE]
-        if place := source_line("\n".join(traces)):
-            places[node.name] = place
+        if line := source_line("\n".join(traces)):
+            source_lines[node.name] = line
     return OnnxModel(
         content=proto.SerializeToString(),
         weights={name: tensor.detach().cpu().contiguous() for name, tensor in (weights or {}).items()},
         inputs=tuple(one.name for one in proto.graph.input),
         outputs=tuple(one.name for one in proto.graph.output),
-        places=places,
+        places=source_lines,
     )
 
 
@@ -173,13 +176,6 @@ def _quiet_exporter() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-_EXPORT_LOCK = threading.Lock()
-"""Held for an export, which changes other packages meanwhile: the levels of loggers, and how constants are matched."""
-
-_MATCHERS = ("onnxscript.rewriter._matcher", "onnxscript.rewriter._ir_utils")
-"""Modules of onnxscript (0.7) that compare constants in a model with those in rules."""
 
 
 @contextmanager
@@ -224,7 +220,7 @@ def source_line(trace: str) -> str:
     return (users or lines or [""])[-1].removeprefix("File ").replace('"', "")
 
 
-def _failure(error: Exception, graph: fx.Graph, backend: str, most: int = 800) -> BuildError:
+def _failure(error: Exception, graph: fx.Graph, backend: str) -> BuildError:
     """Return the error for a failed export: the operator that cannot be exported, or torch's message."""
     chain: list[BaseException] = [error]
     while (cause := chain[-1].__cause__) is not None:
@@ -233,7 +229,7 @@ def _failure(error: Exception, graph: fx.Graph, backend: str, most: int = 800) -
     node = next((found[1] for one in reversed(chain) if (found := _AT_NODE.search(str(one)))), "")
     if operator is None:
         text = f"{type(chain[-1]).__name__}: {chain[-1]}".strip()
-        return BuildError(backend, f"torch.onnx: {text[:most]}")
+        return BuildError(backend, f"torch.onnx: {text[:_LONGEST_MESSAGE]}")
     traces = [one.stack_trace for one in graph.nodes if one.name == node and one.stack_trace]
     where = source_line(traces[0]) if traces else ""
     return UnsupportedOperatorError(backend, "torch has no ONNX for it", node, operator[1], where)

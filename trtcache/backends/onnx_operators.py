@@ -117,9 +117,11 @@ def why_no_onnx(node: fx.Node) -> str | None:
         return None
     if wrong := _wrong_results(node, str(target.overloadpacket)):
         return f"torch's ONNX for {target} has other results {wrong}"
-    from trtcache.backends.onnx_export import why_no_attention  # imports sympy, which a hit of a file does not need
+    from trtcache.backends.onnx_export import (
+        why_attention_not_exportable,  # imports sympy, which a hit of a file does not need
+    )
 
-    if why := why_no_attention(node):
+    if why := why_attention_not_exportable(node):
         return why
     name, is_size = str(target), not isinstance(node.meta.get("val"), (torch.Tensor, list, tuple))
     if name in _EXPORTABLE or (torch.Tag.core in target.tags and name not in _NOT_EXPORTABLE) or is_size:

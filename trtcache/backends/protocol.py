@@ -141,6 +141,8 @@ class Artifact:
 class Engine(Protocol):
     """A loaded artifact with weights.
 
+    An engine that was built for some sizes only also has ``check_sizes(inputs)``, which raises InputError for others.
+
     Attributes:
         shares_weights: whether it reads the given weights' memory, so that in-place changes apply; by default it does
             not.

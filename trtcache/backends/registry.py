@@ -1,7 +1,8 @@
 """The choice of a backend, the check of other distributions' backends, and calls of backends.
 
 A backend of another distribution may raise anything. What leaves these functions is a ``TrtcacheError``, so that
-``on_build_failure`` applies and an entry that cannot be loaded is built again; or it is the machine's own error.
+``on_build_failure`` applies and an entry that cannot be loaded is built again; or it is an error of the machine,
+such as no memory.
 """
 
 from __future__ import annotations
@@ -38,8 +39,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_AUTOMATIC = {"torch": ("aot_inductor",), "onnx": ("tensorrt", "tensorrt_rtx")}
+_AUTO_ORDER = {"torch": ("aot_inductor",), "onnx": ("tensorrt", "tensorrt_rtx")}
 """Backends tried by ``backend="auto"``, in order, for each form of program."""
+
+_HOOKS = (
+    *("target", "toolchain", "ambient", "check", "why_not", "frozen_slots", "bakes_weights", "freeze"),
+    *("choose_weights", "takes_similar", "refused_sizes", "refit_artifact"),
+)
+"""Methods of a backend that are called outside of a build and a load."""
 
 
 def find(name: str, device: str, *, form: str = "torch") -> Backend:
@@ -57,11 +64,11 @@ def find(name: str, device: str, *, form: str = "torch") -> Backend:
     if name != "auto":
         accepts = load_backend(name).capabilities.accepts
         if form not in accepts:
-            others = f"; ONNX files need {' or '.join(_AUTOMATIC['onnx'])}" if form == "onnx" else ""
-            raise BackendUnavailableError(name, f"it builds {' and '.join(sorted(accepts))} programs only{others}")
+            remedy = f"; ONNX files need {' or '.join(_AUTO_ORDER['onnx'])}" if form == "onnx" else ""
+            raise BackendUnavailableError(name, f"it builds {' and '.join(sorted(accepts))} programs only{remedy}")
         return _usable(name, device)
     reasons = []
-    for candidate in _AUTOMATIC[form]:
+    for candidate in _AUTO_ORDER[form]:
         try:
             backend = _usable(candidate, device)
         except BackendUnavailableError as error:
@@ -92,7 +99,7 @@ def find_for_onnx(name: str) -> tuple[Backend, str]:
 
 def import_default() -> None:
     """Import the first backend for programs of torch, so that a first call does not."""
-    backend_settings.load_backend_class(_AUTOMATIC["torch"][0])
+    backend_settings.load_backend_class(_AUTO_ORDER["torch"][0])
 
 
 def load_backend(name: str) -> Backend:
@@ -106,24 +113,24 @@ def load_backend(name: str) -> Backend:
         built_in: Backend = backend_class()
         return built_in
     require_contract(name, backend_class)
-    with _translate_errors(_unavailable(name)):
+    with _translate_errors(_unavailable_error(name)):
         backend: Backend = backend_class()
     # An exception of these would leave ``compile`` as if it were the model's.
-    for hook in ("target", "toolchain", "ambient", "check", "why_not", "frozen_slots"):
+    for hook in _HOOKS:
         setattr(backend, hook, _wrap_hook(name, hook, getattr(backend, hook)))
     return backend
 
 
 def _usable(name: str, device: str) -> Backend:
     backend = load_backend(name)
-    with _translate_errors(_unavailable(name)):
+    with _translate_errors(_unavailable_error(name)):
         why = why_unavailable(backend, device)
     if why:
         raise BackendUnavailableError(name, why)
     return backend
 
 
-def _unavailable(name: str, what: str = "it") -> Callable[[str], TrtcacheError]:
+def _unavailable_error(name: str, what: str = "it") -> Callable[[str], TrtcacheError]:
     return lambda why: BackendUnavailableError(name, f"{what} fails with {why}")
 
 
@@ -132,7 +139,7 @@ def _wrap_hook(name: str, hook: str, method: Callable[..., Any]) -> Callable[...
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with _translate_errors(_unavailable(name, f"its {hook}")):
+        with _translate_errors(_unavailable_error(name, f"its {hook}")):
             return method(*args, **kwargs)
 
     return call
@@ -170,7 +177,7 @@ def require_contract(name: str, backend_class: type) -> None:
     A method with a wrong name would be ignored, and keys would lack what it returns.
 
     Raises:
-        BackendUnavailableError: it does not, or something is; the message names each.
+        BackendUnavailableError: it violates the contract; the message names each violation.
     """
     from dataclasses import fields
 
@@ -185,16 +192,12 @@ def require_contract(name: str, backend_class: type) -> None:
         value = getattr(backend_class, attribute, None)
         if not isinstance(value, types) or value == "":
             wrong.append(f"attribute {attribute} is missing or has a wrong type")
-    if isinstance(capabilities := getattr(backend_class, "capabilities", None), Capabilities):
-        wrong += [
-            f"capabilities.{one.name} has to be a frozenset of text, and is {value!r}"
-            for one in fields(Capabilities)
-            if one.type == "frozenset[str]"
-            and not (
-                isinstance(value := getattr(capabilities, one.name), frozenset)
-                and all(isinstance(text, str) for text in value)
-            )
-        ]
+    capabilities = getattr(backend_class, "capabilities", None)
+    sets = [one.name for one in fields(Capabilities) if one.type == "frozenset[str]"]
+    for ability in sets if isinstance(capabilities, Capabilities) else ():
+        value = getattr(capabilities, ability)
+        if not (isinstance(value, frozenset) and all(isinstance(text, str) for text in value)):
+            wrong.append(f"capabilities.{ability} has to be a frozenset of text, and is {value!r}")
     if getattr(backend_class, "name", name) != name:
         wrong.append(f"attribute name is {backend_class.name!r}, and its entry point is {name!r}")
     own_settings = getattr(backend_class, "settings_class", None)
@@ -212,7 +215,7 @@ def require_engine(backend: Backend, engine: object) -> None:
     """Check an engine of another distribution's backend: nothing is missing or misnamed.
 
     Raises:
-        BackendUnavailableError: something is; the message names each.
+        BackendUnavailableError: something is missing or misnamed; the message names each.
     """
     from trtcache.backends.protocol import Engine
 
@@ -223,7 +226,7 @@ def require_engine(backend: Backend, engine: object) -> None:
         found = getattr(engine, method, None)
         if not callable(found) or getattr(found, "__func__", None) is getattr(Engine, method):
             wrong.append(f"method {method} is missing")
-    wrong += _find_misspellings(kind, {"run", "refit", "parallel", "shares_weights"})
+    wrong += _find_misspellings(kind, {"run", "refit", "parallel", "check_sizes", "shares_weights"})
     if wrong:
         where = f"{kind.__module__}.{kind.__qualname__}"
         raise BackendUnavailableError(backend.name, f"{where}, which load returned: {'; '.join(wrong)}")
@@ -236,13 +239,10 @@ def _find_misspellings(kind: type, hooks: set[str]) -> list[str]:
     own = {name for parent in kind.__mro__ for name in vars(parent)} - hooks - set(dir(object))
     wrong = []
     for name in sorted(name for name in own if not name.startswith("_")):
-        meant = next((hook for hook in sorted(hooks) if hook.startswith(f"{name}_")), None)
-        if meant := meant or next(iter(get_close_matches(name, hooks, 1, 0.8)), None):
+        longer = [hook for hook in sorted(hooks) if hook.startswith(f"{name}_")]  # ``refit`` for ``refit_artifact``
+        if meant := next(iter(longer or get_close_matches(name, hooks, 1, 0.8)), None):
             wrong.append(f"{name} has to be renamed: to {meant}, or to something less similar")
     return wrong
-
-
-# What says nothing about an artifact: a full disk or memory, a GPU that fails.
 
 
 def build_artifact(
@@ -279,24 +279,25 @@ def load_engine(
     """
     import torch
 
+    # A full disk or memory, or a GPU that fails, says nothing about the artifact.
     of_the_machine = (OSError, MemoryError, torch.OutOfMemoryError, torch.AcceleratorError)
     with _translate_errors(lambda why: IncompatibleEngineError(key, why), of_the_machine):
         engine = backend.load_entry(read, device=device, constants=constants, weights=weights)
     if backend.name not in BUILT_IN:
         require_engine(backend, engine)
-    return engine if backend.capabilities.refit else _fix_weights(backend.name, engine)
+    return engine if backend.capabilities.refit else _refuse_refits(backend.name, engine)
 
 
 @contextmanager
 def _translate_errors(
-    error: Callable[[str], TrtcacheError], others: tuple[type[Exception], ...] = (MemoryError,)
+    error: Callable[[str], TrtcacheError], not_translated: tuple[type[Exception], ...] = (MemoryError,)
 ) -> Iterator[None]:
     """Raise an error of ours for an exception of a backend's own."""
     try:
         yield
     except TrtcacheError:
         raise
-    except others:
+    except not_translated:
         raise
     except Exception as foreign:
         raise error(f"{type(foreign).__name__}: {foreign}") from foreign
@@ -320,12 +321,16 @@ class _FixedEngine:
 
 
 class _FixedParallelEngine(_FixedEngine):
-    """One that accepts concurrent calls. ``isinstance`` finds only methods of a class from Python 3.12 on."""
+    """One that accepts concurrent calls.
+
+    ``isinstance`` finds a method of the class in all versions of Python, and what ``__getattr__`` returns only before
+    3.12.
+    """
 
     def parallel(self, calls: int) -> Engine:
         engine: Any = self._engine
-        return _fix_weights(self._backend, engine.parallel(calls))
+        return _refuse_refits(self._backend, engine.parallel(calls))
 
 
-def _fix_weights(backend: str, engine: Engine) -> Engine:
+def _refuse_refits(backend: str, engine: Engine) -> Engine:
     return (_FixedParallelEngine if isinstance(engine, Parallel) else _FixedEngine)(backend, engine)

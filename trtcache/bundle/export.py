@@ -19,7 +19,7 @@ from trtcache.compiler.entries import get_or_build_entries, get_or_build_entry, 
 from trtcache.compiler.stored_program import CallStructure, rebuild_program
 from trtcache.config.environment import Config
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.config.paths import require_file
+from trtcache.config.paths import refuse_special_file
 from trtcache.config.signing_keys import SecretKey
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import ProgramFileError, SettingsError
@@ -165,7 +165,7 @@ def export(
     """
     start, path = time.perf_counter(), Path(path)
     check_placement(engines)
-    require_file(path)
+    refuse_special_file(path)
     signing_key = _signing_key()  # before builds that take minutes
     contents = contents_of_module(compiled, str(path))
     targets = (target,) if isinstance(target, str) else tuple(target or ())
@@ -201,7 +201,7 @@ def export_program(
     """
     start = time.perf_counter()
     check_placement(engines)
-    require_file(path)
+    refuse_special_file(path)
     signing_key = _signing_key()  # before builds that take minutes
     source = ExportedSource(program, name or type(program).__name__)
     contents: ProgramContents | None = None

@@ -1,4 +1,4 @@
-"""Look-ups of ``.pt2`` files without torch, and key aliases of their own for such processes.
+"""Look-ups of ``.pt2`` files without torch, and separate key aliases for processes without torch.
 
 ``compiler/alias_lookup.py`` does the same with torch. Its alias's key covers torch's state in the process, and its
 content has pytree specs; both need torch. An alias of this kind is stored by a process with torch, if torch's state
@@ -7,10 +7,10 @@ else lowering and the build depend on: the file without its weights, torch's ver
 target, and the environment variables of torch. No such alias is stored if another distribution registers passes
 (``docs/without-torch.md``).
 
-Aliases that ``alias_lookup`` stored are looked up here, too. A process that has not imported torch has the state of
-torch that torch begins with, unless an environment variable or an extension of torch changes it; then, and wherever
-else the answer might differ from that of a process with torch, ``TorchNeeded`` is raised. Nothing is loaded: an alias
-leads to a key.
+``FileLookup`` also looks up the aliases that ``alias_lookup`` stored, and loads nothing: an alias leads to a key. A
+process that has not imported torch has the state of torch that torch begins with, unless an environment variable or an
+extension of torch changes it; then, and wherever else the answer might differ from that of a process with torch,
+``TorchNeeded`` is raised.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MEMBER = "file.json"
+_FILE_MEMBER = "file.json"
 _FORMAT = 1
 _BACKENDS = ("auto", host.NAME)
 _SERIALIZATION_ID = ".data/serialization_id"  # a hash over all members, weights too
@@ -197,7 +197,7 @@ def file_alias_key(digest: Digest, settings: Settings, target: Target) -> CacheK
 def why_no_alias(options: CompileOptions) -> str:
     """Return why a compilation with these options has no alias of this kind; empty if it can have one.
 
-    The text follows "torch is needed: ", and calls torch "it".
+    The text follows "torch is needed: ", so that "it" in it is torch.
     """
     settings = options.settings
     if options.backend not in _BACKENDS:
@@ -226,7 +226,7 @@ def store_alias(source: Pt2Source, module: CompiledModule, options: CompileOptio
     parts = entry.key.parts
     if parts.keys() & {"uncacheable", "operators", "frozen"}:
         return
-    # The state in which the key was made: a build may have changed it since.
+    # Compare with the state in which the key was made: a build may have changed it since.
     if parts["ambient"] != canonical({**INITIAL_AMBIENT, "environment": environment(os.environ)}):
         return
     if canonical(process_state()) != canonical(INITIAL_STATE):
@@ -251,7 +251,7 @@ def store_alias(source: Pt2Source, module: CompiledModule, options: CompileOptio
     except ValueError as error:
         log.info("%s has no alias for processes without torch: %s", source.label, error)
         return
-    cache.keep(key, {_MEMBER: json_bytes(document)}, build_s=module.report.alias_saved_s, name=module.report.name)
+    cache.keep(key, {_FILE_MEMBER: json_bytes(document)}, build_s=module.report.alias_saved_s, name=module.report.name)
 
 
 def find_program(
@@ -273,7 +273,7 @@ def find_program(
         alias_entry = cache.peek(file_alias_key(file.digest, options.settings, target), counted=False)
         if alias_entry is None:
             raise TorchNeeded("the cache has no alias of this file for processes without it")
-        document = json.loads(bytes(alias_entry.read(_MEMBER)))
+        document = json.loads(bytes(alias_entry.read(_FILE_MEMBER)))
         key = CacheKey.of_document(document["key"])
         parts = key.parts
         if key.kind != host.NAME or parts["target"] != canonical(target.document()):
@@ -323,7 +323,7 @@ class _Device:
         return self.type
 
 
-def open_file(path: Path) -> MappedPt2File:
+def map_cpu_program(path: Path) -> MappedPt2File:
     """Open a file whose program runs on the CPU.
 
     Raises:
@@ -350,7 +350,7 @@ class FileLookup:
 
     cache: Cache
     backend: Backend
-    _given: dict[str, Json]
+    _option_parts: dict[str, Json]
     _document: dict[str, Json]
     _aliases: dict[Digest, CacheKey] = field(default_factory=dict)
     _keys: dict[str, CacheKey | None] = field(default_factory=dict)
@@ -396,7 +396,7 @@ class FileLookup:
         parts = key.parts
         return cls(cache, backend, {name: parts[name] for name in given}, key.document)
 
-    def alias_of(self, file: MappedPt2File) -> CacheKey:
+    def alias_key_of(self, file: MappedPt2File) -> CacheKey:
         """Return the key of a file's alias."""
         if file.digest not in self._aliases:
             parts: Any = self._document["parts"]
@@ -404,7 +404,7 @@ class FileLookup:
             self._aliases[file.digest] = CacheKey.of_document(document)
         return self._aliases[file.digest]
 
-    def follow(self, alias: CacheKey) -> CacheKey | None:
+    def find_key(self, alias: CacheKey) -> CacheKey | None:
         """Return the key that a stored alias leads to, without looking its entry up; None if it is not stored.
 
         Raises:
@@ -422,7 +422,7 @@ class FileLookup:
             written = json.loads(bytes(kept.read(MEMBER)))
             key = CacheKey.of_document(written["key"])
             parts = key.parts
-            fits = all(parts[name] == part for name, part in self._given.items())
+            fits = all(parts[name] == part for name, part in self._option_parts.items())
             if not fits or key.kind != self.backend.name or written["device"] != "cpu":
                 raise ValueError("its key has other parts")
         except BROKEN as error:  # a process with torch rejects the alias

@@ -28,7 +28,7 @@ from trtcache.bundle.engines import make_payloads, record_of
 from trtcache.bundle.formats import write_partitions, write_structure
 from trtcache.bundle.graph import TracedProgram, export_graph, payload_name, torch_members
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.config.paths import atomic_write, require_file
+from trtcache.config.paths import atomic_write, refuse_special_file
 from trtcache.digests import json_bytes
 from trtcache.errors import ProgramFileError
 from trtcache.runtime.executable import parameters_of
@@ -70,7 +70,7 @@ def save(contents: ProgramContents, path: Path, *, engines: str, key: SecretKey 
     Raises:
         ProgramFileError: torch cannot write what stays in torch, or a name or argument cannot be written.
     """
-    require_file(path)
+    refuse_special_file(path)
     payloads = make_payloads(contents, engines, path.name)
     try:
         program, calls = export_graph(contents, payloads, str(path))

@@ -1,6 +1,7 @@
 """The fast path: from a source's fingerprint through a key alias to a stored engine, without export or lowering.
 
-The slow path is taken if there is no alias, if the engine's entry was evicted, or if only torch can read the file. It
+The slow path is taken if there is no alias, if the engine's entry was evicted, or if a weight of the file cannot be
+mapped. It
 stores an alias for the next time. The reason is logged if the source has no fingerprint or a stored alias is unusable.
 """
 
@@ -43,7 +44,7 @@ class FoundEntry:
     Attributes:
         alias: the alias.
         entry: the engine's entry.
-        alias_saved_s: seconds that the slow path took when the alias was stored.
+        alias_saved_s: seconds that the slow path took when the alias was stored, without the export.
         alias_s: seconds that finding and reading the alias took.
     """
 
@@ -82,7 +83,7 @@ class AliasLookup:
         self.backend = backend = source.find_backend(options)
         self._target = backend.target(options.target, source.device)
         self._option_parts = source.option_parts(backend, options.settings, self._target)
-        # A module in memory has no digest of its weights. If an engine has values in it, ``store`` keeps no alias.
+        # A module in memory has no digest of its weights. If an engine has embedded weights, ``store`` stores no alias.
         self.key = alias_key(
             {**fingerprint, "weights": source.content_digest if backend.bakes_weights(options.settings) else None},
             self._option_parts,
@@ -170,7 +171,7 @@ class AliasLookup:
         parts, own = alias.key.parts, self.key.parts
         wrong = [name for name in self._option_parts if parts[name] != own[name]]
         if wrong or alias.key.kind != self.backend.name or alias.device != self._source.device:
-            raise ValueError(f"its key has another {', '.join(wrong) or 'backend or device'}")
+            raise ValueError(f"its key differs in {', '.join(wrong) or 'backend or device'}")
 
     def load(self) -> CompiledModule | None:
         """Return the compiled module, from the stored engine and the source's weights; None if it has to be lowered.
@@ -185,7 +186,7 @@ class AliasLookup:
         try:
             module = self._load_module(found)
         except (IncompatibleEngineError, RefitError, ValueError) as error:
-            log.warning("%s is lowered again: its key alias leads to an unusable entry: %s", self._source.label, error)
+            log.warning("%s is lowered: its key alias leads to an unusable entry: %s", self._source.label, error)
             return None
         self._source.check_content(found.alias.content_digest)
         module.report = self._report(found, len(module.interface.weights), time.perf_counter() - start)
@@ -214,7 +215,7 @@ class AliasLookup:
         executable = replace(executable, interface=interface)
         state = source.weights([name for names in alias.names for name in names])
         weights = source.engine_weights(interface, alias, state)
-        # If it cannot be loaded, the slow path builds another one, and decides whether this one was at fault.
+        # If it cannot be loaded, the slow path builds another one, and decides whether this one is damaged.
         with use_tuning_store(self._cache):  # where TensorRT's kernels are cached
             engine = load_engine(
                 self.backend,
@@ -274,7 +275,7 @@ class AliasLookup:
             self.store(request)
 
     def store(self, request: Request) -> None:
-        """Store the alias of a lowered program for the next time. A stored alias that differs is rejected."""
+        """Store the alias of a lowered program for the next time, in place of a stored one that differs."""
         key = request.key
         try:
             if not isinstance(key, CacheKey):

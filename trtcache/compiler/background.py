@@ -28,8 +28,8 @@ import torch
 
 from trtcache.cache import Cache
 from trtcache.compiler.alias_lookup import AliasLookup
-from trtcache.compiler.background_worker import PROGRAM, REQUEST, layouts_of, remove
-from trtcache.compiler.compile import find_or_export, finish_direct_mode, try_fast_path
+from trtcache.compiler.background_worker import PROGRAM, REQUEST, kill_and_remove, layouts_of
+from trtcache.compiler.compile import find_or_export, store_manifest_after_export, try_fast_path
 from trtcache.compiler.program_file import KeptOptions, read_flags
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import ContentionPolicy, format_duration
@@ -197,7 +197,7 @@ class BackgroundBuild:
                 answer = first if builder is None else process.stdout.readline()
         finally:
             if folder is not None:
-                remove(folder, builder)  # if the supervisor was killed, it has not done so
+                kill_and_remove(folder, builder)  # if the supervisor was killed, it has not done so
         result: dict[str, Any] = json.loads(answer) if answer.endswith("\n") else {"error": "the worker was killed"}
         if "error" in result:
             raise WorkerError(result["error"])
@@ -385,7 +385,7 @@ def compile_or_run_in_torch(
     busy = [part.key.digest for part in module.report.partitions if part.reason == "busy" and part.key is not None]
     waits = bool(busy) and not build.why_not
     if not waits:  # else when the engine is stored: only then does the program have a key alias
-        finish_direct_mode(source, compilation, module)
+        store_manifest_after_export(source, compilation, module)
     after_load(module)
     if not waits:
         return module
@@ -414,7 +414,7 @@ def _build_for(
     def load(how: str) -> None:
         found = try_fast_path(build.source, build.options, build.reading_cache())
         loaded = found.finish()
-        finish_direct_mode(source, found, loaded)
+        store_manifest_after_export(source, found, loaded)
         if any(slot.mutated for slot in loaded.interface.slots):  # which changes_weights has not found
             raise WorkerError(f"{_CHANGES_WEIGHTS}; use on_miss='build'")
         loaded.report.background = how

@@ -3,8 +3,8 @@
 ``python -m trtcache.compiler.background_worker supervise PARENT DETACH`` prints the path of a new folder, in which all
 temporary files are. When the parent has written its request there and sends a line, the supervisor starts the builder,
 prints the builder's process id, and after the builder has ended prints the answer as JSON. It kills the builder with
-all processes of its group, compilers included, when the parent has ended (unless detached) or when it is terminated. In
-every case it removes the folder.
+all processes of its group, compilers included, when the parent has ended (unless detached) or when it is terminated. It
+removes the folder, unless it is killed itself.
 
 ``python -m trtcache.compiler.background_worker build FOLDER`` builds what ``request.json`` describes, and
 puts it into the cache that the environment configures. If its supervisor is killed, it ends with its group.
@@ -49,8 +49,8 @@ def supervise(parent: int, *, is_detached: bool) -> None:
     folder = Path(tempfile.mkdtemp(prefix="trtcache-background-"))
     try:
         _print_line(folder)
-        # The parent writes the request. A process that it has forked may hold the pipe open, so an end of file does not
-        # show that the parent has ended: its id is checked, too.
+        # The parent writes the request. If a process that it has forked holds the pipe open, there is no end of file
+        # when the parent ends: its id is checked, too.
         while not select.select([sys.stdin], [], [], _POLL_S)[0]:
             if os.getppid() != parent:
                 return
@@ -73,7 +73,7 @@ def supervise(parent: int, *, is_detached: bool) -> None:
             answer = {"error": f"the worker was killed by signal {-code}" if code < 0 else f"the worker exited: {code}"}
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not keep the folder
-        remove(folder, builder.pid if builder is not None else None)
+        kill_and_remove(folder, builder.pid if builder is not None else None)
         _print_line(json.dumps(answer))
 
 
@@ -88,7 +88,7 @@ def _start_builder(folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def remove(folder: Path, builder: int | None) -> None:
+def kill_and_remove(folder: Path, builder: int | None) -> None:
     """Kill the builder with its group, and remove the folder."""
     if builder is not None:
         with suppress(ProcessLookupError, PermissionError):  # it has ended
@@ -112,15 +112,14 @@ def build(folder: Path) -> None:
     """Build what the folder's request describes, and write the answer; end when the supervisor does."""
     threading.Thread(target=_exit_with_supervisor, args=(os.getppid(),), daemon=True).start()
     start = time.monotonic()
-    answer: dict[str, Any] = {}
     try:
         why = _build(folder)
-        answer = {"error": why} if why else {"built_s": time.monotonic() - start}
+        answer: dict[str, Any] = {"error": why} if why else {"built_s": time.monotonic() - start}
     except Exception as error:  # noqa: BLE001  # the parent reports it: what this process prints is discarded
         answer = {"error": str(error) or type(error).__name__}
-    written = folder / f".{ANSWER}"
-    written.write_text(json.dumps(answer))
-    written.replace(folder / ANSWER)
+    temporary = folder / f".{ANSWER}"
+    temporary.write_text(json.dumps(answer))
+    temporary.replace(folder / ANSWER)
 
 
 def _exit_with_supervisor(supervisor: int) -> None:
@@ -163,15 +162,16 @@ def open_source(folder: Path, request: dict[str, Any]) -> Source:
     if request["file"]:
         return resolve(request["file"], name=request["name"])
     program = read_program(folder / PROGRAM, request["structures"])
-    # torch.export.load sets a value there, which torch.export.export does not. Without it the digest is that of the
-    # program in the parent. If torch reads anything else than it has written, the alias stored here is never found.
+    # torch.export.load sets ``meta["val"]`` of the output node, which torch.export.export does not. Without it the
+    # digest is that of the program in the parent. If torch reads anything else than it has written, the alias stored
+    # here is never found.
     program.graph.output_node().meta.pop("val", None)
     if request["layouts"] is not None:
-        program._state_dict = blank_weights(request["layouts"])
+        program._state_dict = zeros_with_layouts(request["layouts"])
     return ExportedSource(program, request["name"], export_s=request["export_s"], device_type=request["device_type"])
 
 
-def blank_weights(layouts: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+def zeros_with_layouts(layouts: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
     """Return zeros with the layouts of weights, which share memory as the weights do. The zeros take no memory."""
     import mmap
 

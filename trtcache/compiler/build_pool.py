@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from trtcache.frontends.request import Request
 
+log = logging.getLogger(__name__)
 
 MEMBERS = "members"
 REQUEST = "request.json"
@@ -49,7 +50,7 @@ def _answer(folder: Path) -> dict[str, Any]:
         return _build(folder)
     except BuildError as error:
         return {"error": error.why}
-    except (TrtcacheError, ValueError) as error:  # here only, as far as is known: the requesting process tries itself
+    except (TrtcacheError, ValueError) as error:  # possibly only in this worker: the requesting process tries itself
         return {"mismatch": str(error)}
 
 
@@ -87,13 +88,6 @@ def _build(folder: Path) -> dict[str, Any]:
     for name, content in artifact.members.items():
         (folder / name).write_bytes(content)
     return {"engine": str(artifact.engine), "members": sorted(artifact.members), "steps": dict(artifact.steps)}
-
-
-if __name__ == "__main__":
-    main()
-
-
-log = logging.getLogger(__name__)
 
 
 class Pool:
@@ -188,7 +182,7 @@ def _send(process: subprocess.Popen[str], folder: Path) -> dict[str, Any] | None
 
 def _write(request: Request, folder: Path) -> bool:
     """Write a request for another process into a folder, and return whether it could be written."""
-    program, settings, key = request.program, request.settings, request.key
+    program, key = request.program, request.key
     if not isinstance(key, CacheKey) or not isinstance(request, TorchRequest):
         return False
     parts = key.parts
@@ -205,12 +199,7 @@ def _write(request: Request, folder: Path) -> bool:
         "example_sizes": parts.get(EXAMPLE_SIZES),
         "name": program.name,
         "pipeline": list(program.pipeline),
-        "settings": {
-            **{name: section.explicit for name, section in settings.sections.items()},
-            "operator_versions": dict(settings.operator_versions),
-            "autocast": settings.autocast,
-            "autocast_exclude": list(settings.autocast_exclude),
-        },
+        "settings": request.settings.explicit,
         "target": request.target.document(),
     }
     try:
@@ -218,3 +207,7 @@ def _write(request: Request, folder: Path) -> bool:
     except TypeError:
         return False
     return True
+
+
+if __name__ == "__main__":
+    main()

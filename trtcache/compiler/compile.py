@@ -5,13 +5,13 @@ A source is what is compiled: a module, an exported program, or a file. ``trtcac
 ``on_miss="background"`` or ``on_busy="eager"``, ``compiler/background.py`` takes the same steps. A ``.pt2`` hit in a
 process without torch does not come here.
 
-Two kinds of small entries make a hit fast. A key alias maps the fingerprint of a source to the cache key of its
-engine, so that nothing has to be lowered to know the key. A manifest of direct mode records the operations of a module
-and the digest of its exported program, so that nothing has to be exported to know the fingerprint. Direct mode is off
-by default: then a module is exported in each call, and the key alias of its program leads to the engine.
+Two kinds of small entries make a hit fast. A key alias maps the fingerprint of a source to the cache key of its engine,
+so that nothing has to be lowered to know the key. A manifest of direct mode records the operations of a module and the
+digest of its exported program, so that nothing has to be exported to know the fingerprint. Direct mode is off by
+default: then a module is exported in each call, and the key alias of its program leads to the engine.
 
 What to read next, after ``compile_source`` and the functions that it calls (``alias_lookup.py``, the docstring of
-``Source`` in ``frontends/source.py``, and ``Cache.fetch`` in ``cache.py`` answer most questions):
+``Source`` in ``frontends/source.py``, and ``Cache.get_or_build_key`` in ``cache.py`` answer most questions):
 
 - A direct hit: ``try_fast_path`` calls ``AliasLookup.of`` (``alias_lookup.py``), which calls ``fingerprint`` of
   ``ModuleSource`` (``frontends/exported.py``). Manifests are stored under a direct key, which has what a program
@@ -19,36 +19,39 @@ What to read next, after ``compile_source`` and the functions that it calls (``a
   (``frontends/direct/mode.py``) reads those of this key, runs the model without values
   (``frontends/direct/replay.py``), and compares each operation with theirs. If all are equal, the fingerprint is the
   digest of the program in that manifest, and ``AliasLookup.load`` goes through the key alias to the engine. If no
-  manifest fits, or the run fails, it is None, and the module is exported.
-- A miss: ``Compilation.finish`` calls ``Source.request`` (``frontends/source.py``), which lowers the source, partitions
-  it and makes the keys with the functions of ``frontends/request.py``. Then ``build_and_load`` in ``entries.py`` gets
-  each engine's entry from ``Cache.fetch``, which looks in the stores, takes the build lock, looks again and in the
-  remotes, and last builds with ``Request.build`` and stores the entry. ``build_and_load`` loads the engine with the
-  weights from ``Request.engine_weights``; if a stored engine cannot be loaded, it is built again (``Cache.replacing``).
-  A missing alias does not mean that the engine is missing: it is a hit in ``fetch``. Before ``fetch``, an entry with
-  another key may be used: one for a similar GPU, or one with the same weights frozen in it. No alias leads to such an
-  entry, nor to the engines of a program in partitions (because the backend supports only parts of it, or settings such
-  as ``torch_executed_ops`` ask for it): these are exported (a file: loaded) and lowered in each call, and the engines
-  are hits.
+  manifest fits, or the run fails, the fingerprint is None, and the module is exported.
+- A miss: ``Compilation.prepare`` calls ``Source.request`` (``frontends/source.py``), which lowers the source,
+  partitions it and makes the keys with the functions of ``frontends/request.py``. Then ``build_and_load`` in
+  ``entries.py`` gets each engine's entry from ``Cache.get_or_build_key``, which looks in the stores, takes the build
+  lock, looks again and in the remotes, and last builds with ``Request.build`` and stores the entry. ``build_and_load``
+  loads the engine with the weights from ``Request.engine_weights``; if a stored engine cannot be loaded, it is built
+  again (``Cache.replacing``). If only the alias is missing, the engine is a hit in ``fetch``. Before ``fetch``, an
+  entry with another key may be used: one for a similar GPU, or one with the same weights frozen in it. No alias leads
+  to such an entry, nor to the engines of a program in partitions, because the backend supports only parts of it or
+  settings such as ``torch_executed_ops`` divide it. Such a program is exported (a file: loaded) and lowered in each
+  call, and its engines are hits.
 - Other weights: values of weights are in no key, unless an engine is frozen. On a hit the engine gets the weights of
   the given model: ``fit`` in ``weights/slots.py`` computes an engine's weights from a model's, by their slots.
   ``CompiledModule.refit`` does so later, with ``runtime/refit.py``; the weights come from a ``WeightSource``.
 - An ONNX file: all its bytes are hashed in each process, external data and weights too, and its alias has their digest.
-  Its plan's key has the canonical graph, and the weights embedded in the plan: those that are not float16, bfloat16 or
-  float32, and with ``settings={"tensorrt": {"refit": False}}`` all. A file that was retrained misses its alias, is
-  parsed, and finds the plan, unless an embedded weight has changed. ``OnnxSource`` in ``frontends/onnx/source.py``
-  overrides ``request``, which parses the file in place of lowering a program; the rest is as above.
+  Its plan's key has the canonical graph, and the weights that are embedded in the plan. These are the weights that are
+  not float16, bfloat16 or float32; with ``settings={"tensorrt": {"refit": False}}`` they are all. A file that was
+  retrained misses its alias, is parsed, and finds the plan, unless an embedded weight has changed. ``OnnxSource`` in
+  ``frontends/onnx/source.py`` overrides ``request``, which parses the file in place of lowering a program; the rest is
+  as above.
 - A new kind of source: derive a class from ``Source`` in ``frontends/source.py``, and add a case to
-  ``frontends/resolve.py``, which lists what else knows the suffixes of files. If torch cannot run it, it also needs a
-  subclass of ``Request`` (``frontends/request.py``) with ``partitions``, ``build``, ``members``, ``graph`` and
-  ``engine_weights``, and backends need a method that builds it, like ``build_onnx`` (``backends/protocol.py``), and
-  ``backends/registry.py`` a function that finds one, like ``find_for_onnx``. Nothing in this file depends on the kind.
+  ``frontends/resolve.py``; the commands recognize a file by its suffix (``is_program`` in
+  ``cli/trtcache_cli/subjects.py``). If torch cannot run it, it also needs a subclass of ``Request``
+  (``frontends/request.py``) with ``partitions``, ``build``, ``members``, ``graph`` and ``engine_weights``. Backends
+  then need a name for its form in ``Capabilities.accepts`` and a method that builds it, like ``build_onnx``
+  (``backends/protocol.py``), and ``backends/registry.py`` an order of backends for ``auto`` and a function that finds
+  one, like ``find_for_onnx``. Nothing in this file depends on the kind.
 - A new kind of store that is only read, a lower layer: derive a class from ``Store`` in ``store/contract.py``, and put
-  an instance into ``cache.layers``, as its docstring shows; ``Layers.of`` (``store/layers.py``) opens only the
-  directories that settings name. The store that is written to is always a ``DiskStore``. What is written to and shared
-  by hosts, as Redis would be, is a remote, which ``Cache`` asks after its stores: its URL is parsed in
-  ``config/remotes.py``, and ``open_bucket`` (``remote/bucket.py``) returns what sends its requests, an object with the
-  methods of ``Bucket``, the only class so far.
+  an instance into ``cache.layers``, as that file shows; ``Layers.of`` (``store/layers.py``) opens only the directories
+  that settings name. The store that is written to is always a ``DiskStore``. What is written to and shared by hosts, as
+  Redis would be, is a remote, which ``Cache`` asks after its stores: its URL is parsed in ``config/remotes.py``, which
+  so far refuses passwords, and ports of other schemes than ``http``. ``open_bucket`` (``remote/bucket.py``) returns
+  what sends its requests, an object with the methods of ``Bucket``, the only class so far.
 
 What only a miss needs is imported on a miss: a hit must not take longer to import than to load its engine.
 """
@@ -98,7 +101,7 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
 
     # 4. If a module was exported and direct mode is on (``TRTCACHE_DIRECT=on``), store a manifest, through which the
     #    next process finds the program's alias without an export.
-    finish_direct_mode(source, compilation, module)
+    store_manifest_after_export(source, compilation, module)
     return module
 
 
@@ -125,7 +128,7 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
     return compilation if exported is source else try_fast_path(exported, options, cache)
 
 
-def finish_direct_mode(source: Source, compilation: Compilation, module: CompiledModule) -> None:
+def store_manifest_after_export(source: Source, compilation: Compilation, module: CompiledModule) -> None:
     """Store a manifest of direct mode if a module was exported, and report the outcome of direct mode."""
     was_exported = compilation.source is not source  # find_or_export goes on with the exported program
     if was_exported:

@@ -10,7 +10,7 @@ For a program that is one engine, each of these functions calls the next:
 3. ``_get_and_load``: an entry that cannot be loaded is built again;
 4. ``get_or_build_entry``: an engine can be for the sizes of other examples;
 5. ``_get_or_build_for_weights``: an engine can have the values of these weights in it;
-6. ``_fetch_or_build``: ``Cache.fetch`` looks in the stores and remotes, and on a miss calls ``Request.build``.
+6. ``_get_or_build_with_key``: ``Cache.get_or_build_key`` looks in the stores and remotes, or calls ``Request.build``.
 """
 
 from __future__ import annotations
@@ -320,18 +320,20 @@ def _get_or_build_for_weights(
                 return entry, BuildDetails()
     try:
         # Case 2: an entry that takes any weights, stored or built now.
-        return _fetch_or_build(request, cache, folder, worker)
+        return _get_or_build_with_key(request, cache, folder, worker)
     except FrozenWeightsError as error:
         # Case 3: the builder cannot build a refittable engine.
         frozen_request = request.freeze()
         if frozen_request is None:
             raise
         log.warning("%s is built for these weights alone: %s", request.program.name, error.why)
-        entry, details = _fetch_or_build(frozen_request, cache, folder, worker)
+        entry, details = _get_or_build_with_key(frozen_request, cache, folder, worker)
         return replace(entry, reason=f"frozen: {error.why}"), details
 
 
-def _fetch_or_build(request: Request, cache: Cache, folder: Path, worker: Worker | None) -> tuple[Entry, BuildDetails]:
+def _get_or_build_with_key(
+    request: Request, cache: Cache, folder: Path, worker: Worker | None
+) -> tuple[Entry, BuildDetails]:
     name, details = request.program.name, BuildDetails()
 
     def build() -> Built:
@@ -351,7 +353,7 @@ def _fetch_or_build(request: Request, cache: Cache, folder: Path, worker: Worker
         log.warning("%s is not cached: %s", name, request.key)
         return cache.build_uncached(build, kind=request.backend.name, why=str(request.key), name=name), details
     try:
-        entry = cache.fetch(request.key, build, name=name, provenance={"torch": torch.__version__})
+        entry = cache.get_or_build_key(request.key, build, name=name, provenance={"torch": torch.__version__})
     except BuildForbiddenError as error:
         error.why = error.why or _explain_miss(request, cache)
         raise
@@ -463,7 +465,7 @@ def build_missing(
 def _buildable_elsewhere(partitions: Mapping[int, Request], cache: Cache) -> dict[str, list[int]]:
     """Return the partitions to build that another process can build, by the digests of their keys.
 
-    No remote is asked: ``Cache.fetch`` does so, with the lock of the entry.
+    No remote is asked: ``Cache.get_or_build_key`` does so, with the lock of the entry.
     """
     missing: dict[str, list[int]] = {}
     for number, part in partitions.items():

@@ -19,9 +19,8 @@ import json
 import logging
 import sys
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Collection, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
 import torch
@@ -36,10 +35,9 @@ from trtcache.keys.key import structure
 from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.arguments import children, module_class
 from trtcache.lowering.device_guard import keep_device_guard
-from trtcache.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from torch.export import ExportedProgram
@@ -263,16 +261,7 @@ class KeptOptions:
     @classmethod
     def of(cls, options: CompileOptions) -> KeptOptions:
         """Convert options; only settings that differ from their defaults are kept."""
-        settings, default = options.settings, Settings()
-        # The first three do not change an engine, and ``backends`` has the sections, which are added below.
-        unneeded = {"threads", "on_miss", "detach", "backends", *settings.sections}
-        names = {field.name for field in fields(Settings)} - unneeded
-        changed = {name: getattr(settings, name) for name in sorted(names)}
-        changed = {name: value for name, value in changed.items() if value != getattr(default, name)}
-        # Names are in no order: sorted, equal options give equal JSON.
-        changed = {name: sorted(value) if _is_name_collection(value) else value for name, value in changed.items()}
-        changed |= {name: section.explicit for name, section in settings.sections.items()}
-        return cls(options.backend, {name: _as_json(value) for name, value in changed.items()}, options.target)
+        return cls(options.backend, options.settings.explicit, options.target)
 
     def write(self) -> bytes:
         """Serialize the options as JSON."""
@@ -290,19 +279,6 @@ class KeptOptions:
             return cls(**json.loads(data))
         except TypeError as error:
             raise ValueError(str(error)) from error
-
-
-def _is_name_collection(value: object) -> bool:
-    return isinstance(value, Collection) and not isinstance(value, (str, Mapping))
-
-
-def _as_json(value: Any) -> Any:
-    """Return a value as JSON; the order of a backend's own list may matter to it."""
-    if isinstance(value, Mapping):
-        return {name: _as_json(one) for name, one in value.items()}
-    if isinstance(value, (set, frozenset)):
-        return sorted(value)
-    return [_as_json(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def keep(

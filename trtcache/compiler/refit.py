@@ -1,7 +1,8 @@
 """Refits without a compiled module: new weights for a program in a file, and for a stored entry.
 
-The key does not depend on the weights, so the engine is found and nothing is built. The archive is copied member by
-member with the bytes of weights replaced: nothing is exported or lowered, and one weight is in memory at a time.
+The key does not depend on the weights, unless they are frozen in the engine, so the engine is found and nothing is
+built. The archive is copied member by member with the bytes of weights replaced: nothing is exported or lowered, and
+one member is in memory at a time.
 """
 
 from __future__ import annotations
@@ -72,16 +73,18 @@ def refit_program(path: Path, weights: Path, output: Path | None = None) -> File
         except ValueError as error:
             raise ModelFileError(str(path), str(error)) from error
         metas = _metas(path)
-        program = _weights_of(metas, tensors)
+        program_weights = _weights_of(metas, tensors)
         constants = {name: Content.of(one) for name, one in tensors.items() if name not in metas}
         given = WeightSource.of(weights, known=frozenset(tensors), constants=constants)
-        sources = check(program, given.state, known=frozenset(tensors), device=_CPU, anywhere=True)
-        changed = [one for one in program if not _is_equal(tensors[one.slots[0].names[0]], sources.given[one.index])]
+        sources = check(program_weights, given.state, known=frozenset(tensors), device=_CPU, anywhere=True)
+        changed = [
+            one for one in program_weights if not _is_equal(tensors[one.slots[0].names[0]], sources.given[one.index])
+        ]
         if output is not None:
-            values = {name: sources.given[one.index] for one in program for name in one.slots[0].names}
+            values = {name: sources.given[one.index] for one in program_weights for name in one.slots[0].names}
             touched = {metas[name]["path_name"] for one in changed for name in one.slots[0].names}
             _write(path, output, metas, {name: values[name] for name in values if metas[name]["path_name"] in touched})
-    return FileRefit(len(program), tuple(one.label for one in changed))
+    return FileRefit(len(program_weights), tuple(one.label for one in changed))
 
 
 def _metas(path: Path) -> dict[str, Any]:
@@ -123,39 +126,37 @@ def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[s
             with target.open(aligned_member(info.filename, info.file_size, target), "w") as member:
                 if names:
                     changes = {name: (metas[name]["tensor_meta"], values[name]) for name in names}
-                    member.write(_exchange_weights(source.read(info), changes))
+                    member.write(_replace_weights(source.read(info), changes))
                     continue
                 with source.open(info) as content:
                     while chunk := content.read(_CHUNK_BYTES):
                         member.write(chunk)
 
 
-def _exchange_weights(content: bytes, changes: Mapping[str, tuple[Mapping[str, Any], torch.Tensor]]) -> memoryview:
+def _replace_weights(content: bytes, changes: Mapping[str, tuple[Mapping[str, Any], torch.Tensor]]) -> memoryview:
     """Return the bytes of a member with new weights, which may be parts of it.
 
     Raises:
         RefitError: they have several values for one location in memory.
     """
     data = bytearray(content)
-    places = {name: _place(data, meta, value.dtype) for name, (meta, value) in changes.items()}
+    places = {name: _view_in_member(data, meta, value.dtype) for name, (meta, value) in changes.items()}
     for name, (_, value) in changes.items():
-        _once(places[name]).copy_(_once(value.detach(), places[name]))
+        _without_broadcast_dims(places[name]).copy_(_without_broadcast_dims(value.detach(), places[name]))
     if differ := tuple(name for name, (_, value) in changes.items() if not _is_equal(places[name], value)):
-        shared = (
-            "of which one place in the program's memory is several elements, and the values for those are not equal"
-        )
+        shared = "of which elements share memory in the program, and would need different values there"
         raise RefitError(mismatched=tuple(f"{name}, {shared}" for name in differ))
     return memoryview(data)
 
 
-def _place(data: bytearray, meta: Mapping[str, Any], dtype: torch.dtype) -> torch.Tensor:
+def _view_in_member(data: bytearray, meta: Mapping[str, Any], dtype: torch.dtype) -> torch.Tensor:
     """Return a weight as a view of the bytes of its member."""
     shape, stride = ([size["as_int"] for size in meta[one]] for one in ("sizes", "strides"))
     flat = torch.frombuffer(data, dtype=dtype, count=len(data) // dtype.itemsize)
     return flat.as_strided(shape, stride, meta["storage_offset"]["as_int"])
 
 
-def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
+def _without_broadcast_dims(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
     """Return a tensor without the dimensions that ``like``, or itself, repeats with strides of 0 (``expand``)."""
     repeated = [dim for dim, stride in enumerate((tensor if like is None else like).stride()) if stride == 0]
     for dim in repeated:
@@ -175,7 +176,7 @@ def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tup
     """
     parts = entry.key.parts
     if isinstance(parts, dict) and (frozen := parts.get("frozen")):
-        why = f"all {len(frozen)} of them are in the engine; build the program with the new weights instead"
+        why = f"all {len(frozen)} weights are in the engine; build the program with the new weights instead"
         raise RefitError(mismatched=(why,))
     if not aliases:
         why = "no key alias leads to it, and it has no names for its weights: give the program's .pt2 file"

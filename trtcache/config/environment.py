@@ -80,7 +80,7 @@ _LISTS = frozenset({REMOTE_VARIABLE, "TRTCACHE_TRUSTED_KEYS"})
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
-NAME = "trtcache.toml"
+SETTINGS_FILE = "trtcache.toml"
 _MAX_BYTES = 1 << 20
 LOG_VARIABLE = "TRTCACHE_LOG"
 AREAS: Mapping[str, tuple[str, ...]] = {
@@ -128,8 +128,10 @@ class Config:
         Raises:
             SettingsError: a variable or a setting has an invalid value; the message names it.
         """
-        warn_of_unknown(frozenset(name for name in environ if name.startswith(_PREFIX) and name not in VARIABLES))
-        return cls.parse(environ, environment(environ, VARIABLES))
+        warn_about_unknown_variables(
+            frozenset(name for name in environ if name.startswith(_PREFIX) and name not in VARIABLES)
+        )
+        return cls.parse(environ, merge_settings(environ, VARIABLES))
 
     @classmethod
     def parse(cls, environ: Mapping[str, str], settings: Mapping[str, str]) -> Config:
@@ -141,10 +143,10 @@ class Config:
         root, lower = _directories(environ, settings)
         entries = settings.get("TRTCACHE_MAX_ENTRIES", "").strip() or "0"
         if not entries.isdecimal() or len(entries) > 18:
-            raise SettingsError("TRTCACHE_MAX_ENTRIES", f"{entries!r} is not a number, 0 or more")
+            raise SettingsError("TRTCACHE_MAX_ENTRIES", f"{entries!r} is not a non-negative integer")
         signing_key = settings.get("TRTCACHE_SIGNING_KEY")
         trust = Trust(
-            required=parse_mode(settings.get("TRTCACHE_SIGNATURES", ""), "TRTCACHE_SIGNATURES"),
+            required=parse_mode(settings.get(_SIGNATURES, ""), "TRTCACHE_SIGNATURES"),
             keys=parse_keys(settings.get("TRTCACHE_TRUSTED_KEYS", ""), "TRTCACHE_TRUSTED_KEYS"),
             signing_key=absolute(signing_key, "TRTCACHE_SIGNING_KEY") if signing_key else None,
         )
@@ -200,9 +202,9 @@ class Config:
         return {name: str(value) for name, value in values.items()} | self.busy.variables() | self.remotes.variables()
 
 
-@lru_cache(maxsize=1)  # one warning in a process, which reads its environment often
-def warn_of_unknown(names: frozenset[str]) -> None:
-    """Warn of variables that look like ours and have no effect."""
+@lru_cache(maxsize=1)  # a process reads its environment often: one warning until the names change
+def warn_about_unknown_variables(names: frozenset[str]) -> None:
+    """Warn about variables with our prefix that have no effect."""
     if not names - _INTERNAL:
         return
     import difflib  # 2 ms, needed for misspelt names only
@@ -247,17 +249,17 @@ def parse_choice(text: object, choices: tuple[str, ...], name: str) -> str:
     return str(text)
 
 
-def _flag(environ: Mapping[str, str], name: str) -> bool:
-    text = environ.get(name, "").strip().lower()
+def _flag(settings: Mapping[str, str], name: str) -> bool:
+    text = settings.get(name, "").strip().lower()
     if text not in _TRUE | _FALSE:
-        raise SettingsError(name, f"{environ[name]!r} is not 1 or 0")
+        raise SettingsError(name, f"{settings[name]!r} is not 1 or 0")
     return text in _TRUE
 
 
 def settings_path(environ: Mapping[str, str]) -> Path:
     """Return the path of the settings file: ``TRTCACHE_CONFIG``, or in the user's configuration directory."""
     named = environ.get("TRTCACHE_CONFIG")
-    return absolute(named, "TRTCACHE_CONFIG") if named else config_folder("trtcache") / NAME
+    return absolute(named, "TRTCACHE_CONFIG") if named else config_folder("trtcache") / SETTINGS_FILE
 
 
 def setting_name(variable: str) -> str:
@@ -423,7 +425,7 @@ def _parse_toml(text: str) -> dict[str, object] | None:
         return None
 
 
-def environment(environ: Mapping[str, str], variables: Collection[str]) -> dict[str, str]:
+def merge_settings(environ: Mapping[str, str], variables: Collection[str]) -> dict[str, str]:
     """Return the settings of the file, overridden by the environment's variables, of which empty ones are defaults.
 
     An empty ``TRTCACHE_SIGNATURES``, as templates of containers make it, does not override a file that sets it.

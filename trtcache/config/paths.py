@@ -1,7 +1,7 @@
 """Paths: the user's cache and configuration directories, atomic writes, and stat fingerprints of files.
 
 No path falls back to the working directory: without a home directory, as in a container for a user ID without an
-account, ``~`` is not expanded and would name a directory there, which another user may control.
+account, ``~`` is not expanded and would name a directory in it, which another user may control.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 PROGRAM_SUFFIXES = (".pt2", ".onnx")
 """Suffixes of the files of programs. Other files, such as TorchScript, are opened to find out what they are."""
@@ -30,24 +30,25 @@ SETTLED_NS = 2_000_000_000
 
 def cache_folder(name: str) -> Path:
     """Return the cache directory ``name``, in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    try:
-        from platformdirs import user_cache_path  # 10 ms, which a program in a file does not need
+    from platformdirs import user_cache_path  # 10 ms, which a program in a file does not need
 
-        path = user_cache_path(name, appauthor=False)
-    except RuntimeError:  # no home directory: platformdirs 4.14 raises, older versions return a path with ~
-        path = Path()
-    return path if path.is_absolute() else Path("/.cache") / name
+    return _folder(user_cache_path, name, Path("/.cache"))
 
 
 def config_folder(name: str) -> Path:
     """Return the configuration directory ``name``, in ``$XDG_CONFIG_HOME`` or ``~/.config``."""
-    try:
-        from platformdirs import user_config_path
+    from platformdirs import user_config_path
 
-        path = user_config_path(name, appauthor=False)
-    except RuntimeError:
+    return _folder(user_config_path, name, Path("/.config"))
+
+
+def _folder(find: Callable[..., Path], name: str, without_home: Path) -> Path:
+    """Return a directory of the user's; without a home directory, one of the root's, which others cannot control."""
+    try:
+        path = find(name, appauthor=False)
+    except RuntimeError:  # no home directory: platformdirs 4.14 raises, older versions return a path with ~
         path = Path()
-    return path if path.is_absolute() else Path("/.config") / name
+    return path if path.is_absolute() else without_home / name
 
 
 def absolute(path: str | os.PathLike[str], where: str) -> Path:
@@ -58,23 +59,23 @@ def absolute(path: str | os.PathLike[str], where: str) -> Path:
     """
     try:
         expanded = Path(path).expanduser().absolute()
-        is_path = b"\0" not in os.fsencode(expanded)
+        has_null = b"\0" in os.fsencode(expanded)
     except (OSError, RuntimeError, ValueError) as error:  # no working directory, no home, unencodable characters
         raise SettingsError(where, f"{str(path)!r} is not a valid path: {error}") from error
-    if not is_path:
+    if has_null:
         raise SettingsError(where, f"{str(path)!r} is not a valid path: it contains a null byte")
     return expanded
 
 
-def absolute_paths(found: Iterable[str | os.PathLike[str]], where: str) -> tuple[Path, ...]:
+def absolute_paths(paths: Iterable[str | os.PathLike[str]], where: str) -> tuple[Path, ...]:
     """Return directories as absolute paths; ``where`` is the name of the setting.
 
     Raises:
         SettingsError: it is a single path, or an element is not a path.
     """
-    if isinstance(found, (str, os.PathLike)):
-        raise SettingsError(where, f"expected a list of directories, got {found!r}")
-    paths = tuple(found)
+    if isinstance(paths, (str, os.PathLike)):
+        raise SettingsError(where, f"expected a list of directories, got {paths!r}")
+    paths = tuple(paths)
     if wrong := [path for path in paths if not isinstance(path, (str, os.PathLike))]:
         raise SettingsError(where, f"expected directories, got {wrong[0]!r}")
     return tuple(absolute(path, where) for path in paths)
@@ -83,7 +84,7 @@ def absolute_paths(found: Iterable[str | os.PathLike[str]], where: str) -> tuple
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """Write a file atomically: yield a temporary path, renamed to ``path`` on success and deleted on failure."""
-    require_file(path)
+    refuse_special_file(path)
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         with explain_full_disk(path, f"free space in {path.absolute().parent}, or use a file on another disk"):
@@ -93,11 +94,13 @@ def atomic_write(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def require_file(path: Path) -> None:
+def refuse_special_file(path: Path) -> None:
     """Reject the path of a directory, device, pipe or socket: a rename would replace ``/dev/null``.
 
+    A file that does not exist is accepted.
+
     Raises:
-        OSError: ``path`` is not a regular file, or its directory does not exist or cannot be read.
+        OSError: ``path`` exists and is not a regular file, or its directory does not exist or cannot be read.
     """
     try:
         mode = path.stat().st_mode
@@ -146,7 +149,7 @@ class StatFingerprint:
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
     @classmethod
-    def read(cls, written: list[int]) -> StatFingerprint:
+    def from_document(cls, written: list[int]) -> StatFingerprint:
         """Parse the list of numbers written by ``document``."""
         return cls(*map(int, written))
 

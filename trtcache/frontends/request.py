@@ -44,7 +44,7 @@ class Request(ABC):
 
     Attributes:
         program: the lowered program, or an object with its attributes ``name``, ``interface``, ``device``,
-            ``constants``, ``state``, ``constant_contents``, ``in_spec``, ``out_spec``, ``seconds`` and
+            ``constants``, ``state``, ``constant_contents``, ``live``, ``in_spec``, ``out_spec``, ``seconds`` and
             ``example_sizes``.
         backend: the backend that builds it.
         settings: the settings of the build.

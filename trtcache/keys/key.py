@@ -155,7 +155,7 @@ class KeyAlias:
                 out_spec=out_spec,
                 # "whole" and "seen" are the names in the stored format.
                 content_digest=None if specs else Digest(*written["whole"]),
-                file_stat=StatFingerprint.read(written["seen"]) if written.get("seen") else None,
+                file_stat=StatFingerprint.from_document(written["seen"]) if written.get("seen") else None,
                 small_sizes=SmallSizes.read(written["small_sizes"]),
                 operators=dict(written.get("operators", {})),
                 example_sizes={int(number): int(size) for number, size in written.get("example_sizes", ())},

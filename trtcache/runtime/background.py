@@ -201,9 +201,9 @@ class BackgroundModule(CompiledModule):
             self._follow()
             super()._load_from_state_dict(*args, **kwargs)
 
-    def _refit_some(self, given: Mapping[str, torch.Tensor]) -> None:
+    def _refit_partially(self, given: Mapping[str, torch.Tensor]) -> None:
         if self._in_torch is None:
-            super()._refit_some(given)
+            super()._refit_partially(given)
         else:
             self.refit({**self._state, **given})
 
@@ -225,7 +225,7 @@ class BackgroundModule(CompiledModule):
                     **self._names.unused,
                     **{name: one.detach() for name, one in self._current_state().items()},
                 }
-                self._drop_tables()
+                self._drop_registries()
 
     def takes(self, *args: Any, **kwargs: Any) -> bool:
         """Return whether a call with these arguments would run; in torch, that is left to the model."""
@@ -265,7 +265,7 @@ class BackgroundModule(CompiledModule):
             return report
 
     def check_weights(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Check that a refit would take weights, if the engine is still built; nothing is changed.
+        """Check that a refit would take weights, if the engine is still being built; nothing is changed.
 
         Raises:
             RefitError: it would not.
@@ -343,7 +343,7 @@ class BackgroundModule(CompiledModule):
                     break
                 compiled.refit(model.model() if self._given is None else self._given)
                 seen = now
-            self._drop_tables()
+            self._drop_registries()
             own = {name: value for name, value in vars(self).items() if name not in _OF_THE_ENGINE}
             vars(self).update({**vars(compiled), **own})
             compiled.report.compile_s, compiled.report.import_s = self.report.compile_s, self.report.import_s

@@ -24,7 +24,7 @@ from trtcache.runtime.operator import storage
 from trtcache.runtime.refit import EngineSwap, make_new_weights, refit, replace_engine
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.verify import Examples, compare, eager, tolerance_of
-from trtcache.runtime.weight_source import HeldTensors
+from trtcache.runtime.weight_source import HeldTensors, WeightSource
 from trtcache.weights.slots import EngineWeights, check, copy_shared, equals, fit
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from torch.utils import _pytree as pytree
+    from typing_extensions import TypeVar
 
     from trtcache.backends.protocol import Engine
     from trtcache.lowering.interface import Interface
@@ -41,11 +42,8 @@ if TYPE_CHECKING:
     from trtcache.runtime.refit import RefitResult
     from trtcache.runtime.report import Report
     from trtcache.runtime.runners import Runners
-    from trtcache.runtime.weight_source import Weights, WeightSource
+    from trtcache.runtime.weight_source import Weights
     from trtcache.weights.slots import SlotWeights
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
 
     Output = TypeVar("Output", default=Any)
 else:
@@ -53,14 +51,14 @@ else:
 
     Output = TypeVar("Output")
 
-_TABLES = ("_parameters", "_buffers", "_modules")
-"""Where ``torch.nn.Module`` keeps what it lists; the last is set last."""
+_REGISTRIES = ("_parameters", "_buffers", "_modules")
+"""The dicts of a ``torch.nn.Module``; ``_modules`` is set last, so that with it the others are there."""
 
 
 class WeightFile(Protocol):
     """Reads weights of ONNX files."""
 
-    def reads(self, weights: object) -> bool:
+    def accepts(self, weights: object) -> bool:
         """Return whether weights are the path of such a file."""
         ...
 
@@ -88,9 +86,9 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     parameters, buffers and state_dict have the model's names and are for reading; ``load_state_dict`` refits, and
     ``to`` with another dtype or device is an error, also through a module around it (``docs/refit.md``).
 
-    Weights are shared with the model where their layout allows, so an in-place update of the model applies here too. A
-    weight that had to be copied (another layout, or one that calls modify) does not follow, nor does one computed from
-    several, as a convolution's with the BatchNorm after it folded in: ``refit`` computes it again.
+    Weights share memory with the model's where their layout allows, so an in-place update of the model applies here
+    too. Weights that had to be copied (another layout, or modified by calls), and those computed from several, as a
+    convolution's with a folded BatchNorm, are updated only by ``refit``.
 
     Attributes:
         report: what ``compile`` did.
@@ -124,18 +122,18 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         self._device = executable.device
         self._known = executable.known
         self._constants = executable.constant_contents
-        if executable.live:  # then only a model says which names belong to no engine: ``name_weights``
+        if executable.live:  # the known names are complete only after ``name_weights``
             self._known = frozenset((*self._constants, *(name for one in self._interface.slots for name in one.names)))
-        self._call = call
+        self._signature = call
         is_mutated = any(slot.mutated for slot in self._interface.slots)
         self._swap = EngineSwap(engine, weights, is_mutated=is_mutated)
-        self._path = ModuleCall(executable, call, self._swap)
+        self._module_call = ModuleCall(executable, call, self._swap)
         self._refitting = fork_safe_lock()
         self.examples = Examples()
         self._names: ModelNames | None = None
         self._held: HeldTensors | None = None
         self._state = tensors_by_name(self._interface, self._weights)
-        self._drop_tables()
+        self._drop_registries()
 
     @property
     def ready(self) -> bool:
@@ -164,28 +162,28 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     @property
     def threads(self) -> Threads:
         """The value of ``settings.threads``."""
-        return self._path.threads
+        return self._module_call.threads
 
     @threads.setter
     def threads(self, threads: Threads) -> None:
-        self._path.threads = threads
+        self._module_call.threads = threads
 
     @property
     def on_guard(self) -> OnGuard | None:
         """What answers calls with sizes that the program was not exported for; None if they raise."""
-        return self._path.on_guard
+        return self._module_call.on_guard
 
     @on_guard.setter
     def on_guard(self, on_guard: OnGuard | None) -> None:
-        self._path.on_guard = on_guard
+        self._module_call.on_guard = on_guard
 
     @property
     def in_spec(self) -> pytree.TreeSpec:
         """The pytree spec of the call's arguments."""
-        return self._call.in_spec
+        return self._signature.in_spec
 
     def note_fixed_sizes(self, automatic: Mapping[tuple[int, int | None], str]) -> None:
-        """Report the sizes that were to vary and that torch fixed, and name the reason in errors for other sizes.
+        """Report the sizes that were marked dynamic and that torch fixed, and name the reason in errors.
 
         Args:
             automatic: (leaf of the arguments, dimension or None for an int) -> why torch fixed it, or an empty string.
@@ -198,21 +196,21 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             size = sizes.get((leaf, dimension))
             if type(size) is int:
                 reason = f"since the example's is {size}" if size < 2 and not why else why
-                self._path.check.fixed_sizes[leaf, dimension] = FixedSize(
-                    self._call.label(leaf), dimension, size, reason
+                self._module_call.check.fixed_sizes[leaf, dimension] = FixedSize(
+                    self._signature.label(leaf), dimension, size, reason
                 )
-        self.report.fixed_sizes = tuple(self._path.check.fixed_sizes.values())
+        self.report.fixed_sizes = tuple(self._module_call.check.fixed_sizes.values())
 
     @property
     def guards(self) -> tuple[str, ...]:
         """The program's guards, which are conditions on the sizes of its arguments."""
         inputs = ((one.leaf, one.shape, one.number) for one in self._interface.inputs)
-        names = symbol_names(inputs, self._call.label)
+        names = symbol_names(inputs, self._signature.label)
         return tuple(describe(guard, names) for guard in self._interface.conditions)
 
     def stored_form(self) -> tuple[Executable, CallSignature]:
         """Return what ``export`` writes beside the engines and the weights."""
-        return self._executable, self._call
+        return self._executable, self._signature
 
     def current_weights(self) -> EngineWeights:
         """Return the weights, which no later refit overwrites.
@@ -228,13 +226,13 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     def lend(self) -> None:
         """Note that weights are handed out: the next refit does not overwrite them."""
         with self._refitting:
-            if "_swap" in self.__dict__:  # else the engine is still built
+            if "_swap" in self.__dict__:  # else the engine is still being built
                 self._weights.lent = self._weights.own
         for part in self._nested.values():
             part.lend()
 
     def _require_whole(self) -> None:
-        """Refuse to pass on weights of two models, which a refit that failed part way leaves."""
+        """Refuse to pass on the mix of weights that a refit leaves which failed part way."""
         self._swap.require_whole()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Output:
@@ -254,7 +252,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         ):
             output: Output = super().__call__(*args, **kwargs)
             return output
-        answer: Output = state["_path"](args, kwargs)
+        answer: Output = state["_module_call"](args, kwargs)
         return answer
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -267,12 +265,12 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             GuardError: the program was exported for other sizes, and ``on_guard`` is ``error``; nothing ran.
             InputError: an argument does not match what the module was compiled for; nothing ran.
         """
-        return self._path(args, kwargs)
+        return self._module_call(args, kwargs)
 
     def takes(self, *args: Any, **kwargs: Any) -> bool:
         """Return whether a call with these arguments would run, without running it."""
         try:
-            inputs = self._path.check_call(self._call.flatten(args, kwargs))
+            inputs = self._module_call.check_call(self._signature.flatten(args, kwargs))
             check_sizes = getattr(self._swap.engine, "check_sizes", None)  # a package was compiled for some sizes only
             if check_sizes is not None:
                 check_sizes(inputs)
@@ -315,14 +313,14 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """
         start = time.perf_counter()
         tolerance = tolerance_of(verify)
-        if self.weight_file is not None:
-            if self.weight_file.reads(weights):
-                weights = self.weight_file.read(weights)
-            self._swap.weights = self._weights or EngineWeights(self.weight_file.current())
-        source = self._source_of(weights)
+        if self.weight_file is not None and self.weight_file.accepts(weights):
+            weights = self.weight_file.read(weights)
+        source = self._weight_source(weights)
         needed = self._interface.weights
         self._check_nested(source)
         with self._refitting:
+            if self.weight_file is not None:  # its weights are read for the first refit
+                self._swap.weights = self._weights or EngineWeights(self.weight_file.current())
             sources = check(
                 needed,
                 source.state,
@@ -334,14 +332,14 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                 unused=self._state,
             )
             off_by = None
-            with self._others_refitted(sources, source):
+            with self._refit_guard_branches(sources, source):
                 if verify is False:
                     refitted = refit(self._swap, self._weights, needed, sources, device=self._device)
                 else:
                     inputs = self._inputs(args, kwargs)
                     refitted, off_by = self._refit_verified(sources, source, inputs, tolerance)
             self._state = self._state_with(refitted.weights, source.state)
-            self._drop_tables()
+            self._drop_registries()
         if refitted.interrupt is not None:
             raise refitted.interrupt
         return RefitReport(
@@ -353,54 +351,52 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             refit_s=time.perf_counter() - start,
         )
 
-    def _source_of(self, weights: Weights) -> WeightSource:
+    def _weight_source(self, weights: Weights) -> WeightSource:
         """Return weights by the model's names.
 
         Raises:
             RefitError: the constants of a module differ from those in the program, or a name is not a string.
             WeightsFileError: the file cannot be read.
         """
-        from trtcache.runtime.weight_source import WeightSource  # reads files of all kinds; a hit needs none
-
         return WeightSource.of(weights, known=self._known, constants=self._constants, held=self._held)
 
     def check_weights(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Check that a refit would take weights, if the engine is still built; nothing is changed.
+        """Check that a refit would take weights, if the engine is still being built; nothing is changed.
 
         Raises:
             RefitError: it would not.
         """
 
     def _check_nested(self, source: WeightSource) -> None:
-        """Check that weights have no other values for the compiled modules that the program calls.
+        """Check that weights are equal to those of the compiled modules that the program calls.
 
-        They have their own engines, which the model and other modules call as well.
+        Those have their own engines, which the model and other modules call as well.
 
         Raises:
-            RefitError: they have.
+            RefitError: they differ.
         """
         modules = {} if source.module is None else dict(source.module.named_modules(remove_duplicate=False))
         for path, part in self._nested.items():
-            others = part.find_others(modules.get(path, part_of(source.state, path)))
-            if others:
+            differing = part.find_differing_weights(modules.get(path, part_of(source.state, path)))
+            if differing:
                 why = "was compiled by itself: refit that first, or compile the whole model"
-                names = ", ".join(f"{prefix_of(path)}{name}" for name in others)
+                names = ", ".join(f"{prefix_of(path)}{name}" for name in differing)
                 raise RefitError(mismatched=(f"{names} (other values for {path or 'the model'}, which {why})",))
 
-    def find_others(self, weights: Weights) -> list[str]:
+    def find_differing_weights(self, weights: Weights) -> list[str]:
         """Return the names of weights that are not equal to the current ones; names that it does not have are ignored.
 
         Raises:
             RefitError: a constant of the program has another value.
         """
-        source = self._source_of(weights)
+        source = self._weight_source(weights)
         self._check_nested(source)
         with self._refitting:
             self._require_whole()
             current = self._state
             return [name for name in source.state if name in current and not equals(source.state[name], current[name])]
 
-    def _others_refitted(self, sources: SlotWeights, source: WeightSource) -> AbstractContextManager[None]:
+    def _refit_guard_branches(self, sources: SlotWeights, source: WeightSource) -> AbstractContextManager[None]:
         """Refit what answers the calls that the guards reject, if the engine's refit in the block succeeds."""
         if self.on_guard is None:
             return nullcontext()
@@ -429,7 +425,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         refitted = make_new_weights(self._weights, needed, sources, device=self._device)
         candidate = copy.copy(self)
         candidate._swap = self._swap.another(self._swap.engine.refit(refitted.weights), refitted.weights)
-        candidate._path = self._path.another(candidate._swap)
+        candidate._module_call = self._module_call.another(candidate._swap)
         state = {name: refitted.weights[one.name].clone() for one, slot in changing for name in slot.names}
         module = source.module
         if module is None:
@@ -463,7 +459,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """
         from trtcache.runtime.runners import Runners, parallel_engine, parts_at_once, report_on  # few modules have any
 
-        Threads(intra, count)
+        Threads(intra, count)  # raises for a number that is less than 1
         found = thread_counts.effective_threads(self.threads)
         parts = 1 if count is None else parts_at_once(self._swap.engine, found)
         count = count or (max(1, found.cores // intra) if intra and found.inter_from == "cores" else found.inter)
@@ -481,7 +477,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         Raises:
             RefitError: see ``refit``.
         """
-        source = self._source_of(state)
+        source = self._weight_source(state)
         self._check_nested(source)
         with self._refitting:
             self._require_whole()
@@ -490,7 +486,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                 needed, source.state, known=self._known, device=self._device, current=current, unused=self._state
             )
             copy_shared(fitted, [current[name] for name in current.own])
-        return self._of(engine, fitted, self._state_with(fitted, source.state))
+        return self._with_engine(engine, fitted, self._state_with(fitted, source.state))
 
     def __copy__(self) -> CompiledModule[Output]:
         """Return another module of the same engine object, with hooks of its own."""
@@ -499,11 +495,11 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         other.__dict__.update(
             {name: copy.copy(value) if type(value) is OrderedDict else value for name, value in state.items()}
         )
-        other._drop_tables()
+        other._drop_registries()
         return other
 
     def __deepcopy__(self, memo: dict[int, object]) -> CompiledModule[Output]:
-        """Return another module of the same engine with a copy of the current weights.
+        """Return another module of the same engine; its weights are a copy unless they are in the engine.
 
         Raises:
             RefitError: the engine contains weights that calls modify, or a refit failed part way.
@@ -527,7 +523,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         sources = {slot.index: state[slot.names[0]] for slot in slots if slot.names}
         weights = EngineWeights(made, own=made, source_weights=sources)
         try:
-            other = self._of(engine, weights, state)
+            other = self._with_engine(engine, weights, state)
         except RefitError:
             if any(weight.is_mutated for weight in needed):
                 raise
@@ -535,12 +531,16 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         memo[id(self)] = other
         return other
 
-    def _of(self, engine: Engine, weights: EngineWeights, state: dict[str, torch.Tensor]) -> CompiledModule[Output]:
+    def _with_engine(
+        self, engine: Engine, weights: EngineWeights, state: dict[str, torch.Tensor]
+    ) -> CompiledModule[Output]:
         """Return this module with other weights, in a second engine object."""
         other = copy.copy(self)
         other._swap = self._swap.another(engine.refit(weights), weights)
         other._state = state
-        other._path = self._path.another(other._swap)  # without on_guard, which has the first module's weights
+        other._module_call = self._module_call.another(
+            other._swap
+        )  # without on_guard, which has the first module's weights
         other._refitting = fork_safe_lock()
         return other
 
@@ -560,7 +560,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             if isinstance(part, CompiledModule) and part.handle in live
         }
         self._state = {**self._names.unused, **self._state}
-        self._drop_tables()
+        self._drop_registries()
 
     def _state_with(self, weights: EngineWeights, given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return the state of other weights; those that the program does not use are the given ones, if any."""
@@ -569,13 +569,13 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
 
     @property
     def handle(self) -> str | None:
-        """Identifies the engine in programs that tracers record; None if they cannot, or it is still built."""
-        path = vars(self).get("_path")
+        """Identifies the engine in programs that tracers record; None if they cannot, or it is still being built."""
+        path = vars(self).get("_module_call")
         return path.operator.handle if path is not None and path.operator is not None else None
 
     @property
     def changes_weights(self) -> bool:
-        """Whether calls change weights; those of an engine that is still built do not."""
+        """Whether calls change weights; those of an engine that is still being built do not."""
         return self.ready and any(slot.mutated for slot in self._interface.slots)
 
     def _follow_nested(self) -> None:
@@ -590,24 +590,24 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             changed = {name: one for name, one in now.items() if self._state.get(name, one) is not one}
             if changed:
                 self._state = {**self._state, **changed}
-                self._drop_tables()
+                self._drop_registries()
 
     def named_modules(self, *args: Any, **kwargs: Any) -> Any:
         """Return the submodules by name, which have the weights; ``parameters`` and ``buffers`` use it."""
         self._follow_nested()
         return super().named_modules(*args, **kwargs)
 
-    def _drop_tables(self) -> None:
-        for name in _TABLES:
+    def _drop_registries(self) -> None:
+        for name in _REGISTRIES:
             self.__dict__.pop(name, None)
 
     def __getattr__(self, name: str) -> Any:
         """Return a parameter, buffer or submodule, after creating all of them."""
-        if _TABLES[-1] not in self.__dict__ and not name.startswith("__"):
+        if _REGISTRIES[-1] not in self.__dict__ and not name.startswith("__"):
             with self._refitting:
                 self._follow_nested()
                 publish(self, self._model_names(), self._state)
-            if name in _TABLES:
+            if name in _REGISTRIES:
                 return self.__dict__[name]
         return super().__getattr__(name)
 
@@ -626,8 +626,8 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         state = self.__dict__
         is_new = "report" in state and name not in state and not hasattr(type(self), name)
         # Reading ``_modules`` creates the parameters as well, so that torch does not take their names for new ones.
-        if is_new and self._names_weights(name) and name in self._modules:
-            raise TypeError(f"{name}: a submodule of a compiled module cannot be exchanged; refit changes weights")
+        if is_new and self._is_weight_name(name) and name in self._modules:
+            raise TypeError(f"{name}: a submodule of a compiled module cannot be replaced; refit changes weights")
         if isinstance(value, (torch.nn.Module, torch.nn.Parameter)):
             raise TypeError(
                 f"{name}: a compiled module takes no further parameters or submodules; refit changes weights"
@@ -638,18 +638,18 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """Refuse a parameter, of which the engine would know nothing.
 
         Raises:
-            TypeError: always.
+            TypeError: always, unless torch refuses the name (KeyError).
         """
-        getattr(self, _TABLES[-1])  # torch needs the tables, which refuse it
+        getattr(self, _REGISTRIES[-1])  # torch needs the tables, which refuse it
         super().register_parameter(*args, **kwargs)
 
     def register_buffer(self, *args: Any, **kwargs: Any) -> None:
         """Refuse a buffer, of which the engine would know nothing.
 
         Raises:
-            TypeError: always.
+            TypeError: always, unless torch refuses the name (KeyError).
         """
-        getattr(self, _TABLES[-1])
+        getattr(self, _REGISTRIES[-1])
         super().register_buffer(*args, **kwargs)
 
     def __delattr__(self, name: str) -> None:
@@ -658,11 +658,11 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         Raises:
             TypeError: it is a weight or a submodule.
         """
-        if name not in self.__dict__ and self._names_weights(name):
+        if name not in self.__dict__ and self._is_weight_name(name):
             raise TypeError(f"{name}: the weights of a compiled module cannot be deleted, since its engine uses them")
         super().__delattr__(name)
 
-    def _names_weights(self, name: str) -> bool:
+    def _is_weight_name(self, name: str) -> bool:
         """Return whether a name is that of a parameter, a buffer or a submodule with some."""
         return any(one == name or one.startswith(f"{name}.") for one in self.__dict__.get("_state", ()))
 
@@ -685,10 +685,10 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         if changed := changed_by(fn, self._state):
             # What ``share_memory_`` has moved is still the tensor that calls change.
             moved = {name for name, one in changed.items() if storage(one) == storage(self._state[name])}
-            self._refit_some({name: one for name, one in changed.items() if name not in moved})
+            self._refit_partially({name: one for name, one in changed.items() if name not in moved})
         return self
 
-    def _refit_some(self, given: Mapping[str, torch.Tensor]) -> None:
+    def _refit_partially(self, given: Mapping[str, torch.Tensor]) -> None:
         """Refit with some weights; the others keep their values, also those that calls change meanwhile."""
         from trtcache.runtime.weight_source import SomeWeights
 
@@ -740,14 +740,14 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
                 for names in self._tied_names():  # one name of a tied weight is enough
                     if value := [usable[name] for name in names if name in usable]:
                         usable |= {name: value[0] for name in names if name not in usable}
-                if not usable.keys() >= set(expected):  # completed by the current ones
+                if not usable.keys() >= set(expected):  # missing ones keep their current values
                     self._require_whole()
-                self._refit_some(usable)
+                self._refit_partially(usable)
             except RefitError as error:
                 error_msgs.append(f"{prefix.rstrip('.') or self.report.name}: {error}")
 
     def _tied_names(self) -> Iterable[Collection[str]]:
-        """Return the names of each weight that has several; others can be among them."""
+        """Return the names of each weight of the model; several of a tied one."""
         return [slot.names for slot in self._interface.slots]
 
     def _constant_names(self) -> Collection[str]:

@@ -216,7 +216,7 @@ class FixedModules(_Fixed):
             TypeError: it would not be part of the engine.
         """
         if module is not self.get(name):
-            what = "a submodule of a compiled module cannot be exchanged"
+            what = "a submodule of a compiled module cannot be replaced"
             what = what if name in self else "a compiled module takes no further parameters or submodules"
             raise TypeError(f"{name}: {what}; refit changes weights")
 
@@ -266,7 +266,7 @@ class FixedTensors(_Fixed):
         is_symbolic = is_fake(tensor) or torch._is_functional_tensor(tensor) if torch.is_tensor(tensor) else False
         if tensor is not self._own.get(name) and not is_symbolic:
             raise TypeError(
-                f"{name}: a parameter of a compiled module cannot be exchanged, since the engine would not use the new "
+                f"{name}: a parameter of a compiled module cannot be replaced, since the engine would not use the new "
                 "one: refit the module"
             )
         super().__setitem__(name, tensor)

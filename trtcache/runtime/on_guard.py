@@ -149,7 +149,7 @@ def with_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> tor
     for path, part in model.named_modules(remove_duplicate=False):
         if isinstance(part, CompiledModule):
             given = part_of(state, path)
-            if given and part.find_others(given):
+            if given and part.find_differing_weights(given):
                 memo[id(part)] = part.with_weights(given)
             elif not part.changes_weights:
                 memo[id(part)] = part  # so that its refits apply to the copy, as to the model
@@ -234,7 +234,7 @@ class OnGuard:
             yield
             self._in_torch.use(in_torch)
             for program, before in zip(ready, self.programs, strict=True):
-                if program is before:  # it is still built, and its calls run in torch
+                if program is before:  # it is still being built, and its calls run in torch
                     program.refit(state)
             self.programs, self._state = ready, state
 

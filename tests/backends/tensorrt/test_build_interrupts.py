@@ -53,7 +53,7 @@ class Noted(logging.Handler):
 @contextmanager
 def noted(function: Callable[[], object]) -> Iterator[Noted]:
     """Call a function with the first message of TensorRT's in the block."""
-    log, handler = logging.getLogger("trtcache.tensorrt"), Noted(function)
+    log, handler = logging.getLogger("trtcache.backends.tensorrt"), Noted(function)
     level = log.level
     log.setLevel(logging.DEBUG)
     log.addHandler(handler)

@@ -143,7 +143,7 @@ def test_an_entry_of_another_version_is_built_again(engines: Path, tmp_path: Pat
     members = {name: bytes(entry.read(name)) for name in entry.members}
     forged = {**json.loads(members[MEMBER]), "version": "0.9.0.1"}
     members[MEMBER] = json.dumps(forged).encode()
-    trtcache.Cache(root).fetch(entry.key, lambda: members)
+    trtcache.Cache(root).get_or_build_key(entry.key, lambda: members)
     partition = compiled(model, args, root).report.partitions[0]
     assert (partition.outcome, partition.reason) == ("built", "load")
     assert compiled(model, args, root).report.partitions[0].outcome == "hit"

@@ -162,7 +162,7 @@ def test_what_is_no_onnx_is_an_error_with_the_parsers_words() -> None:
 def test_errors_that_somebody_listens_to_are_not_printed_as_errors(caplog: pytest.LogCaptureFixture) -> None:
     """They become the message of an exception; without a listener they are errors of the log."""
     ears = MessageRouter()
-    with caplog.at_level(logging.DEBUG, "trtcache.tensorrt"):
+    with caplog.at_level(logging.DEBUG, "trtcache.backends.tensorrt"):
         with ears.collect_errors() as errors:
             ears.route(logging.ERROR, "no memory")
             ears.route(logging.ERROR, "no memory")
@@ -192,6 +192,6 @@ def test_errors_of_builds_at_once_are_told_apart() -> None:
 
 def test_tensorrts_own_messages_are_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """At DEBUG the log has what TensorRT says of a build."""
-    with caplog.at_level(logging.DEBUG, "trtcache.tensorrt"):
+    with caplog.at_level(logging.DEBUG, "trtcache.backends.tensorrt"):
         compiled(Small(), (ids(),), tmp_path)
-    assert any(one.name == "trtcache.tensorrt" for one in caplog.records)
+    assert any(one.name == "trtcache.backends.tensorrt" for one in caplog.records)

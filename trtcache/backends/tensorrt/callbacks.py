@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trtcache.progress import Watcher
 
-log = logging.getLogger("trtcache.tensorrt")
+log = logging.getLogger("trtcache.backends.tensorrt")
 _MAX_ERRORS = 20
 
 

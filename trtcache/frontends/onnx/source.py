@@ -66,7 +66,7 @@ class OnnxSource(Source):
 
     A retrained file has another fingerprint, so it is parsed. Its key is the same, and its plan a hit, unless the
     weights are embedded in the plan. ``request`` takes the place of lowering: it parses the file, makes the key,
-    and returns an ``OnnxRequest``. On a miss, ``Cache.fetch`` then calls its ``build``, which calls
+    and returns an ``OnnxRequest``. On a miss, ``Cache.get_or_build_key`` then calls its ``build``, which calls
     ``Backend.build_onnx``. There is nothing to export, so no second look-up and no manifest of direct mode. The
     program is always one engine, and no part of it runs in torch.
     """

@@ -181,7 +181,7 @@ class OnnxWeights:
         initializers = self._file.initializers
         return {f"w{slot.index}": self._file.tensor(initializers[slot.names[0]]) for slot in self._known.slots}
 
-    def reads(self, weights: object) -> bool:
+    def accepts(self, weights: object) -> bool:
         """Return whether weights are the path of an ONNX file."""
         return is_onnx(weights)
 

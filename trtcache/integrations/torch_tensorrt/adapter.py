@@ -173,7 +173,9 @@ class Adapter:
 
         try:
             provenance = {"torch_tensorrt": str(self._library.package.__version__)}
-            entry = self._cache.fetch(request.key, build, name=entry_name(attempt.name), provenance=provenance)
+            entry = self._cache.get_or_build_key(
+                request.key, build, name=entry_name(attempt.name), provenance=provenance
+            )
         except _NotKeptError:
             self._tally.add_uncached()
             return result
