@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import shutil
 import subprocess
 import zipfile
@@ -399,6 +400,13 @@ def _shapes(compiled: trtcache.CompiledModule, root: Path) -> list[tuple[int, ..
     return [slot.shape for slot in program.interface.slots]
 
 
+def _hide_idle_loaders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the loaders that engines before have left."""
+    gc.collect()
+    monkeypatch.setattr(loader, "_IDLE", {})
+    monkeypatch.setattr(loader, "_IDLE_SIZES", set())
+
+
 def test_a_package_with_a_weight_unset_is_never_handed_out(affine: tuple[bytes, dict[str, torch.Tensor]]) -> None:
     """Running it would end the process, so loading and refitting refuse."""
     content, weights = affine
@@ -414,6 +422,7 @@ def test_a_package_with_a_weight_unset_is_never_handed_out(affine: tuple[bytes, 
 
 def test_refits_use_loaders_again(engines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package is loaded once for each engine that exists at the same time, and an engine in use keeps its loader."""
+    _hide_idle_loaders(monkeypatch)
     compiled = trtcache.compile(Affine(), (X,), cache=engines)
     opened: list[object] = []
     open_loader = loader.open_loader
@@ -479,6 +488,31 @@ def test_an_output_that_is_an_alias_of_a_weight_outlives_it() -> None:
     assert weight._version == 0
 
 
+def test_a_released_package_is_not_loaded_again(
+    affine: tuple[bytes, dict[str, torch.Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one of the same bytes takes its loader, with weights of its own; two at once have two loaders."""
+    content, ones = affine
+    _hide_idle_loaders(monkeypatch)
+    opened: list[object] = []
+    open_loader = loader.open_loader
+    monkeypatch.setattr(loader, "open_loader", lambda *args: [opened.append(args), open_loader(*args)][1])
+
+    def load(value: float) -> loader.PackageEngine:
+        weights = {name: tensor * value for name, tensor in ones.items()}
+        engine = loader.PackageEngine(loader.Package(content, CPU), {}, weights)
+        expected = [X @ torch.full((4, 4), value) + value, torch.full((4,), value)]
+        assert difference(expected, engine.run([X])) is None
+        return engine
+
+    for value in (1.0, 2.0, 1.0):
+        load(value)
+        assert len(opened) == 1
+    engines = [load(1.0), load(2.0)]
+    assert len(opened) == 2
+    assert difference([X @ torch.ones(4, 4) + 1, torch.ones(4)], engines[0].run([X])) is None
+
+
 @pytest.mark.parametrize("mode", [torch.inference_mode, FakeTensorMode])
 def test_an_engine_may_go_inside_a_mode(affine: tuple[bytes, dict[str, torch.Tensor]], mode: Callable[[], Any]) -> None:
     """Its weights, some of inference mode, stay as they are if garbage is collected in a mode of torch."""
@@ -498,6 +532,7 @@ def test_the_public_loader_is_asked_where_the_private_one_is_missing(
     affine: tuple[bytes, dict[str, torch.Tensor]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without ``torch._C._aoti.AOTIModelPackageLoader`` or with another signature, an engine loads all the same."""
+    _hide_idle_loaders(monkeypatch)
     content, weights = affine
     asked: list[object] = []
 

@@ -70,6 +70,8 @@ class BackgroundBuild:
         cache: the cache to put the engines into.
         keep_program: whether the worker keeps the program as well.
         handed_over: set once the build no longer needs this process, if it is detached.
+        built: the engines that the worker has built, by the digests of their keys: the reason of each miss, and the
+            nearest other entry.
     """
 
     source: Source
@@ -77,6 +79,7 @@ class BackgroundBuild:
     cache: Cache
     keep_program: bool = False
     handed_over: threading.Event = field(default_factory=threading.Event, compare=False)
+    built: dict[str, tuple[str, str]] = field(default_factory=dict, compare=False)
 
     @property
     def why_not(self) -> str:
@@ -89,15 +92,18 @@ class BackgroundBuild:
             return "builds are forbidden"
         if self.cache.store is None or not self.cache.store.writable or not self.cache.store.can_store_builds:
             return "a worker needs a cache directory that it can write to"
-        if live_engines(self.source.program().graph_module):
+        program = self.source.program()
+        if live_engines(program.graph_module):
             return "it calls an engine of this process"
+        if any(isinstance(getattr(spec.arg, "value", None), str) for spec in program.graph_signature.output_specs):
+            return "it returns text, and torch cannot load a file of such a program"
         if self.options.settings.weights == FROZEN:
             return "its engine has the values of weights in it, and those may change during the build"
         try:
             read_flags()
         except ValueError as error:
             return str(error)
-        return _CHANGES_WEIGHTS if changes_weights(self.source.program()) else ""
+        return _CHANGES_WEIGHTS if changes_weights(program) else ""
 
     def run(self, busy: Sequence[str] = ()) -> str:
         """Return when the engines are stored, after a build by a worker unless another process builds them.
@@ -201,7 +207,14 @@ class BackgroundBuild:
         result: dict[str, Any] = json.loads(answer) if answer.endswith("\n") else {"error": "the worker was killed"}
         if "error" in result:
             raise WorkerError(result["error"])
+        self.built.update(result["built"])
         return f"built by a worker in {format_duration(result['built_s'])}"
+
+    def correct(self, report: Report) -> None:
+        """Report engines that the worker has built as built: this process found them in the store."""
+        for part in report.partitions:
+            if part.key is not None and part.key.digest in self.built:
+                part.outcome, (part.reason, part.why) = "built", self.built[part.key.digest]
 
     def _write_request(self, folder: Path) -> None:
         options, source = self.options, self.source
@@ -418,6 +431,7 @@ def _build_for(
         if any(slot.mutated for slot in loaded.interface.slots):  # which changes_weights has not found
             raise WorkerError(f"{_CHANGES_WEIGHTS}; use on_miss='build'")
         loaded.report.background = how
+        build.correct(loaded.report)
         after_load(loaded)
         module.take_over(loaded)
         log.info("%s", module.report)

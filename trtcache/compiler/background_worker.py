@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import torch
 
     from trtcache.frontends.source import Source
+    from trtcache.runtime import Report
 
 REQUEST, ANSWER, PROGRAM = "request.json", "answer.json", "program.pt2"
 
@@ -113,8 +114,11 @@ def build(folder: Path) -> None:
     threading.Thread(target=_exit_with_supervisor, args=(os.getppid(),), daemon=True).start()
     start = time.monotonic()
     try:
-        why = _build(folder)
-        answer: dict[str, Any] = {"error": why} if why else {"built_s": time.monotonic() - start}
+        parts = _build(folder).partitions
+        built = {part.key.digest: [part.reason, part.why] for part in parts if part.key and part.outcome == "built"}
+        answer: dict[str, Any] = {"built_s": time.monotonic() - start, "built": built}
+        if missing := [part.unstored or part.reason for part in parts if part.path is None]:
+            answer = {"error": f"its engine could not be stored: {missing[0]}"}
     except Exception as error:  # noqa: BLE001  # the parent reports it: what this process prints is discarded
         answer = {"error": str(error) or type(error).__name__}
     temporary = folder / f".{ANSWER}"
@@ -128,8 +132,8 @@ def _exit_with_supervisor(supervisor: int) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _build(folder: Path) -> str:
-    """Build the engines of a request; return why an engine could not be stored, or an empty string."""
+def _build(folder: Path) -> Report:
+    """Build the engines of a request, and return the report."""
     from trtcache.cache import Cache
     from trtcache.compiler.compile import build_source
     from trtcache.compiler.program_file import KeptOptions, keep, set_flags
@@ -146,8 +150,7 @@ def _build(folder: Path) -> str:
         report = build_source(source, options, cache)
         if request["keep_program"]:
             keep(cache, report, source.program, KeptOptions.of(options))
-    unstored = [one.unstored or one.reason for one in report.partitions if one.path is None]
-    return f"its engine could not be stored: {unstored[0]}" if unstored else ""
+    return report
 
 
 def open_source(folder: Path, request: dict[str, Any]) -> Source:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import torch
 from torch import fx
 from torch.export.graph_signature import InputKind, InputSpec
+from torch.nn import modules as nn
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -155,6 +156,9 @@ def _trace(
     ):
         if names:
             log.warning("%s: forward %s %s: %s", label, what, ", ".join(names[:3]), why)
+    if training := [name or label for name, one in model.named_modules() if _depends_on_training(one) and one.training]:
+        what = ", ".join(training[:3])
+        log.warning("%s: the engine is in training mode, as %s: call eval() on the model before", label, what)
     if random_states() != random_before:
         why = "an engine has the numbers of the export; use operators of torch, and set seeds outside of forward"
         log.warning("%s: forward seeds a generator, or draws from Python's or NumPy's: %s", label, why)
@@ -207,6 +211,13 @@ def _reject_classes(weights: Mapping[str, Any], label: str) -> None:
             why = "torch.export takes it for a plain tensor, and leaves out what its class does"
             remedy = "use torch.nn.Parameter or torch.Tensor, and call functions in forward"
             raise ExportError(label, f"{name} is of class {type(weight).__qualname__}: {why}; {remedy}")
+
+
+def _depends_on_training(module: torch.nn.Module) -> bool:
+    """Return whether a module of torch computes something else in training mode."""
+    if isinstance(module, nn.dropout._DropoutNd):
+        return module.p > 0
+    return isinstance(module, nn.batchnorm._NormBase) and not isinstance(module, nn.instancenorm._InstanceNorm)
 
 
 def _is_of_functorch(value: object) -> bool:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from trtcache.digests import Json
 
+SIZES_HINT = "compile with example inputs of these sizes, or choose what such calls do: on_guard='eager' or 'compile'"
+"""What to do where a call has sizes that a guard refuses."""
+
 _INFIX = {
     "Add": "+",
     "Mul": "*",

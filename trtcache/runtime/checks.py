@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import GuardError, InputError, RunError
-from trtcache.lowering.guard_checks import failed_guard
+from trtcache.lowering.guard_checks import SIZES_HINT, failed_guard
 from trtcache.lowering.interface import describe, evaluate, guard_symbols, symbol_names
 
 if TYPE_CHECKING:
@@ -167,12 +167,7 @@ class CallCheck:
         values = {sizes.get(number) for number in involved}
         if len(involved) > 1 and len(values) == 1:
             found = f"{'both' if len(involved) == 2 else 'all'} are {values.pop()}"
-        raise GuardError(
-            "sizes",
-            describe(guard, names),
-            found,
-            "compile with example inputs of these sizes, or choose what such calls do: on_guard='eager' or 'compile'",
-        )
+        raise GuardError("sizes", describe(guard, names), found, SIZES_HINT)
 
     def in_weight(self, leaf: int) -> InputError:
         """Return the error for a leaf that a call changes, in memory that it also reads as a weight."""

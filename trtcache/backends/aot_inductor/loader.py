@@ -15,6 +15,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -28,8 +29,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from trtcache.backends.aot_inductor.marks import FROZEN_MARK, read_mark
 from trtcache.backends.protocol import GRAPH, INTERFACE
+from trtcache.digests import hash_bytes
 from trtcache.errors import FixedWeightsError, GuardError, IncompatibleEngineError, RunError
-from trtcache.lowering.guard_checks import compile_guards, failed_guard
+from trtcache.lowering.guard_checks import SIZES_HINT, compile_guards, failed_guard
 from trtcache.lowering.interface import affine, describe, guard_symbols
 from trtcache.weights.slots import memory_fault
 
@@ -63,12 +65,17 @@ _OF_A_GPU = {".cubin", ".fatbin", ".hsaco", ".ptx", ".spv"}
 
 _OPENING = threading.Lock()
 _SEEN: set[MappedLibrary] = set()
+_IDLE: dict[bytes, list[tuple[Any, Aliases]]] = {}
+"""Idle loaders of packages that were released, by the digest of their bytes, for the next package of these bytes."""
+_IDLE_SIZES: set[int] = set()
+"""The sizes of those packages in bytes: a package of another size need not be hashed."""
 _ATTEMPTS = 3
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _ENTERED = threading.local()  # for each thread, the GPUs that it has used
 _MAPS = Path("/proc/self/maps")
 _INSIDE = b"/data/aotinductor/"
 _GONE = " (deleted)"
+_NO_OPERATOR = re.compile(r"Could not find schema for ([\w.]+::[\w.]*\w)")
 MappedLibrary = tuple[str, str]
 """Device and inode of a mapped library, and its path."""
 log = logging.getLogger(__name__)
@@ -131,7 +138,7 @@ class Assumptions:
             names = {number: f"input{place}.shape[{dim}]" for number, (place, dim, *_) in self._places.items()}
             text = describe(guard, names)
             found = ", ".join(f"{name} is {sizes[number]}" for number, name in names.items() if name in text)
-            raise GuardError("sizes", text, found, "compile with example inputs of these sizes")
+            raise GuardError("sizes", text, found, SIZES_HINT)
 
 
 def _may_assume(read: Callable[[str], bytes | memoryview]) -> bool:
@@ -224,6 +231,8 @@ class Package:
         """Store the bytes, the device that they run on, and Inductor's assumptions about sizes if there are any."""
         self._content = content
         self._idle: list[tuple[Any, Aliases]] = []
+        if device.type == "cpu":  # an idle loader for a GPU would keep its kernels there
+            weakref.finalize(self, _share_idle, content, self._idle).atexit = False
         self.assumptions = assumptions
         self.device = device
 
@@ -247,15 +256,21 @@ class Package:
         """Return a loader that runs no calls, and the aliases that its package has, which are empty.
 
         An idle one if there is any: libraries stay mapped until the process ends, so with a new loader for each refit
-        the process grew by 0.3 MB and 6 mappings, of which Linux allows 65530.
+        or load the process grew by 0.3 MB and 6 mappings, of which Linux allows 65530.
 
         Raises:
             IncompatibleEngineError: torch cannot load the package.
         """
-        try:
-            return self._idle.pop()  # not if there is one: another thread may take it in between
-        except IndexError:
-            return self.open(), Aliases({})
+        for idle in (self._idle, self._shared_idle()):
+            with suppress(IndexError):  # not if there is one: another thread may take it in between
+                return idle.pop()
+        return self.open(), Aliases({})
+
+    def _shared_idle(self) -> list[tuple[Any, Aliases]]:
+        """Return the idle loaders of released packages with these bytes."""
+        if self.device.type != "cpu" or len(self._content) not in _IDLE_SIZES:
+            return []
+        return _IDLE.get(hash_bytes(self._content), [])
 
     def return_loader(self, loader: Any, aliases: Aliases) -> None:
         """Keep a loader for the next engine; no call MUST be running on it."""
@@ -283,7 +298,19 @@ class Package:
                 file.write_bytes(self._content)
                 return _open_new(str(file), self.device)
         except (RuntimeError, OSError) as error:
-            raise IncompatibleEngineError("package", f"torch cannot load it: {error}") from error
+            found = _NO_OPERATOR.search(str(error))
+            why = f"torch cannot load it: {error}"
+            if found is not None:
+                why = f"it calls the custom operator {found[1]}: import the module that defines it, and load it again"
+            raise IncompatibleEngineError("package", why) from error
+
+
+def _share_idle(content: bytes | memoryview, idle: list[tuple[Any, Aliases]]) -> None:
+    """Keep the idle loaders of a released package, unless they have weights in them."""
+    kept = [one for one in idle if FROZEN_MARK not in one[0].get_metadata()]
+    if kept:
+        _IDLE.setdefault(hash_bytes(content), []).extend(kept)
+        _IDLE_SIZES.add(len(content))
 
 
 def _open_new(path: str, device: torch.device) -> Any:

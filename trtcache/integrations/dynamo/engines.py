@@ -239,6 +239,7 @@ class GraphEngine:
             start = time.perf_counter()
             module = replace(compilation, cache=build.reading_cache()).finish()
             module.report.background = how
+            build.correct(module.report)
             self._add_report(module, start)
             # Its weights are those of the first call: each call's are put into a module derived from it.
             self._instances.start_from(module)
