@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from types import ModuleType
     from typing import Protocol, TypeVar
 
     import torch

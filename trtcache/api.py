@@ -10,6 +10,7 @@ import functools
 import logging
 import os
 import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,20 +26,15 @@ from trtcache.config.environment import DIRECT_MODES, ON_MISS, parse_choice
 from trtcache.config.imports import take_import_s
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.resolve import Model, as_args, resolve
-from trtcache.frontends.source import CompileOptions
+from trtcache.frontends.source import CompileOptions, Source
 from trtcache.keys.alias_key import code_digest
 from trtcache.lowering import TORCH_LOCK
-from trtcache.runtime.verify import AutocastState, Examples, modes_of
-from trtcache.settings import parse_on_guard
+from trtcache.runtime.verify import AutocastState, Examples, Modes, modes_of
+from trtcache.settings import Settings, parse_on_guard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trtcache.frontends.source import Source
     from trtcache.runtime import CompiledModule
     from trtcache.runtime.on_guard import OnGuard
-    from trtcache.runtime.verify import Modes
-    from trtcache.settings import Settings
 
 log = logging.getLogger(__name__)
 registry.import_default()  # now, so that the first call of compile does not take the time

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
 from trtcache.config.environment import LOG_VARIABLE, Config, start_logging
@@ -48,18 +49,14 @@ from trtcache.store.contract import (
     run_build,
     without_files,
 )
-from trtcache.store.format import HEX_DIGEST, LONGEST_BUILD_S
+from trtcache.store.format import HEX_DIGEST, LONGEST_BUILD_S, Built
 from trtcache.store.layers import BELOW, Layers
 from trtcache.store.single_flight import hold_build_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
     from trtcache.remote.claims import Claim
     from trtcache.remote.tier import RemoteTiers
     from trtcache.store.disk import DiskStore
-    from trtcache.store.format import Built
     from trtcache.store.record import Record
 
 _logger = logging.getLogger("trtcache.cache")

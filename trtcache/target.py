@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 import platform
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 # x86-64 psABI, "Micro-architecture levels", in the names of /proc/cpuinfo. Each level includes those before it.
 _LEVELS: Mapping[str, tuple[str, ...]] = {

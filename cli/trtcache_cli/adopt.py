@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -11,16 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 from trtcache.config.units import format_size
-from trtcache.integrations.foreign_caches.adoption import TOOLS, plan_adoption
+from trtcache.integrations.foreign_caches.adoption import TOOLS, Adopted, AdoptionPlan, plan_adoption
 from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import bytes_bar, note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.sync import NOT_ARRIVED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trtcache.integrations.foreign_caches.adoption import Adopted, AdoptionPlan
     from trtcache.integrations.foreign_caches.layouts import Find
 
 _HEADER = ("FILE", "WHAT", "SIZE", "MADE BY", "FOR", "STATE", "WHY")

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from trtcache.backends import registry
 from trtcache.backends.fitness import Check
 from trtcache.errors import BackendUnavailableError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 def checks_of(name: str, *, quick: bool) -> Iterator[Check]:

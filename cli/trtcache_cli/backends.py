@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, field
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +12,6 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BackendUnavailableError
 from trtcache_cli.output import on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @frozen_dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -22,8 +23,6 @@ from trtcache_cli.shapes import shape_option
 from trtcache_cli.subjects import program_name, require_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from trtcache.progress import Step
     from trtcache.runtime import PartitionReport, Report
 

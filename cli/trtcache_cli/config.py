@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 import click
 
@@ -22,17 +22,12 @@ from trtcache.config.environment import (
     write_setting,
 )
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.config.units import format_size
+from trtcache.config.units import Value, format_size
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache_cli.command_group import CommandGroup
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, printable, shorten_middle
 from trtcache_cli.presentation import presentation
 from trtcache_cli.session import Session, examples, pass_session, session_options
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from trtcache.config.units import Value
 
 _NAMES = {setting_name(variable): variable for variable in VARIABLES if variable != "TRTCACHE_CONFIG"}
 """Name in the settings file -> variable."""

@@ -7,10 +7,10 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -21,9 +21,6 @@ from trtcache_cli.demo_result import HEADER, StepResult, problems, rows
 from trtcache_cli.output import complain, note, print_json, print_table, working
 from trtcache_cli.probes import describe_death
 from trtcache_cli.session import Session, environment_of_child, examples, pass_session, session_options
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _STEPS = {
     "build": "first process: exports all-MiniLM-L6-v2 and builds its engine",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TOLERANCE = 1e-5
 NOTICEABLE = 1e-3

@@ -9,6 +9,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,6 @@ from trtcache_cli import demo_embedder
 from trtcache_cli.demo_result import StepResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trtcache.runtime import CompiledModule
     from trtcache_cli.demo_embedder import SentenceEmbedder
 

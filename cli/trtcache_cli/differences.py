@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -9,8 +10,6 @@ import click
 from trtcache_cli.output import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from trtcache.keys.graph_diff import KeyDifference
 
 MOST = 40

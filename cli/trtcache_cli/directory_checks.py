@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trtcache.backends.fitness import Check
 from trtcache.config.units import format_size
@@ -15,9 +15,6 @@ from trtcache.store.files import TEMPORARY
 from trtcache.store.root import filesystem_type, is_immutable, is_local
 from trtcache_cli.measurements import LONGEST_RELEASE_S, Measured, measure
 from trtcache_cli.peer import LONGEST_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _MAX_DELAY_S = 1.0
 _MAX_CLOCK_OFFSET_S = 2.0

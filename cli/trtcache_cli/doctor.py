@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from trtcache.backends.fitness import distribution_version
+from trtcache.backends.fitness import Check, distribution_version
 from trtcache_cli import probes
 from trtcache_cli.directory_checks import examine_directory
 from trtcache_cli.output import note, on_terminal, print_json, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trtcache.backends.fitness import Check
     from trtcache.config.environment import Config
 
 _COLOURS = {"ok": "green", "note": "yellow", "missing": "yellow", "bad": "red"}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,9 +16,6 @@ from trtcache.errors import InputError
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.output_file import check_output, open_output
 from trtcache_cli.session import Session, examples, pass_session, session_options
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 _PERCENTILES = (50, 90, 99)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,8 +15,6 @@ from trtcache_cli.places import PlaceType, open_remote, refuse_options
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trtcache.store.disk import DiskStore
 
 

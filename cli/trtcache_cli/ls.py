@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,7 @@ from trtcache.config.units import format_duration, format_size
 from trtcache.errors import StoreError
 from trtcache.store.catalog import load_records
 from trtcache.store.contract import is_companion
-from trtcache.store.record import names_one, parse_filters
+from trtcache.store.record import Record, names_one, parse_filters
 from trtcache_cli.in_flight import show_building
 from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.kind_sums import counts_in_words, sum_entries, sums_as_json
@@ -21,13 +22,11 @@ from trtcache_cli.remote_ls import list_remote
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from trtcache.config.remotes import RemoteUrl
     from trtcache.store.disk import DiskStore
     from trtcache.store.layers import Layers
-    from trtcache.store.record import Record
     from trtcache.store.signatures import Verdict
 
 TERMINAL_ROWS = 200

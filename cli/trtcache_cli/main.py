@@ -9,10 +9,11 @@ import os
 import select
 import sys
 import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -22,9 +23,6 @@ from trtcache_cli.command_group import CommandGroup
 from trtcache_cli.output import complain, discard
 from trtcache_cli.presentation import add_presentation, presentation_options
 from trtcache_cli.termination import Terminated
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _logger = logging.getLogger("trtcache_cli")
 

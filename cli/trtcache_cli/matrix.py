@@ -7,9 +7,10 @@ import math
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -17,9 +18,6 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import PROGRAM_SUFFIXES
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache_cli.shapes import check_shapes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 OPTIONS: Final[tuple[str, ...]] = ("file", "shape", "target", "backend", "setting", "name", "keep_program", "image")
 """What a cell can have: the options of ``trtcache build``, and the container image that it is built in."""

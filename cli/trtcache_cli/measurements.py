@@ -9,14 +9,11 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trtcache.config.frozen import frozen_dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ROUNDS = 20
 _REPLACEMENTS = 200

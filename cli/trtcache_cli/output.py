@@ -8,7 +8,8 @@ import shutil
 import sys
 import textwrap
 import unicodedata
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
@@ -17,9 +18,6 @@ from trtcache.progress import watching
 from trtcache_cli.presentation import presentation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-
     from rich.console import Console
 
 

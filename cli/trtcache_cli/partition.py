@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import script_shape_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trtcache.partition.outline import Outline, PartitionOutline
 
 _SHOWN = 8

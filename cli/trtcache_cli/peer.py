@@ -10,11 +10,8 @@ import os
 import select
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 POLL_S = 0.002
 LONGEST_S = 60.0

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
 from trtcache.config.environment import AREAS, LOG_VARIABLE, start_logging
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _KEY = "trtcache.presentation"
 _QUIET = "TRTCACHE_QUIET"

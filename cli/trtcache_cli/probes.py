@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from trtcache.config import backend_settings
 from trtcache.errors import SettingsError, TrtcacheError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from trtcache.config.environment import Config
     from trtcache.config.signing_keys import Trust
     from trtcache.store.disk import DiskStore

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -18,8 +19,6 @@ from trtcache_cli.shapes import read_examples, read_shapes
 from trtcache_cli.subjects import is_function, program_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from torch.export import ExportedProgram
 
     from trtcache.digests import CacheKey

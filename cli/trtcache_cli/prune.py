@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import click
 
 from trtcache.config.units import parse_duration, parse_size
-from trtcache.store.catalog import load_records, plan_prune
-from trtcache.store.record import parse_filters
+from trtcache.store.catalog import PrunePlan, load_records, plan_prune
+from trtcache.store.record import Record, parse_filters
 from trtcache_cli.output import entries_text, note, spinner
 from trtcache_cli.places import UrlType, open_remote, refuse_options
 from trtcache_cli.removal import execute_plan
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from trtcache.config.remotes import RemoteUrl
     from trtcache.remote.entries import RemoteEntries
-    from trtcache.store.catalog import PrunePlan
     from trtcache.store.disk import DiskStore
-    from trtcache.store.record import Record
 
 _RECENT_NS = 3600 * 10**9
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -10,18 +11,15 @@ import click
 from trtcache.config.units import format_duration
 from trtcache.errors import SettingsError, TrtcacheError
 from trtcache.store.catalog import load_records
-from trtcache.store.record import parse_filters
+from trtcache.store.record import Record, parse_filters
 from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, working
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 from trtcache_cli.termination import raise_terminated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from trtcache.cache import Cache
     from trtcache.store.disk import DiskStore
-    from trtcache.store.record import Record
 
 _HEADER = ("PROGRAM", "NAME", "OUTCOME", "BUILD", "ENGINES", "WHY")
 _PROGRAM = "program"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from trtcache_cli.output_file import check_output, refuse_input
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trtcache.keys.key import KeyAlias
     from trtcache.store.layers import Layers
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trtcache.config.units import format_duration, format_size
-from trtcache.store.record import parse_filters
+from trtcache.store.record import Record, parse_filters
 from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import entries_text, note, on_terminal, print_json, print_table, print_tsv, spinner
 from trtcache_cli.places import open_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trtcache.config.remotes import RemoteUrl
-    from trtcache.store.record import Record
     from trtcache.store.signatures import Verdict
     from trtcache_cli.session import Session
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trtcache.backends.fitness import Check
@@ -11,8 +12,6 @@ from trtcache.errors import CorruptBlobError, RemoteError, SettingsError, StoreE
 from trtcache_cli.places import open_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trtcache.config.environment import Config
     from trtcache.config.remotes import RemoteUrl
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trtcache.config.units import format_duration, format_size, percentile
-from trtcache.store.events import BYTES, SAVED
+from trtcache.store.events import BYTES, SAVED, Counters, Event, EventCount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from trtcache.config.environment import Config
-    from trtcache.store.events import Counters, Event, EventCount
 
 _UNNAMED = "unknown"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import click
@@ -13,8 +14,6 @@ from trtcache_cli.kind_sums import counts_in_words, sum_entries, sums_as_json
 from trtcache_cli.output import entries_text, note, on_terminal, print_json, print_table, print_tsv
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
     from trtcache.store.catalog import PrunePlan
     from trtcache_cli.session import Session
 

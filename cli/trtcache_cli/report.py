@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,15 +17,12 @@ from trtcache.config.units import format_duration, format_size
 from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import entries_text, note, on_terminal, print_json, print_pairs, print_table
 from trtcache_cli.places import PlaceType
-from trtcache_cli.report_figures import read_remote, read_store, report_document
+from trtcache_cli.report_figures import Figures, read_remote, read_store, report_document
 from trtcache_cli.report_matrix import read_heat_map
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trtcache_cli.kind_sums import Sums
-    from trtcache_cli.report_figures import Figures
 
 _ROWS = 8
 _FILE = click.Path(path_type=Path, dir_okay=False)

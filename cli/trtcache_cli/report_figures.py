@@ -11,22 +11,18 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_size
 from trtcache.store.catalog import PrunePlan, counters, load_records, plan_prune
 from trtcache.store.contract import is_companion
-from trtcache_cli.kind_sums import sum_entries, sums_as_json
+from trtcache_cli.kind_sums import Sums, sum_entries, sums_as_json
 from trtcache_cli.output import spinner
 from trtcache_cli.places import open_remote
-from trtcache_cli.report_history import History, history, look_ups
-from trtcache_cli.report_matrix import heat_document
-from trtcache_cli.stats import summarise
+from trtcache_cli.report_history import History, LookUp, history, look_ups
+from trtcache_cli.report_matrix import HeatMap, heat_document
+from trtcache_cli.stats import Stats, summarise
 
 if TYPE_CHECKING:
     from trtcache.config.environment import Config
     from trtcache.config.remotes import RemoteUrl
     from trtcache.store.disk import DiskStore
     from trtcache.store.record import Record
-    from trtcache_cli.kind_sums import Sums
-    from trtcache_cli.report_history import LookUp
-    from trtcache_cli.report_matrix import HeatMap
-    from trtcache_cli.stats import Stats
 
 UNNAMED: Final = "(no name)"
 UNTARGETED: Final = "(none in its key)"

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.store.events import SAVED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from trtcache.store.events import Counters
+from trtcache.store.events import SAVED, Counters
 
 UNNAMED: Final = "unknown"
 """The reason shown for a miss that was recorded without a reason."""

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError
-from trtcache_cli.matrix import read_matrix
+from trtcache_cli.matrix import Cell, Matrix, read_matrix
 from trtcache_cli.output import count_of, working
 from trtcache_cli.warm_plan import BUILD, HIT, IMPOSSIBLE, UNKNOWN, PlannedCell, Planner, total_s
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
     from trtcache.config.environment import Config
-    from trtcache_cli.matrix import Cell, Matrix
 
 MISSING: Final = "missing"
 FAILED: Final = "failed"

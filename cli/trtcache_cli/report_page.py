@@ -7,6 +7,7 @@ texts are escaped by Jinja2, and control characters, also those that change the 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,8 +19,6 @@ from trtcache_cli.output import count_of, hits_and_misses, printable
 from trtcache_cli.warm_plan import HIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from trtcache.store.record import Record
     from trtcache_cli.kind_sums import Sums
     from trtcache_cli.report_figures import Figures

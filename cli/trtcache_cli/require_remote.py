@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from trtcache.errors import ReadOnlyError, RemoteError, SettingsError
@@ -10,8 +11,6 @@ from trtcache.store.events import read_sums, since
 from trtcache_cli.output import complain, count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from trtcache.config.environment import Config
     from trtcache.store.disk import DiskStore
 

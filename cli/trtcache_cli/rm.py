@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import click
@@ -15,8 +16,6 @@ from trtcache_cli.removal import confirm
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from trtcache.store.disk import DiskStore
 
 

@@ -7,17 +7,14 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from trtcache.config.environment import Config
 from trtcache.integrations.torch_tensorrt.installation import RUN
 from trtcache_cli.session import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _STARTUP = "startup"
 _FLUSH = "TRTCACHE_REMOTE_FLUSH"

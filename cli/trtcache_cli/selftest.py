@@ -7,9 +7,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import click
 
@@ -31,9 +32,6 @@ from trtcache_cli.selftest_result import (
     without_paths,
 )
 from trtcache_cli.session import environment_of_child, examples
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 PROCESSES = (("environment", "build"), ("hit", "run", "refit"), ("damage",), ("version",))
 """Steps that share a process: a crash affects only the later steps of its own process."""

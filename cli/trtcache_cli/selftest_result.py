@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 OK, FAILED, NOT_RUN = "ok", "failed", "not run"
 

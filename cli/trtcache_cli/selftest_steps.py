@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,6 @@ from trtcache.store.disk import DiskStore
 from trtcache_cli.selftest_environment import environment, lacks_gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from trtcache.runtime import CompiledModule
     from trtcache_cli.selftest_subject import Subject
 

@@ -5,7 +5,9 @@ B: batch, 1 to 8 rows. S: 5 positions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,9 +20,6 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from trtcache.runtime import CompiledModule
 
 NAME = "selftest"

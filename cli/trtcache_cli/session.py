@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,8 +15,6 @@ from trtcache.errors import NotAStoreError, ReadOnlyError, UnusableEntryError
 from trtcache.store.root import is_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trtcache.cache import Cache
     from trtcache.digests import CacheKey
     from trtcache.store.contract import Entry

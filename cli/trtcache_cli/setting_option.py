@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 setting_option = click.option(
     "settings",

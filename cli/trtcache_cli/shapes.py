@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trtcache.frontends.onnx.interface import ShapeProfile
     from trtcache.frontends.torchscript import Example
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from trtcache.config.units import format_duration, format_size, parse_since
 from trtcache.store.catalog import counters, counters_from_zero, load_records, refold, set_zero
 from trtcache.store.contract import is_companion
 from trtcache.store.layers import BELOW
-from trtcache_cli.kind_sums import sum_entries, sums_as_json
+from trtcache_cli.kind_sums import Sums, sum_entries, sums_as_json
 from trtcache_cli.ls import rows_of
 from trtcache_cli.output import hits_and_misses, note, print_json, print_pairs
 from trtcache_cli.prometheus import exposition
@@ -24,11 +25,8 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 from trtcache_cli.stats_groups import groups_as_json, groups_by, print_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from trtcache.store.events import Counters
     from trtcache.store.record import Record
-    from trtcache_cli.kind_sums import Sums
 
 UNNAMED = "unknown"
 """Reason of events without one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,6 @@ from trtcache.config.units import format_duration, format_size
 from trtcache_cli.output import on_terminal, print_table, print_tsv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from trtcache.store.events import Counters, Event
     from trtcache.store.record import Record
 

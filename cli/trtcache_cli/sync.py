@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +12,7 @@ import click
 from trtcache.config.remotes import RemoteUrl
 from trtcache.config.units import format_size
 from trtcache.errors import CorruptBlobError, NotAStoreError, ReadOnlyError, SettingsError
-from trtcache.store.record import parse_filters
+from trtcache.store.record import Record, parse_filters
 from trtcache.store.root import is_store
 from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import bytes_bar, note, on_terminal, print_json, print_table, print_tsv, spinner
@@ -18,11 +20,7 @@ from trtcache_cli.places import PlaceType, open_remote
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from trtcache.config.environment import Config
-    from trtcache.store.record import Record
     from trtcache.store.sync import SyncPlan, SyncResult, SyncStore
 
 NOT_ARRIVED = CorruptBlobError.exit_code

@@ -6,13 +6,11 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
+from types import FrameType
+from typing import Final
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 """What ``timeout``, a CI system and a scheduler send, and a terminal that is closed."""

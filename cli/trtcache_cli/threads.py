@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import click
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache_cli.output import on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @frozen_dataclass

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,16 +19,11 @@ from trtcache.config.environment import (
     settings_path,
     write_setting,
 )
-from trtcache.config.signing_keys import PublicKey, check_key_name, parse_keys
+from trtcache.config.signing_keys import PublicKey, SecretKey, check_key_name, parse_keys
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache_cli.command_group import CommandGroup
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trtcache.config.signing_keys import SecretKey
 
 _KEYS, _SIGNING_KEY = "TRTCACHE_TRUSTED_KEYS", "TRTCACHE_SIGNING_KEY"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,6 @@ from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import read_examples, script_shape_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from trtcache.frontends.torchscript import Example
     from trtcache.runtime import CompiledModule
     from trtcache.runtime.tuning import Cell

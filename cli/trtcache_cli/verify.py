@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -21,8 +22,6 @@ from trtcache_cli.places import is_url, open_remote, refuse_options
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
     from trtcache.remote.entries import RemoteEntries
     from trtcache.store.disk import DiskStore
     from trtcache.store.reader import EntryStat

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,12 +13,12 @@ import click
 
 from trtcache.config.units import format_duration
 from trtcache.errors import SettingsError
-from trtcache_cli.matrix import read_matrix
+from trtcache_cli.matrix import Cell, Matrix, read_matrix
 from trtcache_cli.output import complain, count_of, note, on_terminal, print_json, print_table, print_tsv, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.warm_emit import FORMATS, emit, parse_ranges
 from trtcache_cli.warm_plan import HIT as PLANNED_HIT
-from trtcache_cli.warm_plan import IMPOSSIBLE, STATES, Planner, total_s
+from trtcache_cli.warm_plan import IMPOSSIBLE, STATES, PlannedCell, Planner, total_s
 from trtcache_cli.warm_run import (
     BUILT,
     FAILED,
@@ -31,10 +32,6 @@ from trtcache_cli.warm_run import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trtcache_cli.matrix import Cell, Matrix
-    from trtcache_cli.warm_plan import PlannedCell
     from trtcache_cli.warm_ray import RayJobs
     from trtcache_cli.warm_slurm import SlurmJobs
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from trtcache.errors import SettingsError
 from trtcache_cli.warm_kubernetes import job, pod_environment, read_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from trtcache_cli.matrix import Cell, Matrix
 
 FORMATS: Final = ("sbatch", "parallel", "github", "k8s")

@@ -6,13 +6,11 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from trtcache_cli.termination import open_input
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 Ended: TypeAlias = tuple[int, str, str, float]
 """Exit code, standard output, standard error and seconds of ``trtcache build --json``."""

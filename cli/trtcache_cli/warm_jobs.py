@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,8 +16,6 @@ from trtcache_cli.termination import SIGNALS, raise_terminated
 from trtcache_cli.warm_progress import Board
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from trtcache_cli.matrix import Cell
     from trtcache_cli.warm_run import Outcome
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,8 +12,6 @@ from trtcache.digests import Digest
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from trtcache_cli.matrix import Cell, Matrix
 
 _KEY: Final = "TRTCACHE_SIGNING_KEY"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -23,8 +24,6 @@ from trtcache_cli.subjects import program_name
 from trtcache_cli.warm_remote import RemoteListing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from trtcache.bundle.file_alias import FileLookup, MappedPt2File
     from trtcache.cache import Cache
     from trtcache.frontends.source import CompileOptions, Source

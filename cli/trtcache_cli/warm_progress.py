@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from trtcache.config.units import format_duration
 from trtcache_cli.output import complain, console, note, printable, shows_progress
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from rich.console import RenderableType
     from rich.live import Live
 

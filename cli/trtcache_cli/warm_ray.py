@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ from trtcache_cli.warm_jobs import CancelError
 from trtcache_cli.warm_run import FAILED, Outcome, build_arguments, last_line, outcome_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from trtcache_cli.matrix import Cell, Matrix
 
 _CANCEL_S = 10.0

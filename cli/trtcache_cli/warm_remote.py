@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from trtcache.errors import RemoteError
 from trtcache_cli.output import complain, entries_text, working
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
     from trtcache.cache import Cache
     from trtcache.config.environment import Config
     from trtcache.config.remotes import RemoteUrl

@@ -8,8 +8,10 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.config.environment import VARIABLES, merge_settings
@@ -18,15 +20,11 @@ from trtcache.config.remotes import PARAMETERS, VARIABLE, RemoteUrl
 from trtcache.config.units import format_duration
 from trtcache_cli.output import printable
 from trtcache_cli.termination import GRACE_S, open_input, raise_terminated
-from trtcache_cli.warm_job import build_command
+from trtcache_cli.warm_job import Ended, build_command
 from trtcache_cli.warm_progress import Board
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from trtcache_cli.matrix import Cell
-    from trtcache_cli.warm_job import Ended
 
 BUILT: Final = "built"
 HIT: Final = "hit"

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
@@ -21,8 +22,6 @@ from trtcache_cli.warm_jobs import CancelError, interrupts_later
 from trtcache_cli.warm_run import FAILED, Outcome, build_arguments, last_line, outcome_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from trtcache_cli.matrix import Cell, Matrix
 
 _MOST_TASKS: Final = 1000

@@ -6,7 +6,7 @@ import inspect
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003  # a field's type
+from pathlib import Path  # a field's type
 from typing import TYPE_CHECKING, Any
 
 import torch

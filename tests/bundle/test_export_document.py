@@ -26,7 +26,7 @@ def test_the_python_of_the_document_runs(
 ) -> None:
     """One block after the other, with an engine that is built in no time."""
     monkeypatch.setenv("TRTCACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(registry, "_AUTOMATIC", {"torch": (interpreter,)})
+    monkeypatch.setattr(registry, "_AUTO_ORDER", {"torch": (interpreter,)})
     monkeypatch.chdir(tmp_path)
     assert len(BLOCKS) == TEXT.count("```python") == 3
     for block in BLOCKS:

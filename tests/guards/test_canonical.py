@@ -19,7 +19,7 @@ from tests.prepare import prepare
 from trtcache.digests import CacheKey
 from trtcache.lowering.guard_checks import compile_guards, failed_guard
 from trtcache.lowering.guards import UnknownTermError, combine, conjuncts, negate, parse
-from trtcache.lowering.interface import describe, evaluate, guard_symbols
+from trtcache.lowering.interface import describe, evaluate, symbols_in
 
 pytestmark = [pytest.mark.torture]
 
@@ -173,7 +173,7 @@ def test_a_division_by_zero_does_not_hold() -> None:
 
 def test_symbols_of_a_guard() -> None:
     """A message says the sizes of those symbols that are in a guard, each once."""
-    assert guard_symbols(read("L['x'].size()[1]*L['x'].size()[0] + L['x'].size()[1] > 4")) == [0, 1]
+    assert symbols_in(read("L['x'].size()[1]*L['x'].size()[0] + L['x'].size()[1] > 4")) == [0, 1]
     assert compile_guards([]) is None
     with pytest.raises(ValueError, match="is not a guard"):
         compile_guards([["Sinh", {"sym": 0}]])

@@ -35,7 +35,7 @@ def test_the_python_of_the_document_runs(
 ) -> None:
     """Each block by itself, with an engine that is built in no time."""
     monkeypatch.setenv("TRTCACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(registry, "_AUTOMATIC", {"torch": (interpreter,)})
+    monkeypatch.setattr(registry, "_AUTO_ORDER", {"torch": (interpreter,)})
     assert len(BLOCKS) == TEXT.count("```python") == 2
     for block in BLOCKS:
         exec(block, {"__name__": "document"})  # noqa: S102  # the document's own code

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -12,9 +13,6 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.target import Gpu, capability_words, host_flags, levels_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
     import torch
 
     from trtcache.backends.protocol import Backend

@@ -5,13 +5,12 @@ Each name is loaded on first use: torch's libraries are loaded while the rest is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config.imports import lazy_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from trtcache.backends.aot_inductor.host_engine import HostEngine as HostEngine
     from trtcache.backends.aot_inductor.host_engine import HostWeights as HostWeights
     from trtcache.backends.aot_inductor.host_engine import check_arrays as check_arrays

@@ -15,6 +15,7 @@ import math
 import re
 import threading
 import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,6 @@ from trtcache.lowering.model_state import quiet
 from trtcache.lowering.rewriting import arguments, calls_of, insert_call, replace, set_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from torch import fx
 
     from trtcache.lowering import LoweredProgram

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import warnings
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,8 +18,6 @@ import torch
 from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
     from torch import fx
 
     from trtcache.digests import Json

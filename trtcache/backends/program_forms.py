@@ -7,6 +7,7 @@ engine weights ``w0``, ... and constants ``c0``, ....
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,8 +29,6 @@ from trtcache.errors import BuildError
 from trtcache.lowering.interface import NOT_COMPUTED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.marked_graph import Role
 

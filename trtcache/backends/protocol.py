@@ -7,33 +7,29 @@ and runtime caches) save time and do not affect what is built, so they are in no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import canonical, json_bytes
+from trtcache.digests import Json, canonical, json_bytes
 from trtcache.errors import BackendUnavailableError, BuildError
-from trtcache.settings import AUTO, PACKED, REFITTABLE
-from trtcache.weights.slots import geometry, weight_map
+from trtcache.settings import AUTO, PACKED, REFITTABLE, Settings
+from trtcache.weights.slots import Slot, geometry, weight_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     import torch
     from torch import fx
 
     from trtcache.backends.fitness import Check, Misfit, SelfTest, StoredTarget
     from trtcache.backends.onnx_operators import OnnxModel, Range
     from trtcache.config.backend_settings import BackendSettings
-    from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
-    from trtcache.settings import Settings
     from trtcache.target import Target
-    from trtcache.weights.slots import Slot
 
 ENGINE, CONSTANTS, WEIGHT_MAP, INTERFACE, GRAPH = (
     "engine",

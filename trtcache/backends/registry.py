@@ -8,11 +8,13 @@ such as no memory.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trtcache.backends.protocol import Artifact, Parallel
+from trtcache.backends.protocol import Artifact, Backend, Engine, Parallel
 from trtcache.config import backend_settings
 from trtcache.config.backend_settings import BUILT_IN
 from trtcache.errors import (
@@ -23,17 +25,12 @@ from trtcache.errors import (
     SettingsError,
     TrtcacheError,
 )
-from trtcache.settings import AUTO
+from trtcache.settings import AUTO, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     import torch
 
-    from trtcache.backends.protocol import Backend, Engine
     from trtcache.lowering import LoweredProgram
-    from trtcache.settings import Settings
     from trtcache.target import Target
 
 

@@ -16,12 +16,14 @@ import struct
 import sys
 import time
 import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.backends import registry
-from trtcache.backends.fitness import Distance, Misfit, StoredTarget
+from trtcache.backends.fitness import Distance, Fitness, Misfit, StoredTarget
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import canonical, hash_bytes, json_bytes
+from trtcache.digests import Json, canonical, hash_bytes, json_bytes
 from trtcache.errors import (
     BackendUnavailableError,
     DamagedProgramError,
@@ -41,12 +43,7 @@ from trtcache.store.signatures import judge, sign
 from trtcache.target import host_platform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from trtcache.backends.fitness import Fitness
     from trtcache.config.signing_keys import PublicKey, SecretKey
-    from trtcache.digests import Json
 
 
 _UNSTORED = ["", "other"]

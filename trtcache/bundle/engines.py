@@ -17,11 +17,12 @@ import binascii
 import json
 import os
 import re
+from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal
 
 from trtcache.backends.protocol import ENGINE
-from trtcache.bundle.archive import MODEL, Checksum, is_private
+from trtcache.bundle.archive import MODEL, Checksum, ProgramArchive, is_private
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.errors import (
@@ -36,9 +37,6 @@ from trtcache.runtime.report import PartitionReport
 from trtcache.store.contract import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trtcache.bundle.archive import ProgramArchive
     from trtcache.bundle.export import ProgramContents
     from trtcache.cache import Cache
     from trtcache.store.reader import Buffer

@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,25 +23,21 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import refuse_special_file
 from trtcache.config.signing_keys import SecretKey
 from trtcache.digests import CacheKey, canonical
-from trtcache.errors import ProgramFileError, SettingsError
+from trtcache.errors import CanonicalizationError, ProgramFileError, SettingsError
 from trtcache.frontends.exported import ExportedSource, signature_of
 from trtcache.frontends.request import TorchRequest, make_request
 from trtcache.frontends.source import CompileOptions
 from trtcache.keys.key import PROGRAM_PARTS
 from trtcache.lowering.marked_graph import Role
 from trtcache.runtime import CompiledModule
-from trtcache.runtime.executable import Executable, check_frozen, load_members, parameters_of, slot_values
+from trtcache.runtime.executable import Executable, Provenance, check_frozen, load_members, parameters_of, slot_values
 from trtcache.runtime.module_call import CallSignature
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import torch
 
-    from trtcache.errors import CanonicalizationError
     from trtcache.lowering import LoweredProgram
     from trtcache.partition.division import PartitionedProgram
-    from trtcache.runtime.executable import Provenance
     from trtcache.settings import Settings
     from trtcache.store.contract import Entry
 

@@ -22,16 +22,17 @@ import sys
 import time
 import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.backends import host, registry
 from trtcache.backends.host import INITIAL_AMBIENT, environment, torch_environment, torch_versions
-from trtcache.backends.protocol import interface_document
+from trtcache.backends.protocol import Backend, interface_document
 from trtcache.bundle.archive import BROKEN, HEADER, MODEL, content_of, directory
 from trtcache.bundle.engines import report_engine
 from trtcache.bundle.load_program import TorchNeeded, assemble, read_array
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, json_bytes
+from trtcache.digests import CacheKey, Digest, Json, canonical, encode, hash_bytes, json_bytes
 from trtcache.errors import (
     CanonicalizationError,
     IncompatibleEngineError,
@@ -51,11 +52,7 @@ from trtcache.weights.files import KNOWN_VERSION, SAVE_AGAIN, TensorRecord
 from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trtcache.backends.protocol import Backend
     from trtcache.cache import Cache
-    from trtcache.digests import Json
     from trtcache.frontends.pt2 import Pt2Source
     from trtcache.frontends.source import CompileOptions
     from trtcache.runtime import CompiledModule

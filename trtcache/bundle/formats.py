@@ -17,6 +17,7 @@ import math
 import operator
 import re
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
@@ -37,10 +38,13 @@ from trtcache.partition.partitions import (
     SizeWire,
     TorchPartition,
     WeightWire,
+    Wire,
 )
 from trtcache.runtime.argument_order import (
     FACTORIES,
     PLAIN,
+    Node,
+    OutputContext,
     children_of,
     find_class,
     flatten_output,
@@ -52,12 +56,8 @@ from trtcache.runtime.argument_order import (
 from trtcache.runtime.argument_order import Output as Output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from trtcache.digests import Json
     from trtcache.lowering.program import LoweredProgram
-    from trtcache.partition.partitions import Wire
-    from trtcache.runtime.argument_order import Node, OutputContext
     from trtcache.runtime.executable import Executable
 
 

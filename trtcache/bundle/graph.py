@@ -15,6 +15,7 @@ import logging
 import random
 import warnings
 import zipfile
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +27,7 @@ from trtcache.errors import ProgramFileError
 from trtcache.frontends.weight_files import OF_ALL_BYTES, register_tensor
 from trtcache.lowering import export_lock
 from trtcache.lowering.guard_checks import failed_guard
-from trtcache.lowering.interface import affine, evaluate
+from trtcache.lowering.interface import Interface, affine, evaluate
 from trtcache.partition.partitions import (
     ConstantWire,
     EnginePartition,
@@ -35,6 +36,7 @@ from trtcache.partition.partitions import (
     SizeTensor,
     SizeWire,
     WeightWire,
+    Wire,
 )
 from trtcache.runtime.checks import bind_sizes, evaluate_size
 from trtcache.runtime.operator import specs_of, with_carriers
@@ -42,14 +44,10 @@ from trtcache.weights.recipes import evaluate as evaluate_recipe
 from trtcache.weights.slots import contiguous, weight_map
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from torch.export import ExportedProgram
 
     from trtcache.bundle.engines import EnginePayload
     from trtcache.bundle.export import ProgramContents
-    from trtcache.lowering.interface import Interface
-    from trtcache.partition.partitions import Wire
 
 log = logging.getLogger(__name__)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +10,6 @@ from typing import TYPE_CHECKING
 from trtcache.backends.host import preload
 
 if TYPE_CHECKING:
-    import os
-
     from trtcache.cache import Cache
     from trtcache.runtime import CompiledModule
     from trtcache.runtime.program import Program

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.backends import registry
 from trtcache.backends.fitness import StoredTarget
-from trtcache.backends.protocol import CONSTANTS, INTERFACE, WEIGHT_MAP
+from trtcache.backends.protocol import CONSTANTS, INTERFACE, WEIGHT_MAP, Engine
 from trtcache.backends.registry import load_engine
-from trtcache.bundle.archive import BROKEN, PROGRAM, choose, parse, read_signature
+from trtcache.bundle.archive import BROKEN, PROGRAM, ProgramArchive, choose, parse, read_signature
 from trtcache.bundle.engines import EngineReader, report_engine
 from trtcache.bundle.formats import MissingOperator, read_partitions, read_structure
 from trtcache.errors import NoFittingEngineError, ProgramContentError, RefitError, RunError, WeightMapError
@@ -23,16 +24,11 @@ from trtcache.runtime.executable import Executable, Provenance, in_order, parse_
 from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
 from trtcache.runtime.module_call import CallSignature
 from trtcache.weights.files import TensorRecord
-from trtcache.weights.slots import fit
+from trtcache.weights.slots import EngineWeights, fit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from trtcache.backends.protocol import Engine
-    from trtcache.bundle.archive import ProgramArchive
     from trtcache.cache import Cache
     from trtcache.store.contract import Entry
-    from trtcache.weights.slots import EngineWeights
 
 _WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"
 

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from trtcache.backends.host import (
     make_weights,
 )
 from trtcache.backends.protocol import CONSTANTS, ENGINE, INTERFACE
-from trtcache.bundle.archive import BROKEN, PROGRAM, choose, parse, read_signature
+from trtcache.bundle.archive import BROKEN, PROGRAM, ProgramArchive, choose, parse, read_signature
 from trtcache.bundle.engines import EngineReader, report_engine
 from trtcache.config.environment import require_torch_allowed
 from trtcache.config.threads import cores
@@ -37,7 +38,7 @@ from trtcache.errors import (
     WeightMapError,
     WeightsFileError,
 )
-from trtcache.lowering.interface import Content
+from trtcache.lowering.interface import Content, Interface
 from trtcache.runtime.argument_order import UnknownContainerError, read_nodes, type_without_torch
 from trtcache.runtime.executable import in_order, parse_interface, parse_sources
 from trtcache.runtime.program import PlainSignature, Program, ProgramWeights, Renewed
@@ -54,12 +55,8 @@ from trtcache.weights.files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from trtcache.backends.host import LibTorch
-    from trtcache.bundle.archive import ProgramArchive
     from trtcache.cache import Cache
-    from trtcache.lowering.interface import Interface
     from trtcache.store.contract import Entry
 
 _WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"

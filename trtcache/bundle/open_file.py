@@ -6,21 +6,19 @@ import logging
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache.bundle.archive import LOCAL_FILE, ProgramArchive
 from trtcache.config.environment import Config, require_torch_allowed, start_logging
 from trtcache.config.signing_keys import parse_keys
 from trtcache.errors import SettingsError
-from trtcache.runtime.program import parse_outputs
+from trtcache.runtime.program import Program, parse_outputs
 from trtcache.settings import parse_on_guard
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trtcache.cache import Cache
     from trtcache.runtime import CompiledModule
-    from trtcache.runtime.program import Program
 
 log = logging.getLogger(__name__)
 

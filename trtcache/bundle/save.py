@@ -6,8 +6,10 @@ import ctypes
 import os
 import zipfile
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,12 +26,12 @@ from trtcache.bundle.archive import (
     sign_header,
     write_signature,
 )
-from trtcache.bundle.engines import make_payloads, record_of
+from trtcache.bundle.engines import EnginePayload, make_payloads, record_of
 from trtcache.bundle.formats import write_partitions, write_structure
 from trtcache.bundle.graph import TracedProgram, export_graph, payload_name, torch_members
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import atomic_write, refuse_special_file
-from trtcache.digests import json_bytes
+from trtcache.digests import Json, json_bytes
 from trtcache.errors import ProgramFileError
 from trtcache.runtime.executable import parameters_of
 from trtcache.store.format import PRELUDE_BYTES, Draft, parse_prelude
@@ -38,13 +40,8 @@ from trtcache.weights.files import TORCH_DTYPES, TORCH_STRIDED, aligned_member
 from trtcache.weights.slots import dtype_name, weight_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from trtcache.bundle.engines import EnginePayload
     from trtcache.bundle.export import ProgramContents
     from trtcache.config.signing_keys import SecretKey
-    from trtcache.digests import Json
     from trtcache.lowering.interface import Interface
     from trtcache.store.contract import Entry
 

@@ -10,19 +10,15 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from trtcache.bundle.archive import MODEL, content_of, directory
+from trtcache.bundle.archive import MODEL, MemberSpan, content_of, directory
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import NotAProgramError, ProgramContentError, ProgramSizesError
 from trtcache.weights.files import TORCH_DTYPES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from trtcache.bundle.archive import MemberSpan
 
 OPERATOR = "torch.ops.tensorrt.no_op_placeholder_for_execute_engine.default"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,6 @@ from trtcache.runtime.module_call import CallSignature
 from trtcache.store.root import is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from trtcache.cache import Cache
     from trtcache.frontends.request import Request
     from trtcache.frontends.source import CompileOptions, Source

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from contextvars import copy_context
 from dataclasses import field, replace
@@ -33,7 +34,7 @@ from trtcache.compiler.compile import find_or_export, store_manifest_after_expor
 from trtcache.compiler.program_file import KeptOptions, read_flags
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import ContentionPolicy, format_duration
-from trtcache.digests import CacheKey
+from trtcache.digests import CacheKey, Json
 from trtcache.errors import BuildForbiddenError, CanonicalizationError, LockTimeoutError, TrtcacheError
 from trtcache.lowering.operators import live_engines
 from trtcache.runtime.background import BackgroundModule
@@ -42,9 +43,6 @@ from trtcache.runtime.report import Report
 from trtcache.settings import FROZEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trtcache.digests import Json
     from trtcache.frontends.source import CompileOptions, Source
     from trtcache.runtime import CompiledModule
 

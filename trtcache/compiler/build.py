@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import tempfile
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import field
 from pathlib import Path
@@ -29,7 +31,7 @@ from trtcache.compiler.program_file import (
     use_flags,
 )
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import canonical
+from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BackendUnavailableError, CanonicalizationError, SettingsError, StoreError
 from trtcache.frontends.resolve import Model, resolve
 from trtcache.frontends.source import CompileOptions
@@ -37,12 +39,8 @@ from trtcache.keys.key import KIND as ALIAS
 from trtcache.keys.key import code_digest
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Mapping
-
     import torch
 
-    from trtcache.digests import CacheKey
     from trtcache.keys.stored_graph import StoredGraph
     from trtcache.lowering import LoweredProgram
     from trtcache.partition.outline import Outline

@@ -15,18 +15,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 from trtcache.backends.protocol import Artifact, make_members
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError
-from trtcache.frontends.request import TorchRequest
+from trtcache.frontends.request import Request, TorchRequest
 from trtcache.keys.key import EXAMPLE_SIZES
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from trtcache.frontends.request import Request
 
 log = logging.getLogger(__name__)
 

@@ -67,11 +67,10 @@ from trtcache.backends.protocol import ENGINE
 from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.config import paused_collector
 from trtcache.digests import CacheKey
-from trtcache.errors import PartitionError
+from trtcache.errors import CanonicalizationError, PartitionError
 
 if TYPE_CHECKING:
     from trtcache.cache import Cache
-    from trtcache.errors import CanonicalizationError
     from trtcache.frontends.request import Request
     from trtcache.frontends.source import CompileOptions, Source
     from trtcache.lowering.interface import Interface

@@ -19,6 +19,7 @@ import logging
 import tempfile
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import replace
@@ -27,11 +28,11 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import torch
 
-from trtcache.backends.protocol import use_tuning_store
+from trtcache.backends.protocol import Artifact, Engine, use_tuning_store
 from trtcache.backends.registry import load_engine
 from trtcache.compiler.progress_line import show_progress_line
 from trtcache.config.threads import cores
-from trtcache.digests import CacheKey, canonical
+from trtcache.digests import CacheKey, Json, canonical
 from trtcache.errors import (
     BuildError,
     BuildForbiddenError,
@@ -46,18 +47,13 @@ from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_
 from trtcache.runtime.module_call import CallSignature
 from trtcache.runtime.parallel import InterOp
 from trtcache.runtime.report import BuildDetails
-from trtcache.store.contract import describe_miss
+from trtcache.store.contract import Entry, describe_miss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trtcache.backends.protocol import Artifact, Engine
     from trtcache.cache import Cache
-    from trtcache.digests import Json
     from trtcache.frontends.request import Request
     from trtcache.frontends.source import Source
     from trtcache.partition.division import PartitionedProgram
-    from trtcache.store.contract import Entry
     from trtcache.store.format import Built
 
 log = logging.getLogger(__name__)

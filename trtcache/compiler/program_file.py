@@ -19,15 +19,17 @@ import json
 import logging
 import sys
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import CacheKey
+from trtcache.digests import CacheKey, Json
 from trtcache.errors import ExportError, TrtcacheError
 from trtcache.frontends.weight_files import capture_logged_error
 from trtcache.keys.alias_key import overrides, passes
@@ -37,13 +39,9 @@ from trtcache.lowering.arguments import children, module_class
 from trtcache.lowering.device_guard import keep_device_guard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
     from torch.export import ExportedProgram
 
     from trtcache.cache import Cache
-    from trtcache.digests import Json
     from trtcache.frontends.source import CompileOptions
     from trtcache.runtime import Report
 

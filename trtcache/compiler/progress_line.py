@@ -7,6 +7,7 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from trtcache.progress import watcher
 from trtcache.store.catalog import load_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import TextIO
 
     from trtcache.cache import Cache

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,9 +28,6 @@ from trtcache.weights.recipes import WeightRef
 from trtcache.weights.slots import EngineWeight, Slot, alike, check, dtype_name, fit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from trtcache.keys.key import KeyAlias
     from trtcache.store.contract import Entry
 

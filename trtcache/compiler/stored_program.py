@@ -9,6 +9,7 @@ import functools
 import json
 import math
 import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,17 +27,14 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.interface import Content, SmallSizes
 from trtcache.lowering.marked_graph import MarkedGraph, Role
 from trtcache.lowering.operators import find_overload
-from trtcache.lowering.program import assemble_program
+from trtcache.lowering.program import LoweredProgram, assemble_program
 from trtcache.lowering.rewriting import set_arguments
 from trtcache.runtime.executable import read_constants
 from trtcache.weights import recipes
 from trtcache.weights.recipes import WeightRef, rename
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from trtcache.digests import Json
-    from trtcache.lowering.program import LoweredProgram
 
 _MODULES = {"_operator": operator, "math": math, "torch": torch}
 _SIZE_FUNCTIONS: Mapping[str, Callable[..., Any]] = {

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _MANY_OBJECTS = 20_000
 """Fewer new objects are scanned in a millisecond."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module
@@ -14,7 +14,6 @@ from trtcache.config.units import dataclass_from, parse_size
 from trtcache.errors import BackendUnavailableError, SettingsError, TrtcacheError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from importlib.metadata import EntryPoint
 
 

@@ -11,24 +11,19 @@ import os
 import re
 import stat
 import sys
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import absolute, atomic_write, cache_folder, config_folder
 from trtcache.config.remotes import VARIABLE as REMOTE_VARIABLE
 from trtcache.config.remotes import RemoteSettings, refuse_url
 from trtcache.config.signing_keys import Trust, parse_keys, parse_mode
-from trtcache.config.units import ContentionPolicy, format_toml, parse_size, remove_toml_line, set_toml_line
+from trtcache.config.units import ContentionPolicy, Value, format_toml, parse_size, remove_toml_line, set_toml_line
 from trtcache.errors import SettingsError, TorchForbiddenError, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-    from pathlib import Path
-
-    from trtcache.config.units import Value
 
 DEFAULT_MAX_SIZE_BYTES = 20 * 10**9
 DEFAULT_DIRECT = "off"  # docs/direct-mode.md says what is not compared

@@ -11,11 +11,9 @@ import dataclasses
 import functools
 import operator
 import reprlib
+from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, field, fields
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, overload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, TypeVar, dataclass_transform, overload
 
 T = TypeVar("T")
 

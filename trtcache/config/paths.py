@@ -9,16 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 PROGRAM_SUFFIXES = (".pt2", ".onnx")
 """Suffixes of the files of programs. Other files, such as TorchScript, are opened to find out what they are."""

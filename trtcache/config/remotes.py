@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import parse_duration, parse_seconds
 from trtcache.errors import SettingsError, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 VARIABLE: Final = "TRTCACHE_REMOTE"
 LIFETIME_S: Final = 30 * 86400.0

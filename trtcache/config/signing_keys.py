@@ -11,14 +11,12 @@ import re
 import stat
 from dataclasses import field
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
 
 SECRET_PREFIX = "trtcache-secret"  # noqa: S105  # the beginning of a secret key file
 

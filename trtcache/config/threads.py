@@ -7,20 +7,18 @@ thread that started it. So a chosen count is set in every thread that should use
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import fields
 from functools import cache
 from threading import Lock, RLock, Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import dataclass_from
 from trtcache.errors import SettingsError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 T = TypeVar("T")
 

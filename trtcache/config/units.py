@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import SettingsError, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 ON_BUSY: Final = ("wait", "build", "eager")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from trtcache.config import paused_collector
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.direct import UNKNOWN_TORCH
-from trtcache.frontends.source import Source
+from trtcache.frontends.source import CompileOptions, Source, Specs
 from trtcache.lowering import TORCH_LOCK, export_lock
 from trtcache.lowering.arguments import automatic_sizes, children, reasons_for_fixed_sizes
 from trtcache.lowering.operators import (
@@ -27,8 +27,6 @@ from trtcache.lowering.operators import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from torch.export import ExportedProgram
 
     from trtcache.cache import Cache
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from trtcache.frontends.direct.manifest import Manifest
     from trtcache.frontends.direct.mode import DirectMode
     from trtcache.frontends.request import Request
-    from trtcache.frontends.source import CompileOptions, Specs
     from trtcache.keys.key import KeyAlias
     from trtcache.runtime import Report
     from trtcache.settings import Settings

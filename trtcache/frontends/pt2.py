@@ -18,14 +18,16 @@ import os
 import sys
 import time
 import zipfile
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from trtcache.config.paths import StatFingerprint
-from trtcache.digests import Digest, encode, hash_bytes
+from trtcache.digests import Digest, Json, encode, hash_bytes
 from trtcache.errors import ModelFileError
 from trtcache.frontends.exported import (
     called_operators,
@@ -46,10 +48,6 @@ from trtcache.weights import files as archives
 from trtcache.weights.files import KNOWN_VERSION, TensorRecord, parse_device
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-    from pathlib import Path
-
-    from trtcache.digests import Json
     from trtcache.frontends.request import Request
     from trtcache.keys.key import KeyAlias
     from trtcache.settings import Settings

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trtcache.backends.protocol import ENGINE, make_members
+from trtcache.backends.protocol import ENGINE, Artifact, Backend, make_members
 from trtcache.backends.registry import build_artifact, why_unavailable
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import CacheKey, canonical
+from trtcache.digests import CacheKey, Json, canonical
 from trtcache.errors import BackendUnavailableError, BuildError, CanonicalizationError
 from trtcache.keys.key import EXAMPLE_SIZES, frozen_part, key_parts, part_digests
 from trtcache.lowering import TORCH_LOCK
@@ -19,14 +21,9 @@ from trtcache.partition.division import PartitionedProgram, summarize_left
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     import torch
     from torch.export import ExportedProgram
 
-    from trtcache.backends.protocol import Artifact, Backend
-    from trtcache.digests import Json
     from trtcache.frontends.source import CompileOptions, Source
     from trtcache.keys.stored_graph import StoredGraph
     from trtcache.lowering import LoweredProgram

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,10 @@ from trtcache.config.environment import start_logging
 from trtcache.config.paths import PROGRAM_SUFFIXES
 from trtcache.errors import SettingsError
 from trtcache.frontends.exported import ExportedSource, ModuleSource
-from trtcache.frontends.source import refuse_examples
+from trtcache.frontends.source import Source, refuse_examples
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from trtcache.cache import Cache
-    from trtcache.frontends.source import Source
 
 log = logging.getLogger(__name__)
 

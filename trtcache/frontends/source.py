@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trtcache.backends import registry
@@ -14,9 +17,6 @@ from trtcache.settings import Settings
 
 if TYPE_CHECKING:
     import inspect
-    from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
-    from types import TracebackType
 
     import torch
     from torch.utils import _pytree as pytree

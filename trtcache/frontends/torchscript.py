@@ -15,7 +15,9 @@ import inspect
 import re
 import time
 import warnings
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -26,16 +28,9 @@ from torch.utils import _pytree as pytree
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError, SettingsError, did_you_mean
 from trtcache.frontends.exported import ExportedSource, device_type_of
-from trtcache.frontends.source import Source
+from trtcache.frontends.source import CompileOptions, Source
 from trtcache.frontends.weight_files import capture_logged_error, register_tensor
 from trtcache.lowering import export_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-    from pathlib import Path
-
-    from trtcache.frontends.source import CompileOptions
-
 
 _GET, _SET = "prim::GetAttr", "prim::SetAttr"
 _UNSEEN = "prim::data"

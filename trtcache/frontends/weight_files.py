@@ -15,7 +15,9 @@ import pickle
 import threading
 import warnings
 import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,8 +29,6 @@ from trtcache.weights.files import LENGTH_BYTES as LENGTH_BYTES
 
 if TYPE_CHECKING:
     import mmap
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
 
 DTYPES: Mapping[str, torch.dtype] = {name: getattr(torch, dtype) for name, dtype in DTYPE_NAMES.items()}

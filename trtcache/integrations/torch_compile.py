@@ -6,6 +6,7 @@ Calls run in engines where possible, and in eager torch otherwise.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 from collections import deque
@@ -36,8 +37,6 @@ from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.settings import Settings, setting_names
 
 if TYPE_CHECKING:
-    import os
-
     from torch import fx
 
     from trtcache.config.backend_settings import Option

@@ -5,16 +5,15 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.digests import CacheKey, Digest, file_bytes, hash_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from types import ModuleType
-
     from trtcache.backends.protocol import Backend
 
 

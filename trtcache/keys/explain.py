@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
@@ -13,16 +13,13 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import StoreError
 from trtcache.keys.graph_diff import KeyDifference, graph_differences, merge_repeated, summary
 from trtcache.keys.stored_graph import GRAPH_MEMBER, StoredGraph, format_value
-from trtcache.store.reader import ArtifactFile
+from trtcache.store.reader import ArtifactFile, EntryStat
 from trtcache.store.record import COLUMNS, INDEX_NAME, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from trtcache.digests import CacheKey, Json
     from trtcache.store.disk import DiskStore
     from trtcache.store.format import EntryHeader
-    from trtcache.store.reader import EntryStat
 
 
 _ORDER = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,6 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.keys.stored_graph import SELECTION, compare_arguments, format_value, is_use, match, short_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from trtcache.keys.stored_graph import StoredGraph, StoredNode
 
 

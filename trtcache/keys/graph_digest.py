@@ -9,12 +9,13 @@ therefore do not matter.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
-from trtcache.digests import Digest, hash_bytes, is_negative_nan
+from trtcache.digests import Digest, Json, hash_bytes, is_negative_nan
 from trtcache.errors import CanonicalizationError, ExportError
 from trtcache.lowering.operators import TORCHS_OWN, is_arithmetic, operator_name, why_unknown
 from trtcache.lowering.rewrites.cleanup import mergeable
@@ -22,9 +23,6 @@ from trtcache.lowering.rewriting import argument_names, expression, is_random, m
 from trtcache.weights import recipes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from trtcache.digests import Json
     from trtcache.lowering.program import LoweredProgram
     from trtcache.lowering.symbols import Symbols
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, field
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import StatFingerprint
-from trtcache.digests import CacheKey, Digest, canonical, encode, hash_bytes, json_bytes
+from trtcache.digests import CacheKey, Digest, Json, canonical, encode, hash_bytes, json_bytes
 from trtcache.errors import CanonicalizationError
 from trtcache.keys.alias_key import KIND as KIND
 from trtcache.keys.alias_key import MEMBER as MEMBER
@@ -35,10 +36,7 @@ from trtcache.lowering.passes import installed_passes
 from trtcache.weights.fingerprints import fingerprints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
     from trtcache.backends.protocol import Backend
-    from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
     from trtcache.target import Target

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import operator
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,17 +18,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import ConstantArgument, SymBoolArgument, SymFloatArgument, SymIntArgument
 from torch.export.graph_signature import TensorArgument as TensorArg
 
-from trtcache.digests import Digest, hash_bytes, is_negative_nan
+from trtcache.digests import Digest, Json, hash_bytes, is_negative_nan
 from trtcache.keys.key import structure
 from trtcache.lowering.interface import Content
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from torch import fx
     from torch.export import ExportedProgram
 
-    from trtcache.digests import Json
 
 _json = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 _PLAIN = frozenset({bool, int, float, str, type(None)})

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.operators import NodeNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from trtcache.digests import Json
 
 

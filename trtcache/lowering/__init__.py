@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from trtcache.config.imports import lazy_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trtcache.lowering.program import LoweredProgram as LoweredProgram
     from trtcache.lowering.stages import lower as lower
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict, defaultdict, deque, namedtuple
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from numbers import Integral
@@ -21,8 +21,6 @@ from torch.utils import _pytree as pytree
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from torch.export import ExportedProgram
 
 TRACED_FROM = 2  # torch assumes that dynamic sizes are at least this

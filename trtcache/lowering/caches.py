@@ -13,6 +13,7 @@ import threading
 import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,6 @@ from torch.nn.utils import parametrize
 from trtcache.lowering.model_state import MISSING, are_same, is_alone, is_followed, is_users, lost_tensors, read_slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from trtcache.lowering.model_state import Changes
 
 _DICTS = frozenset({dict, OrderedDict, defaultdict})

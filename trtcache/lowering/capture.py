@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import traceback
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -32,8 +33,6 @@ from trtcache.weights.arrays import can_overlap_itself
 from trtcache.weights.slots import is_fake, layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from torch.export import ExportedProgram
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,6 @@ from trtcache.lowering.symbols import sizes_differ
 from trtcache.lowering.torch_patches import copies_that_convert, quick_overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
     from torch.export import ExportedProgram
 
 _NO_OP_USER = torch.ops.aten._assert_tensor_metadata.default

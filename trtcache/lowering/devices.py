@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import torch
 from torch import fx
 
 from trtcache.errors import ExportError
 from trtcache.lowering.rewriting import insert_call, operator_of, recipe_of, stored_weights, tensor_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 aten = torch.ops.aten
 

@@ -7,13 +7,12 @@ for the same JSON. The source contains only the operations below and numbers, wh
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from trtcache.lowering.interface import evaluate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from trtcache.digests import Json
 
 SIZES_HINT = "compile with example inputs of these sizes, or choose what such calls do: on_guard='eager' or 'compile'"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import json_bytes
+from trtcache.digests import Json, json_bytes
 from trtcache.errors import ExportError
 from trtcache.lowering.arguments import TRACED_FROM, leaf_paths
 from trtcache.lowering.interface import SmallSizes, bounds, evaluate
@@ -32,11 +33,8 @@ from trtcache.lowering.trial_runs import layout_dependent_inputs, small_size_gua
 from trtcache.lowering.unguarded_sizes import operator_checks, shape_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
     from torch.export import ExportedProgram
 
-    from trtcache.digests import Json
     from trtcache.lowering.symbols import Symbols
 
 

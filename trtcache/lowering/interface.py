@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import Digest
+from trtcache.digests import Digest, Json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     import torch
 
-    from trtcache.digests import Json
     from trtcache.weights.slots import EngineWeight, Slot
 
 
@@ -417,9 +415,9 @@ def symbol_names(inputs: Iterable[tuple[int, Sequence[Json], bool]], label: Call
     return derived | names
 
 
-def guard_symbols(guard: Json) -> list[int]:
-    """Return the numbers of the symbols in a guard, in order, without duplicates."""
-    if isinstance(guard, dict):
-        return [int(str(guard["sym"]))]
-    found = [number for part in guard[1:] for number in guard_symbols(part)] if isinstance(guard, list) else []
+def symbols_in(written: Json) -> list[int]:
+    """Return the numbers of the symbols in an expression or a guard, in order, without duplicates."""
+    if isinstance(written, dict):
+        return [int(str(written["sym"]))]
+    found = [number for part in written[1:] for number in symbols_in(part)] if isinstance(written, list) else []
     return list(dict.fromkeys(found))

@@ -22,19 +22,17 @@ import secrets
 import sys
 import sysconfig
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import Digest
+from trtcache.digests import Digest, Json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
     import torch
 
-    from trtcache.digests import Json
 
 log = logging.getLogger("trtcache.keys")
 

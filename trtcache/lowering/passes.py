@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
 from dataclasses import fields
 from functools import cache
 from importlib import import_module
@@ -28,7 +29,6 @@ from trtcache.digests import file_bytes
 from trtcache.errors import PassError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
     from importlib.metadata import EntryPoint
 
     from torch import fx

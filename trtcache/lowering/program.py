@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,6 @@ from trtcache.weights.recipes import WeightRef, rename, sources
 from trtcache.weights.slots import EngineWeight, Slot, contiguous, dtype_name, layout
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
     from torch.export import ExportedProgram
     from torch.utils._pytree import TreeSpec
 

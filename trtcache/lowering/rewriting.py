@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import sympy
 import torch
 from torch import fx
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.weights.recipes import WeightRef
+from trtcache.weights.recipes import Recipe, WeightRef
 from trtcache.weights.slots import is_fake
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from trtcache.weights.recipes import Recipe
 
 aten = torch.ops.aten
 

@@ -11,6 +11,7 @@ import difflib
 import logging
 import re
 import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,6 @@ from trtcache.lowering.rewriting import TorchExecuted, draws_random_numbers, is_
 from trtcache.lowering.unguarded_sizes import assert_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
     from importlib.metadata import EntryPoint
 
     from torch import fx

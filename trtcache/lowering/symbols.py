@@ -7,6 +7,7 @@ module converts back to a number.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -19,8 +20,6 @@ from trtcache.lowering.interface import affine, evaluate
 from trtcache.lowering.rewriting import insert_call, tensor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from torch import fx
 
     from trtcache.digests import Json

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
@@ -12,9 +13,6 @@ from torch._export import utils
 from torch._ops import OperatorBase
 
 from trtcache.lowering.symbols import sizes_differ
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _materialize = utils._materialize_cpp_cia_ops
 _FORMATS = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d)

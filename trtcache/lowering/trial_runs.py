@@ -31,6 +31,7 @@ import logging
 import operator
 import random
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +46,6 @@ from torch.utils import _pytree as pytree
 from trtcache.lowering.rewriting import expression, is_mutating, makes_view, storage_id, written_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from torch.export import ExportedProgram
 
 

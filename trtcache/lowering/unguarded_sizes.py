@@ -25,7 +25,9 @@ import functools
 import itertools
 import operator
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -55,9 +57,6 @@ from trtcache.lowering.rewriting import (
 from trtcache.weights.arrays import can_overlap_itself
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from types import FrameType
-
     from torch.export import ExportedProgram
 
 

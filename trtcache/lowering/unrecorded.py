@@ -8,6 +8,7 @@ removed, or is created in ``forward``. It loses what is assigned to a buffer of 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -27,8 +28,6 @@ from trtcache.lowering.operators import is_standard_library
 from trtcache.lowering.symbols import sizes_differ
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from torch.export import ExportedProgram
 
 

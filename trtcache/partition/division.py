@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trtcache.partition.partitions import EnginePartition, TorchPartition, Wire
 
 _SHOWN = 6

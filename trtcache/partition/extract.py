@@ -7,8 +7,9 @@ and one entry.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
@@ -16,10 +17,10 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
-from trtcache.lowering.interface import SmallSizes, evaluate
+from trtcache.lowering.interface import SmallSizes, evaluate, symbols_in
 from trtcache.lowering.marked_graph import MarkedGraph, Role
 from trtcache.lowering.operators import TORCHS_OWN, is_arithmetic, operator_name, why_unknown
-from trtcache.lowering.program import assemble_program
+from trtcache.lowering.program import LoweredProgram, assemble_program
 from trtcache.lowering.rewriting import (
     canonical_order,
     contiguous_arguments,
@@ -36,6 +37,7 @@ from trtcache.lowering.rewriting import (
 from trtcache.lowering.symbols import Symbols
 from trtcache.partition.division import LeftInTorch
 from trtcache.partition.partitions import (
+    Cluster,
     ConstantWire,
     EnginePartition,
     InputWire,
@@ -44,16 +46,9 @@ from trtcache.partition.partitions import (
     SizeWire,
     TorchPartition,
     WeightWire,
+    Wire,
 )
 from trtcache.weights.slots import layout
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
-    from trtcache.digests import Json
-    from trtcache.lowering.program import LoweredProgram
-    from trtcache.partition.partitions import Cluster, Wire
-
 
 ON_VALUES = "a size depends on values, which is known only when the program runs"
 CHECK = "it checks sizes"
@@ -384,7 +379,7 @@ class WireTable:
             ExportError: it cannot be computed from the inputs' sizes.
         """
         written = self._program.symbols.copy().write(size)
-        numbers = symbols_in(written)
+        numbers = set(symbols_in(written))
         shapes = (spec.shape for spec in self._program.interface.inputs)
         known = {number for shape in shapes for one in shape for number in symbols_in(one)}
         if type(evaluate(written, dict.fromkeys(numbers, 2))) is not int or not numbers <= known:
@@ -392,12 +387,3 @@ class WireTable:
             advice = "compute with whole numbers of sizes (//), or leave that dimension out of dynamic_shapes"
             raise ExportError(self._program.name, f"{why}; {advice}")
         return SizeWire.of(written)
-
-
-def symbols_in(written: Json) -> set[int]:
-    """Return the numbers of the symbols in an expression."""
-    if isinstance(written, dict):
-        return {int(str(written["sym"]))}
-    if isinstance(written, list):
-        return {number for one in written[1:] for number in symbols_in(one)}
-    return set()

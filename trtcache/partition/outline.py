@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
@@ -16,8 +17,6 @@ from trtcache.partition.partitioner import cluster_outputs
 from trtcache.partition.partitions import Cluster, EnginePartition, InputWire, PartitionOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from torch import fx
 
     from trtcache.digests import CacheKey

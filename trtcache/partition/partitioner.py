@@ -9,6 +9,7 @@ engine whose results only a later engine uses is merged into that one.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -34,8 +35,6 @@ from trtcache.partition.extract import (
 from trtcache.partition.partitions import Cluster, EnginePartition, TorchPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
     from torch import fx
 
     from trtcache.backends.protocol import Backend

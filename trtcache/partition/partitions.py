@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch import fx
 
     from trtcache.digests import Json

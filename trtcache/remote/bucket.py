@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from mmap import mmap
@@ -18,8 +19,6 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RemoteError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trtcache.config.remotes import RemoteSettings, RemoteUrl
 
 PART_BYTES: Final = 8 << 20

@@ -13,6 +13,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
@@ -23,8 +24,6 @@ from trtcache.errors import RemoteError
 from trtcache.store.single_flight import BuildProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trtcache.remote.bucket import Bucket
     from trtcache.remote.connection import Connection
     from trtcache.store.contract import Entry

@@ -18,9 +18,11 @@ import queue
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import pairwise, starmap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trtcache.config.environment import make_folders
@@ -31,9 +33,7 @@ from trtcache.errors import RemoteError
 from trtcache.remote import bucket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from mmap import mmap
-    from pathlib import Path
 
     from trtcache.config.remotes import RemoteSettings, RemoteUrl
     from trtcache.remote.bucket import Bucket

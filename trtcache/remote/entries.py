@@ -10,31 +10,27 @@ import re
 import tempfile
 import threading
 import time
+from collections.abc import Collection, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, UnknownKeyError, UntrustedEntryError
-from trtcache.remote.bucket import ARCHIVED, open_bucket
+from trtcache.remote.bucket import ARCHIVED, RemoteObject, open_bucket
 from trtcache.remote.connection import REMEDIES
 from trtcache.remote.tier import object_name
 from trtcache.store.contract import ABSENT, miss_reason
-from trtcache.store.format import check_document
+from trtcache.store.format import Admit, EntryHeader, check_document
 from trtcache.store.parallel import call_in_thread, map_in_threads
-from trtcache.store.reader import EntryStat
+from trtcache.store.reader import ArtifactFile, EntryStat
 from trtcache.store.record import Record
 from trtcache.store.signatures import Admission, Verdict
 from trtcache.store.sync import REMOTE_THREADS
 from trtcache.store.writer import IncomingFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterator
-
     from trtcache.config.remotes import RemoteSettings, RemoteUrl
     from trtcache.config.signing_keys import Trust
-    from trtcache.remote.bucket import RemoteObject
-    from trtcache.store.format import Admit, EntryHeader
-    from trtcache.store.reader import ArtifactFile
 
 MARKER: Final = "trtcache-remote.json"
 FORMAT: Final = 1
@@ -60,13 +56,10 @@ class RemoteEntries:
         url: RemoteUrl,
         settings: RemoteSettings,
         trust: Trust,
-        *,
-        clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.url = url
-        self.admission = Admission.of(trust, shared=True, writable=False, clock_ns=clock_ns)
+        self.admission = Admission.of(trust, shared=True, writable=False, clock_ns=time.time_ns)
         self._bucket = open_bucket(url, settings, patient=True)
-        self._clock_ns = clock_ns
         self._long_header = threading.Lock()
 
     @property
@@ -202,7 +195,7 @@ class RemoteEntries:
         file.verify_stored()
         digest, size_bytes = file.header.key.digest, file.stat.st_size
         sent = self._bucket.put(object_name(digest), file.chunks(), size_bytes)
-        return EntryStat(digest, size_bytes, self._clock_ns(), 0) if sent else None
+        return EntryStat(digest, size_bytes, time.time_ns(), 0) if sent else None
 
     def read_header(self, digest: str) -> tuple[EntryHeader, Verdict]:
         """Return an entry's header and who signed it, by a request for its first 64 KiB.

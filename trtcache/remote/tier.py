@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,8 +33,6 @@ from trtcache.store.single_flight import BuildProcess, WaitReporter
 from trtcache.store.writer import IncomingFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trtcache.config.environment import Config
     from trtcache.config.remotes import RemoteSettings, RemoteUrl
     from trtcache.config.signing_keys import Trust
@@ -82,12 +81,10 @@ class RemoteTier:
         url: RemoteUrl,
         settings: RemoteSettings,
         trust: Trust,
-        *,
-        clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.url, self.settings = url, settings
         self.connection = connect(url, settings)
-        self.trust, self._clock_ns = trust, clock_ns
+        self.trust = trust
         self._admission: Admission | None = None
         self._missed: dict[str, tuple[float, str]] = {}
         self.rejected: set[str] = set()
@@ -106,7 +103,7 @@ class RemoteTier:
             SettingsError: the signing key cannot be read, or ``cryptography`` is not installed.
         """
         if self._admission is None:
-            self._admission = Admission.of(self.trust, shared=True, writable=self.url.writable, clock_ns=self._clock_ns)
+            self._admission = Admission.of(self.trust, shared=True, writable=self.url.writable, clock_ns=time.time_ns)
         return self._admission
 
     def fetch(self, key: CacheKey, upper: DiskStore | None) -> Entry | Miss | None:
@@ -155,7 +152,7 @@ class RemoteTier:
 
     def renewal_ns(self) -> int:
         """Return the time from before which objects that are used are uploaded again; 0 if none are."""
-        return self._clock_ns() - int(self.url.lifetime_s / 2 * 1e9) if self.url.lifetime_s else 0
+        return time.time_ns() - int(self.url.lifetime_s / 2 * 1e9) if self.url.lifetime_s else 0
 
     def _refusal(self, *, before_request: bool = True) -> str:
         if not self.connection.off:

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -26,17 +27,14 @@ from trtcache.errors import (
     UntrustedEntryError,
 )
 from trtcache.remote.bucket import REFUSED, Bucket, open_bucket
-from trtcache.remote.tier import object_name
+from trtcache.remote.tier import RemoteTier, object_name
 from trtcache.store.parallel import call_in_thread
 from trtcache.store.reader import ArtifactFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trtcache.config.remotes import RemoteUrl
     from trtcache.config.signing_keys import Trust
     from trtcache.remote.claims import Claim
-    from trtcache.remote.tier import RemoteTier
     from trtcache.store.disk import DiskStore
 
 _logger = logging.getLogger("trtcache.remote")

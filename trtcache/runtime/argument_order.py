@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,8 +18,6 @@ from trtcache.errors import InputError
 from trtcache.runtime.checks import describe_value, same_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from trtcache.digests import Json
 
 

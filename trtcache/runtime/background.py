@@ -10,7 +10,8 @@ import copy
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 import torch
 
@@ -20,18 +21,12 @@ from trtcache.lowering.interface import Content
 from trtcache.runtime.module import CompiledModule
 from trtcache.runtime.module_state import ModelNames
 from trtcache.runtime.on_guard import TorchCalls
-from trtcache.runtime.report import RefitReport
+from trtcache.runtime.report import RefitReport, Report
 from trtcache.runtime.verify import modes_of
-from trtcache.runtime.weight_source import HeldTensors, WeightSource
+from trtcache.runtime.weight_source import HeldTensors, Weights, WeightSource
 from trtcache.weights.fingerprints import Fingerprints, is_readable
 from trtcache.weights.recipes import WeightRef
 from trtcache.weights.slots import EngineWeight, Slot, check, dtype_name, is_unchanged
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from trtcache.runtime.report import Report
-    from trtcache.runtime.weight_source import Weights
 
 log = logging.getLogger(__name__)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import GuardError, InputError, RunError
 from trtcache.lowering.guard_checks import SIZES_HINT, failed_guard
-from trtcache.lowering.interface import describe, evaluate, guard_symbols, symbol_names
+from trtcache.lowering.interface import describe, evaluate, symbol_names, symbols_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from trtcache.digests import Json
     from trtcache.lowering.interface import FixedSize, Interface, TensorInput, TensorOutput
 
@@ -162,7 +161,7 @@ class CallCheck:
         if guard is None:
             return
         names = symbol_names(((one.leaf, one.shape, one.number) for one in self._inputs), self._label)
-        involved = guard_symbols(guard)
+        involved = symbols_in(guard)
         found = ", ".join(f"{names.get(number, f's{number}')} is {sizes.get(number)}" for number in involved)
         values = {sizes.get(number) for number in involved}
         if len(involved) > 1 and len(values) == 1:
@@ -252,15 +251,8 @@ def same_value(given: Any, value: Any) -> bool:
 
 def only_symbol(written: Json) -> int | None:
     """Return the number of the only symbol in an expression, or None."""
-    found = set(symbols_in(written))
-    return found.pop() if len(found) == 1 else None
-
-
-def symbols_in(written: Json) -> list[int]:
-    """Return the numbers of the symbols in an expression, with repetitions."""
-    if isinstance(written, dict):
-        return [int(str(written["sym"]))]
-    return [number for one in written[1:] for number in symbols_in(one)] if isinstance(written, list) else []
+    found = symbols_in(written)
+    return found[0] if len(found) == 1 else None
 
 
 def shape_text(sizes: Sequence[Any]) -> str:

@@ -8,28 +8,25 @@ contains.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.protocol import CONSTANTS, INTERFACE, INTERFACE_FORMAT, WEIGHT_MAP
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import canonical
+from trtcache.digests import Json, canonical
 from trtcache.errors import IncompatibleEngineError, RefitError
 from trtcache.lowering.interface import Content, Interface, Result, SmallSizes, TensorInput, TensorOutput, ValueInput
 from trtcache.partition.division import PartitionedProgram
 from trtcache.weights.recipes import evaluate, parse, sources
-from trtcache.weights.slots import EngineWeight, Slot, alike
+from trtcache.weights.slots import EngineWeight, EngineWeights, Slot, alike
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     import torch
 
-    from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
     from trtcache.store.contract import Entry
-    from trtcache.weights.slots import EngineWeights
 
 
 @frozen_dataclass

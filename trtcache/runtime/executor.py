@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from trtcache.backends.protocol import Engine, Parallel
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.threads import Threads, run_with
 from trtcache.errors import IncompatibleEngineError, RunError
-from trtcache.lowering.interface import evaluate
+from trtcache.lowering.interface import Interface, evaluate
 from trtcache.partition.partitions import (
     ConstantWire,
     EnginePartition,
@@ -26,17 +27,14 @@ from trtcache.partition.partitions import (
     SizeTensor,
     SizeWire,
     WeightWire,
+    Wire,
 )
 from trtcache.runtime.checks import bind, bind_sizes
 from trtcache.runtime.inputs import InputCheck
 from trtcache.runtime.parallel import Call, InterOp, Precedence, TorchState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trtcache.lowering.interface import Interface
     from trtcache.partition.division import PartitionedProgram
-    from trtcache.partition.partitions import Wire
 
 
 class PartitionedEngine:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from trtcache.lowering.guard_checks import compile_guards
-from trtcache.lowering.interface import evaluate
-from trtcache.runtime.checks import CallCheck, bind, describe_value, shape_text, symbols_in
+from trtcache.lowering.interface import Interface, TensorInput, evaluate, symbols_in
+from trtcache.runtime.checks import CallCheck, bind, describe_value, shape_text
 from trtcache.weights.arrays import Spans, can_overlap_itself, dense_strides
 from trtcache.weights.slots import (
     ALIGNED_BYTES,
@@ -28,10 +29,7 @@ from trtcache.weights.slots import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
     from trtcache.errors import InputError
-    from trtcache.lowering.interface import Interface, TensorInput
 
 
 def find_overlap(changed: Collection[int], tensors: Mapping[int, torch.Tensor]) -> tuple[int, int] | None:

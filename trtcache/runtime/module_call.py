@@ -6,6 +6,7 @@ through ``__getattr__``, which made a call of a tiny model 15 % slower.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,17 +20,15 @@ from trtcache.runtime.argument_order import ArgumentOrder, difference
 from trtcache.runtime.checks import bind_sizes, check_outputs, evaluate_size
 from trtcache.runtime.inputs import InputCheck, Memory, has_layout, to_layout, with_strides
 from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, places, separate_memory, storage, storages
-from trtcache.weights.slots import dtype_name
+from trtcache.weights.slots import EngineWeights, dtype_name
 
 if TYPE_CHECKING:
     import inspect
-    from collections.abc import Iterator, Sequence
 
     from trtcache.backends.protocol import Engine
     from trtcache.runtime.executable import Executable
     from trtcache.runtime.on_guard import OnGuard
     from trtcache.runtime.refit import EngineSwap
-    from trtcache.weights.slots import EngineWeights
 
 
 _OTHER_SETUP = ("a module that is set up as when compiling", "one with other flags, numbers or submodules")

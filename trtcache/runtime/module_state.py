@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 import torch
@@ -16,13 +17,10 @@ from torch import nn
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
-from trtcache.weights.slots import dtype_name, is_fake
+from trtcache.weights.slots import EngineWeights, dtype_name, is_fake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
     from trtcache.lowering.interface import Interface
-    from trtcache.weights.slots import EngineWeights
 
 Kind = Literal["parameter", "buffer", "transient"]
 """What a weight is in the model; ``transient`` is a buffer that is not in its state_dict."""

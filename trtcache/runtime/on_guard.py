@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,14 +12,11 @@ import torch
 
 from trtcache.config.threads import fork_safe_lock
 from trtcache.errors import ExportError, GuardError, InputError, RefitError, RunError
-from trtcache.runtime.verify import AutocastState, modes_of
+from trtcache.runtime.verify import AutocastState, Modes, modes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
     from trtcache.runtime.module import CompiledModule
     from trtcache.runtime.report import Report
-    from trtcache.runtime.verify import Modes
 
 log = logging.getLogger(__name__)
 

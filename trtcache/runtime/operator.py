@@ -15,6 +15,7 @@ import inspect
 import json
 import os
 import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
@@ -23,16 +24,13 @@ import torch
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import GuardError, IncompatibleEngineError, InputError
-from trtcache.lowering.interface import affine, describe, evaluate
+from trtcache.lowering.interface import Interface, affine, describe, evaluate
 from trtcache.lowering.operators import LIVE_ENGINE, LIVE_PREFIX
 from trtcache.runtime.checks import shape_text
 from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from trtcache.digests import Json
-    from trtcache.lowering.interface import Interface
 
 NAME = LIVE_ENGINE
 SCHEMA = (

@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
@@ -23,8 +24,6 @@ from trtcache.config import threads as thread_counts
 from trtcache.config.frozen import frozen_dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from trtcache.config.threads import EffectiveThreads, Threads
 
 log = logging.getLogger(__name__)

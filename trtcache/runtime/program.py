@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 import copy
+import os
 import struct
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
@@ -36,7 +38,7 @@ from trtcache.runtime.checks import (
     evaluate_size,
     shape_text,
 )
-from trtcache.runtime.report import RefitReport
+from trtcache.runtime.report import RefitReport, Report
 from trtcache.weights.arrays import (
     HostArray,
     UnreadableArrayError,
@@ -49,11 +51,8 @@ from trtcache.weights.arrays import (
 
 if TYPE_CHECKING:
     import inspect
-    import os
-    from collections.abc import Callable, Mapping, Sequence
 
     from trtcache.lowering.interface import Interface, TensorInput
-    from trtcache.runtime.report import Report
     from trtcache.weights.slots import EngineWeight
 
 OUTPUTS: Final = ("numpy", "torch", "dlpack")

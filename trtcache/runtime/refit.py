@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -23,8 +24,6 @@ from trtcache.runtime.operator import places, storages
 from trtcache.weights.slots import EngineWeights, alike, copy_kept, finish, is_unchanged, memory_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from trtcache.backends.protocol import Engine
     from trtcache.weights.slots import EngineWeight, SlotWeights
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from trtcache.digests import CacheKey
 from trtcache.settings import AUTO, PACKED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from trtcache.errors import CanonicalizationError
     from trtcache.lowering.interface import FixedSize
     from trtcache.partition.division import LeftInTorch

@@ -5,21 +5,20 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from trtcache.backends.protocol import Parallel
+from trtcache.backends.protocol import Engine, Parallel
 from trtcache.config import threads as thread_counts
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
-    from types import TracebackType
 
-    from trtcache.backends.protocol import Engine
     from trtcache.config.threads import EffectiveThreads
 
 log = logging.getLogger(__name__)

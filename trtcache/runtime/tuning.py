@@ -9,6 +9,7 @@ import math
 import statistics
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -21,13 +22,10 @@ from trtcache.config import threads as thread_counts
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import percentile
 from trtcache.errors import InputError
-from trtcache.lowering.interface import evaluate
+from trtcache.lowering.interface import Interface, TensorInput, evaluate
 from trtcache.runtime.checks import bind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trtcache.lowering.interface import Interface, TensorInput
     from trtcache.runtime.module import CompiledModule
     from trtcache.runtime.module_call import CallSignature
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch.utils import _pytree as pytree
@@ -16,9 +17,6 @@ from torch.utils import _pytree as pytree
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RunError, SettingsError, VerifyError
 from trtcache.lowering.arguments import Input
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Modes: TypeAlias = frozenset[str]
 """The names of the submodules in train mode; the others are in eval mode."""

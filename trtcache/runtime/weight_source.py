@@ -12,9 +12,9 @@ import os
 import sys
 import types
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -25,10 +25,6 @@ from trtcache.frontends.weight_files import read_weights
 from trtcache.lowering.interface import Content
 from trtcache.lowering.model_state import slots_of
 from trtcache.weights.slots import is_fake
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
 
 Place = tuple[object, ...]
 """Attributes, keys and indexes that lead to an object."""

@@ -15,6 +15,7 @@ import os
 import stat
 import time
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,16 +29,12 @@ from trtcache.errors import (
     UnknownKeyError,
 )
 from trtcache.store.contract import is_companion
-from trtcache.store.events import MOST_BYTES, EventCount, read_sums, since, tails
-from trtcache.store.record import COLUMNS, INDEX_NAME, Record, read_rows
+from trtcache.store.events import MOST_BYTES, Counters, EventCount, read_sums, since, tails
+from trtcache.store.record import COLUMNS, INDEX_NAME, Predicate, Record, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
     from trtcache.store.disk import DiskStore
-    from trtcache.store.events import Counters
     from trtcache.store.reader import EntryStat
-    from trtcache.store.record import Predicate
 
 _LOG = logging.getLogger("trtcache.store")
 

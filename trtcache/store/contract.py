@@ -19,28 +19,24 @@ A place that several hosts write to, such as Redis, is not a store but a remote:
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import atomic_write
-from trtcache.errors import BuildError, CanonicalizationError, CorruptBlobError, FormatVersionError
-from trtcache.store.format import DEFAULT_MEMBER, Content, EntryHeader, contents_of
+from trtcache.errors import BuildError, CanonicalizationError, CorruptBlobError, FormatVersionError, UntrustedEntryError
+from trtcache.store.format import DEFAULT_MEMBER, Built, Content, EntryHeader, contents_of
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterator
-
     from trtcache.digests import CacheKey
-    from trtcache.errors import UntrustedEntryError
     from trtcache.store.disk import DiskStore
-    from trtcache.store.format import Built
     from trtcache.store.reader import ArtifactFile, Buffer, EntryStat
 
 

@@ -11,7 +11,8 @@ import logging
 import os
 import re
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,7 +26,7 @@ from trtcache.errors import (
     UntrustedEntryError,
     UntrustedWriterError,
 )
-from trtcache.store.contract import COLLISION, Miss, Store, StoredContents, entry_of
+from trtcache.store.contract import COLLISION, Entry, Miss, Store, StoredContents, entry_of
 from trtcache.store.events import EventLog
 from trtcache.store.files import (
     TEMPORARY,
@@ -40,20 +41,14 @@ from trtcache.store.files import (
     sync_directory,
     why_not_exclusive,
 )
-from trtcache.store.format import Draft, check_document
+from trtcache.store.format import Admit, Content, Draft, EntryHeader, check_document
 from trtcache.store.reader import LARGEST, ArtifactFile, EntryStat, StoredEntries, folders
 from trtcache.store.root import MARKER, TAG, StoreRoot, is_local, prepare, private_index_root
 from trtcache.store.signatures import Admission
-from trtcache.store.single_flight import NOTES, NOTICE_EVERY_S, BuildNotes, BuildProcess, turn
+from trtcache.store.single_flight import NOTES, NOTICE_EVERY_S, BuildNotes, BuildProcess, OnWait, Turn, turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from contextlib import AbstractContextManager
-
     from trtcache.digests import CacheKey
-    from trtcache.store.contract import Entry
-    from trtcache.store.format import Admit, Content, EntryHeader
-    from trtcache.store.single_flight import OnWait, Turn
     from trtcache.store.writer import IncomingFile
 
 _logger = logging.getLogger("trtcache.store")

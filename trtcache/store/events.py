@@ -14,20 +14,16 @@ import logging
 import os
 import re
 import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import count, takewhile
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import explain_full_disk
-from trtcache.store.files import is_plain, make_permanent, publish_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from trtcache.store.files import Folders
+from trtcache.store.files import Folders, is_plain, make_permanent, publish_bytes
 
 _logger = logging.getLogger("trtcache.store")
 

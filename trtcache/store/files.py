@@ -23,6 +23,7 @@ import fcntl
 import os
 import stat
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from functools import cache
@@ -34,7 +35,6 @@ from trtcache.errors import LockTimeoutError
 from trtcache.store.format import HEX_DIGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from typing import Self
 
 

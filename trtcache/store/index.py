@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
@@ -32,17 +34,13 @@ from sqlalchemy.pool import NullPool
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import CorruptBlobError, IndexUnavailableError, LockTimeoutError
-from trtcache.store.events import EventCount
+from trtcache.store.events import Counters, EventCount
 from trtcache.store.files import hold
 from trtcache.store.record import COLUMNS, INDEX_NAME, PRAGMAS, SCHEMA, VERSIONS, IndexState, index_state, is_damage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
     from sqlalchemy import Connection, Engine
 
-    from trtcache.store.events import Counters
     from trtcache.store.record import Record
 
 

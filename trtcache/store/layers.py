@@ -7,6 +7,7 @@ counted or quarantined, and a damaged entry there is a miss that the upper store
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -25,8 +26,6 @@ from trtcache.store.contract import Entry, Miss, Store, miss_reason
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trtcache.config.environment import Config
     from trtcache.digests import CacheKey
 

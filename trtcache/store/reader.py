@@ -13,8 +13,10 @@ import os
 import re
 import stat
 import weakref
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blake3 import blake3
@@ -28,9 +30,6 @@ from trtcache.store.format import MAX_RATIO, PRELUDE_BYTES, Member, check_docume
 from trtcache.store.root import is_immutable, is_private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from trtcache.store.format import Admit, EntryHeader
     from trtcache.store.signatures import Admission, Verdict
 

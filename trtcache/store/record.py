@@ -16,7 +16,9 @@ import operator
 import re
 import sqlite3
 import stat
+from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trtcache.config.frozen import frozen_dataclass
@@ -24,9 +26,6 @@ from trtcache.config.units import parse_duration, parse_size
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-    from pathlib import Path
-
     from trtcache.store.format import EntryHeader
     from trtcache.store.reader import EntryStat
 

@@ -12,18 +12,16 @@ import json
 import os
 import re
 import stat
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import cache_folder
 from trtcache.digests import hash_bytes
 from trtcache.errors import FormatVersionError, NotAStoreError, SettingsError, UnsafeStoreError
 from trtcache.store.files import TEMPORARY, Folders, publish_bytes, sync_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
 
 MARKER: Final = "trtcache-store.json"
 STORE_FORMAT: Final = 1

@@ -9,17 +9,15 @@ from __future__ import annotations
 import itertools
 import re
 import struct
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.config.signing_keys import SecretKey, ed25519, is_signed
+from trtcache.config.signing_keys import PublicKey, SecretKey, Trust, ed25519, is_signed
 from trtcache.digests import hash_bytes
 from trtcache.errors import UntrustedEntryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from trtcache.config.signing_keys import PublicKey, Trust
     from trtcache.store.format import Admit
 
 LINE_BYTES: Final = 194

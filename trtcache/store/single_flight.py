@@ -17,7 +17,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -26,15 +26,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BuildCancelledError, LockTimeoutError
 from trtcache.progress import Step, watcher
-from trtcache.store.files import file_mode, hold
+from trtcache.store.files import Folders, file_mode, hold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trtcache.config.units import ContentionPolicy
     from trtcache.digests import CacheKey
     from trtcache.store.disk import DiskStore
-    from trtcache.store.files import Folders
 
 _logger = logging.getLogger("trtcache.cache")
 
@@ -95,7 +92,6 @@ def flight(
     timeout_s: float | None = None,
     notice: Callable[[float], object] = lambda _: None,
     notice_every_s: float = NOTICE_EVERY_S,
-    clock_s: Callable[[], float] = time.monotonic,
 ) -> Iterator[float]:
     """Hold the lock file ``path`` while the body runs, and yield the seconds waited. Not reentrant.
 
@@ -106,19 +102,19 @@ def flight(
         OSError: the lock file cannot be created, or the file system has no locks.
         Exception: any exception of ``notice``.
     """
-    began_s, step_s = clock_s(), 0.0
+    began_s, step_s = time.monotonic(), 0.0
     with ExitStack() as stack:
         while True:
             try:
                 stack.enter_context(hold(path, timeout_s=step_s))
                 break
             except LockTimeoutError as error:
-                waited_s = clock_s() - began_s
+                waited_s = time.monotonic() - began_s
                 if timeout_s is not None and waited_s >= timeout_s:
                     raise LockTimeoutError(str(path), waited_s) from error
             notice(waited_s)
             step_s = notice_every_s if timeout_s is None else min(notice_every_s, timeout_s - waited_s)
-        yield clock_s() - began_s if step_s else 0.0
+        yield time.monotonic() - began_s if step_s else 0.0
 
 
 class WaitReporter:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
@@ -19,15 +21,11 @@ from trtcache.store.disk import DiskStore
 from trtcache.store.events import Event
 from trtcache.store.index import write_rows
 from trtcache.store.parallel import map_in_threads
-from trtcache.store.record import Record
+from trtcache.store.record import Predicate, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from contextlib import AbstractContextManager
-
     from trtcache.store.format import Admit
     from trtcache.store.reader import ArtifactFile, EntryStat
-    from trtcache.store.record import Predicate
     from trtcache.store.signatures import Admission
     from trtcache.store.writer import IncomingFile
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +20,7 @@ from trtcache.store.files import TemporaryFile, write_at
 from trtcache.store.format import (
     MAX_HEADER_BYTES,
     PRELUDE_BYTES,
+    Admit,
     Content,
     Draft,
     EntryHeader,
@@ -32,16 +34,12 @@ from trtcache.store.format import (
     parse_prelude,
     reserved_bytes,
 )
-from trtcache.store.reader import ArtifactFile
+from trtcache.store.reader import ArtifactFile, Buffer
 from trtcache.store.signatures import LINE_BYTES, sign
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trtcache.config.signing_keys import SecretKey
     from trtcache.digests import CacheKey
-    from trtcache.store.format import Admit
-    from trtcache.store.reader import Buffer
 
 
 @frozen_dataclass

@@ -8,8 +8,10 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -17,16 +19,10 @@ from torch import nn
 
 import trtcache
 from trtcache.backends import registry
-from trtcache.backends.protocol import ENGINE
+from trtcache.backends.protocol import ENGINE, Backend, Engine
 from trtcache.errors import IncompatibleEngineError, InputError, SettingsError
 from trtcache.testing.refit import difference
 from trtcache.weights.slots import fit
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from trtcache.backends.protocol import Backend, Engine
 
 
 class Model(nn.Module):

@@ -7,6 +7,8 @@ whatever else it is given. An artifact is the number of a graph that this proces
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -19,9 +21,6 @@ from trtcache.lowering.rewriting import contiguous_arguments
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
 

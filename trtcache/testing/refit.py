@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,8 +16,6 @@ from trtcache.errors import RefitError, VerifyError
 from trtcache.runtime import refit as refitting
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trtcache import CompiledModule
 
 

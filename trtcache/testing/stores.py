@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from trtcache.digests import CacheKey
 from trtcache.errors import ReadOnlyError, UnknownKeyError
 from trtcache.store.contract import Entry, Miss, Store
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY, OTHER = CacheKey.of("test", {"n": 1}), CacheKey.of("test", {"n": 2})
 CONTENTS = {"engine": b"plan" * 1000, "interface.json": b"{}"}

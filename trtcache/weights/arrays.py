@@ -11,12 +11,10 @@ import ctypes
 import math
 import sys
 from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 ITEM_BYTES: Final[Mapping[str, int]] = {
     "bool": 1,

@@ -10,16 +10,13 @@ import math
 import mmap
 import zipfile
 import zlib
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import WeightsFileError
 from trtcache.weights.arrays import ITEM_BYTES, HostArray, contiguous, pointer_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
 
 ALIGNED_BYTES = 64
 """Alignment of member contents in torch's archives, so that they can be used in place."""

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -30,10 +31,6 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, hash_bytes
 from trtcache.errors import CanonicalizationError
 from trtcache.weights.slots import is_plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 COMPARED_BYTES = 1 << 14
 """Weights in the memory of the CPU of at most this size are compared by value. The statistics and the affine parameters

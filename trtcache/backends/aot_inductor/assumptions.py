@@ -9,7 +9,9 @@ the smaller of two), and add a guard. ``torch.compile`` checks these guards; a p
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -21,9 +23,6 @@ from trtcache.lowering.arguments import whole_ranges
 from trtcache.lowering.unguarded_sizes import record_decisions, trials
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
     from trtcache.lowering import LoweredProgram
 
 # Functions that query sizes only to choose a memory layout or an implementation, each valid for all sizes.

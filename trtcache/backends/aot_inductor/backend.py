@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trtcache.backends.aot_inductor.libtorch import INITIAL_AMBIENT, SAME_VERSIONS, torch_folder, torch_versions
@@ -21,18 +23,14 @@ from trtcache.config.backend_settings import InductorSettings
 from trtcache.errors import IncompatibleEngineError
 from trtcache.keys.alias_key import flushes_denormals, overrides, passes
 from trtcache.lowering.operators import replaced_functions
-from trtcache.settings import FROZEN, PACKED, REFITTABLE
+from trtcache.settings import FROZEN, PACKED, REFITTABLE, Settings
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
     import torch
 
     from trtcache.backends.fitness import Check, SelfTest
     from trtcache.lowering import LoweredProgram
-    from trtcache.settings import Settings
     from trtcache.weights.slots import Slot
 
 _ATTENTION_KERNELS = ("cudnn", "flash", "math", "mem_efficient")

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,32 +20,27 @@ from trtcache.backends.aot_inductor.assumptions import SizeGuards, record_assump
 from trtcache.backends.aot_inductor.compilation import (
     IMPORT,
     STEPS,
+    PackageCompilation,
     choose_instructions,
     header_options,
     quick_compilation,
 )
 from trtcache.backends.aot_inductor.loader import ASSUMPTIONS, open_loader, reclaim
-from trtcache.backends.aot_inductor.marks import FROZEN_MARK
+from trtcache.backends.aot_inductor.marks import FROZEN_MARK, Packing
 from trtcache.backends.aot_inductor.packing import mark, use_packed_weights
 from trtcache.backends.program_forms import to_module_with_weights
 from trtcache.backends.protocol import Artifact
 from trtcache.config import paused_collector
-from trtcache.config.backend_settings import PINNED_INDUCTOR_OPTIONS, InductorSettings
+from trtcache.config.backend_settings import PINNED_INDUCTOR_OPTIONS, InductorSettings, Option
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.model_state import quiet
 from trtcache.lowering.rewriting import PHYSICAL, lazy_constants
-from trtcache.settings import FROZEN, PACKED, REFITTABLE
+from trtcache.settings import FROZEN, PACKED, REFITTABLE, Settings
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from trtcache.backends.aot_inductor.compilation import PackageCompilation
-    from trtcache.backends.aot_inductor.marks import Packing
-    from trtcache.config.backend_settings import Option
     from trtcache.lowering import LoweredProgram
-    from trtcache.settings import Settings
     from trtcache.target import Target
 
 # Either option alone leaves the build machine's instructions in the code (checked with objdump).

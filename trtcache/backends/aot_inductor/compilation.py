@@ -18,6 +18,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
@@ -25,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import Future
 
 IMPORT, PROBE, CODEGEN, COMPILE, LINK = STEPS = ("import", "probe", "codegen", "compile", "link")

@@ -15,6 +15,8 @@ import os
 import threading
 import weakref
 import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trtcache.backends.aot_inductor.libtorch import libtorch
@@ -24,9 +26,6 @@ from trtcache.errors import IncompatibleEngineError, RunError
 from trtcache.weights.arrays import capsule_pointer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
     import torch
 
 _NUMBERS = itertools.count()

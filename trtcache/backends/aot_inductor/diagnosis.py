@@ -10,15 +10,12 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trtcache.backends.fitness import Check, SelfTest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 _TOLERANCE = 1e-6
 

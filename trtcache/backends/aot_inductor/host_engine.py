@@ -10,28 +10,20 @@ result.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trtcache.backends.aot_inductor.container import Container, PackageLibrary, ProcessContainer
-from trtcache.backends.aot_inductor.libtorch import libtorch
-from trtcache.backends.aot_inductor.loader import refuse_weights
+from trtcache.backends.aot_inductor.libtorch import LibTorch, libtorch
+from trtcache.backends.aot_inductor.loader import Assumptions, refuse_weights
 from trtcache.backends.aot_inductor.marks import is_transposed
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import hash_bytes
 from trtcache.errors import IncompatibleEngineError, RefitError, RunError
 from trtcache.weights.arrays import HostArray, Spans, contiguous, follow, same_bytes, tensor_of
-from trtcache.weights.recipes import Operation, WeightRef
-from trtcache.weights.slots import layout, select_slots
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from trtcache.backends.aot_inductor.libtorch import LibTorch
-    from trtcache.backends.aot_inductor.loader import Assumptions
-    from trtcache.weights.recipes import Recipe
-    from trtcache.weights.slots import EngineWeight, Slot
-
+from trtcache.weights.recipes import Operation, Recipe, WeightRef
+from trtcache.weights.slots import EngineWeight, Slot, layout, select_slots
 
 _FLOATING = frozenset({"float32", "float64"})
 

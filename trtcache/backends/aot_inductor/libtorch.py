@@ -13,16 +13,13 @@ import os
 import re
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from trtcache.errors import IncompatibleEngineError, RunError
 from trtcache.weights.arrays import ITEM_BYTES, HostArray
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 _PREFIX = "TORCHINDUCTOR_"
 # These are few, and most change the code of packages, as AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER does.

@@ -22,28 +22,25 @@ import tempfile
 import threading
 import time
 import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from trtcache.backends.aot_inductor.marks import FROZEN_MARK, read_mark
+from trtcache.backends.aot_inductor.marks import FROZEN_MARK, Packing, read_mark
 from trtcache.backends.protocol import GRAPH, INTERFACE
-from trtcache.digests import hash_bytes
+from trtcache.digests import Json, hash_bytes
 from trtcache.errors import FixedWeightsError, GuardError, IncompatibleEngineError, RunError
 from trtcache.lowering.guard_checks import SIZES_HINT, compile_guards, failed_guard
-from trtcache.lowering.interface import affine, describe, guard_symbols
+from trtcache.lowering.interface import affine, describe, symbols_in
 from trtcache.weights.slots import memory_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     import torch
 
     from trtcache.backends.aot_inductor.container import PackageLibrary, ProcessContainer
-    from trtcache.backends.aot_inductor.marks import Packing
     from trtcache.backends.aot_inductor.packing import PackedTensors
-    from trtcache.digests import Json
 
 ASSUMPTIONS = "assumptions.json"
 """The member with Inductor's guards, and the input shapes that define their symbols."""
@@ -116,8 +113,8 @@ class Assumptions:
 
     def refused_sizes(self, sizes: Mapping[int, int]) -> frozenset[int]:
         """Return the numbers of all guards' symbols if a guard with known sizes is false; otherwise none."""
-        numbers = {number for guard in self._guards for number in guard_symbols(guard)}
-        checked = [guard for guard in self._guards if sizes.keys() >= set(guard_symbols(guard))]
+        numbers = {number for guard in self._guards for number in symbols_in(guard)}
+        checked = [guard for guard in self._guards if sizes.keys() >= set(symbols_in(guard))]
         return frozenset(numbers & sizes.keys()) if failed_guard(checked, sizes) is not None else frozenset()
 
     def check(self, inputs: Sequence[Any]) -> None:

@@ -10,6 +10,7 @@ packs the new ones.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
@@ -20,8 +21,6 @@ from trtcache.errors import IncompatibleEngineError
 from trtcache.weights.fingerprints import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
     from torch import fx
 
 aten = torch.ops.aten

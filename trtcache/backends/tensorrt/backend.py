@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.backends.fitness import activate, gpu_here
-from trtcache.backends.onnx_operators import why_no_onnx
-from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
+from trtcache.backends.fitness import Check, Misfit, SelfTest, StoredTarget, activate, gpu_here
+from trtcache.backends.onnx_operators import OnnxModel, Range, why_no_onnx
+from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities, Engine
 from trtcache.backends.tensorrt import preflight
 from trtcache.backends.tensorrt.engine import REFITTABLE, UnloadedPlan, load_plan, refit_plan
-from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, plan_target
+from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, Flavour, plan_target
 from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts
 from trtcache.config.backend_settings import TensorRTSettings
 from trtcache.errors import NoDeviceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from torch import fx
 
-    from trtcache.backends.fitness import Check, Misfit, SelfTest, StoredTarget
-    from trtcache.backends.onnx_operators import OnnxModel, Range
-    from trtcache.backends.protocol import Engine
-    from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
     from trtcache.settings import Settings

@@ -7,19 +7,21 @@ accept as refittable are frozen: the plan contains their values, and other value
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.backends.fitness import gpu_here
 from trtcache.backends.onnx_export import source_line, to_onnx
-from trtcache.backends.onnx_operators import Range
+from trtcache.backends.onnx_operators import OnnxModel, Range
 from trtcache.backends.program_forms import input_name
 from trtcache.backends.protocol import Artifact
 from trtcache.backends.tensorrt.callbacks import defer_exceptions_of_handlers, get_logger, monitor_of, writer_of
 from trtcache.backends.tensorrt.engine import REFITTABLE
-from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, WINDOWS, capabilities_of
+from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, WINDOWS, Flavour, capabilities_of
 from trtcache.backends.tensorrt.preflight import MEMBER, record_facts
 from trtcache.backends.tensorrt.runner import dtypes_of
 from trtcache.backends.tensorrt.tuning import TimingCache
@@ -35,23 +37,17 @@ from trtcache.errors import (
     UnsupportedOperatorError,
 )
 from trtcache.progress import watcher
-from trtcache.target import capability_words
+from trtcache.target import Target, capability_words
 from trtcache.weights.slots import dtype_name, fit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
     from torch import fx
 
-    from trtcache.backends.onnx_operators import OnnxModel
     from trtcache.backends.tensorrt.callbacks import ErrorCollector
-    from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface, TensorInput, TensorOutput
     from trtcache.settings import Settings
-    from trtcache.target import Target
 
 
 _UNKNOWN = frozenset({torch.float64, torch.complex32, torch.complex64, torch.complex128})

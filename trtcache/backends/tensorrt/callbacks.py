@@ -7,17 +7,16 @@ import functools
 import logging
 import signal
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from trtcache.progress import Step
+from trtcache.progress import Step, Watcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
     from typing import BinaryIO
 
-    from trtcache.progress import Watcher
 
 log = logging.getLogger("trtcache.backends.tensorrt")
 _MAX_ERRORS = 20

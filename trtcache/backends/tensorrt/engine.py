@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import weakref
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from trtcache.backends.fitness import gpu_here
-from trtcache.backends.protocol import current_tuning_store
-from trtcache.backends.tensorrt.callbacks import get_logger
+from trtcache.backends.protocol import TuningStore, current_tuning_store
+from trtcache.backends.tensorrt.callbacks import ErrorCollector, get_logger
 from trtcache.backends.tensorrt.preflight import (
     Machine,
     PlanFacts,
@@ -27,10 +28,6 @@ from trtcache.backends.tensorrt.tuning import RuntimeCache
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from trtcache.backends.protocol import TuningStore
-    from trtcache.backends.tensorrt.callbacks import ErrorCollector
     from trtcache.backends.tensorrt.flavour import Flavour
 
 log = logging.getLogger(__name__)

@@ -8,9 +8,11 @@ target is None, the plan is for this machine's GPU.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from trtcache.backends.fitness import distribution_version
 from trtcache.config.backend_settings import TensorRTSettings
 from trtcache.config.environment import is_installed
 from trtcache.config.frozen import frozen_dataclass
@@ -18,8 +20,6 @@ from trtcache.errors import BackendUnavailableError, SettingsError, did_you_mean
 from trtcache.target import Gpu, Target, capability_words, host_platform
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from trtcache.settings import Settings
 
 AMPERE_PLUS = "ampere+"
@@ -71,26 +71,16 @@ class Flavour:
     @property
     def toolchain(self) -> dict[str, object]:
         """The versions that a plan depends on, of this flavour and of the packages that export to ONNX."""
-        import importlib.metadata
-
-        versions: dict[str, object] = {self.name: self.version, "cuda": self.cuda}
-        for package in (*EXPORTERS, *_CONSTANT_FOLDING_PACKAGES):
-            try:
-                versions[package] = importlib.metadata.version(package)
-            except importlib.metadata.PackageNotFoundError:
-                versions[package] = None
-        return versions
+        packages = (*EXPORTERS, *_CONSTANT_FOLDING_PACKAGES)
+        versions = {package: distribution_version([package]) for package in packages}
+        return {self.name: self.version, "cuda": self.cuda, **versions}
 
     @property
     def _distribution(self) -> tuple[str, str]:
-        import importlib.metadata  # 20 ms, which the choice of another engine does not need
-
         # The bindings are what is imported; the package of the flavour's name only depends on them.
         for distribution in (f"{self.name}_cu13_bindings", f"{self.name}_cu12_bindings", self.name):
-            try:
-                return distribution, importlib.metadata.version(distribution)
-            except importlib.metadata.PackageNotFoundError:
-                continue
+            if version := distribution_version([distribution]):
+                return distribution, version
         raise BackendUnavailableError(self.name, self.not_installed_message)
 
     @property
@@ -108,12 +98,8 @@ class Flavour:
         """Why it cannot build: it, or a package that writes ONNX for it, is not installed; None if it can."""
         if not self.installed:
             return self.not_installed_message
-        import importlib.metadata
-
         for package in EXPORTERS:
-            try:
-                importlib.metadata.version(package)
-            except importlib.metadata.PackageNotFoundError:
+            if distribution_version([package]) is None:
                 remedy = f"pip install 'trtcache[{self.extra}]'"
                 return f"{package} is not installed, which {self.title} needs for a build; {remedy}"
         return None

@@ -10,25 +10,22 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from trtcache.backends.fitness import Check, Distance, Misfit, SelfTest, check_distribution, driver_cuda, gpu_here
-from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, TENSORRT
+from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, TENSORRT, Flavour
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BackendUnavailableError, IncompatibleEngineError
-from trtcache.target import capability_words, host_platform
+from trtcache.target import Gpu, Target, capability_words, host_platform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from trtcache.backends.fitness import StoredTarget
-    from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.config.backend_settings import TensorRTSettings
     from trtcache.digests import Json
-    from trtcache.target import Gpu, Target
 
 
 MEMBER = "plan.json"

@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from trtcache.backends.tensorrt.callbacks import get_logger
-from trtcache.backends.tensorrt.preflight import why_invalid
+from trtcache.backends.tensorrt.preflight import PlanFacts, why_invalid
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
     from trtcache.backends.tensorrt.flavour import Flavour
-    from trtcache.backends.tensorrt.preflight import PlanFacts
 
 _ALIGNMENT_BYTES = 256  # NvInferRuntime.h, IExecutionContext::setTensorAddress
 

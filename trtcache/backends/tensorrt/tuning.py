@@ -10,14 +10,12 @@ from __future__ import annotations
 import functools
 import logging
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from trtcache.backends.protocol import current_tuning_store
+from trtcache.backends.protocol import TuningStore, current_tuning_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trtcache.backends.protocol import TuningStore
     from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.target import Gpu
 

@@ -10,19 +10,17 @@ import functools
 import operator
 import sys
 import sysconfig
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
 from types import CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trtcache.digests import hash_bytes
 from trtcache.frontends.direct import NotComparableError
 from trtcache.frontends.direct.export_context import OUR_FOLDER, OWN_FOLDERS
 from trtcache.lowering.operators import is_standard_library
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
 
 _SYMBOLIC_PACKAGES = ("sympy", "mpmath")
 """Packages that torch computes symbolic sizes with."""

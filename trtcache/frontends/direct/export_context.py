@@ -12,11 +12,12 @@ import inspect
 import math
 import sys
 import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -33,9 +34,6 @@ from torch.utils import _pytree as pytree
 from torch.utils._config_module import ConfigModule
 
 from trtcache.frontends.direct import NotComparableError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 TORCH_FOLDER = f"{torch.__path__[0]}/"
 OUR_FOLDER = f"{Path(__file__).parents[2]}/"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from trtcache.keys.program_digest import devices
 from trtcache.store.contract import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from torch.export import ExportedProgram
 
     from trtcache.cache import Cache

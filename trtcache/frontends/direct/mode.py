@@ -11,6 +11,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +19,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.utils import _pytree as pytree
 
 from trtcache.config import paused_collector
-from trtcache.digests import CacheKey, hash_bytes
+from trtcache.digests import CacheKey, Digest, Json, hash_bytes
 from trtcache.frontends.direct import NotComparableError
 from trtcache.frontends.direct import manifest as manifests
 from trtcache.frontends.direct.executed_code import ExecutedCode
@@ -28,6 +29,7 @@ from trtcache.frontends.direct.replay import format_difference, replay
 from trtcache.frontends.direct.trace import (
     NAMED,
     TENSORS,
+    Recording,
     describe_structure,
     has_values,
     is_symbolic,
@@ -45,13 +47,9 @@ from trtcache.lowering.operators import refuse_replaced_kernels
 from trtcache.weights.slots import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from torch.export import ExportedProgram
 
     from trtcache.cache import Cache
-    from trtcache.digests import Digest, Json
-    from trtcache.frontends.direct.trace import Recording
     from trtcache.frontends.source import Specs
     from trtcache.store.contract import Entry
 

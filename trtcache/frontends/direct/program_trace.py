@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +41,6 @@ from trtcache.lowering.model_state import quiet
 from trtcache.lowering.unguarded_sizes import record_decisions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.export import ExportedProgram
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,9 +36,6 @@ from trtcache.frontends.direct.trace import (
 from trtcache.lowering.operators import TORCHS_OWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from types import FrameType
-
     from torch.utils import _pytree as pytree
 
     from trtcache.digests import Json

@@ -20,7 +20,8 @@ dtype, sizes, strides, offset, device, base]``; base is the name of a tensor who
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,9 +41,6 @@ from trtcache.lowering.interface import Content
 from trtcache.lowering.model_state import preserve_state, quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     from trtcache.digests import Json

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import Digest, hash_bytes
-from trtcache.frontends.onnx.file import TYPES, digest_of_texts
+from trtcache.digests import Digest, Json, hash_bytes
+from trtcache.frontends.onnx.file import TYPES, OnnxFile, digest_of_texts
 from trtcache.frontends.onnx.schemas import (
     FIELDS,
     Schemas,
@@ -29,10 +30,6 @@ from trtcache.keys.stored_graph import SELECTION
 from trtcache.weights.slots import Slot, contiguous
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from trtcache.digests import Json
-    from trtcache.frontends.onnx.file import OnnxFile
     from trtcache.frontends.onnx.interface import Port
 
 FORMAT = 2

@@ -16,23 +16,18 @@ import stat
 import sys
 import warnings
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import Digest, encode
+from trtcache.digests import Digest, Json, encode
 from trtcache.errors import OnnxFileError
 from trtcache.frontends.onnx.schemas import FunctionError, find_faults, inline_functions, iter_names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from trtcache.digests import Json
-
 
 _WORD = b"location"
 _ENTRY = b"\x0a\x08" + _WORD + b"\x12"

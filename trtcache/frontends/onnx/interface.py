@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from trtcache.backends.onnx_operators import Range
@@ -9,15 +10,12 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import InputError, ProfileError
 from trtcache.lowering.interface import Interface, Result, TensorInput, TensorOutput
 from trtcache.weights.recipes import WeightRef
-from trtcache.weights.slots import EngineWeight, dtype_name
+from trtcache.weights.slots import EngineWeight, Slot, dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from trtcache.digests import Json
     from trtcache.frontends.onnx.file import OnnxFile
     from trtcache.lowering.arguments import Input
-    from trtcache.weights.slots import Slot
 
 Shape = tuple[int, ...]
 

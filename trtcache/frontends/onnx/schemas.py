@@ -13,12 +13,10 @@ no size depends on it. All others are constants, which enter the key by content:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from trtcache.config.frozen import frozen_dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 
 @frozen_dataclass

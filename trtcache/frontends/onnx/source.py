@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -17,23 +18,18 @@ from trtcache.backends.protocol import CONSTANTS, ENGINE, GRAPH, INTERFACE, WEIG
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, json_bytes
 from trtcache.errors import CanonicalizationError, ExportError, OnnxFileError, SettingsError
-from trtcache.frontends.onnx.canonical import FORMAT, canonical_graph
+from trtcache.frontends.onnx.canonical import FORMAT, CanonicalGraph, canonical_graph
 from trtcache.frontends.onnx.file import OnnxFile
 from trtcache.frontends.onnx.interface import OnnxInterface, ShapeProfile, is_input, read_ports, resolve_sizes
 from trtcache.frontends.onnx.weights import KnownGraph, OnnxWeights, make_parser_model
 from trtcache.frontends.request import Request
-from trtcache.frontends.source import Source
+from trtcache.frontends.source import CompileOptions, Source, Specs
 from trtcache.keys.stored_graph import StoredGraph
 from trtcache.settings import Settings
 from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from pathlib import Path
-
     from trtcache.backends.protocol import Artifact, Backend
-    from trtcache.frontends.onnx.canonical import CanonicalGraph
-    from trtcache.frontends.source import CompileOptions, Specs
     from trtcache.keys.key import KeyAlias
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
-from trtcache.frontends.onnx.canonical import canonical_graph, needed_nodes
+from trtcache.frontends.onnx.canonical import CanonicalGraph, canonical_graph, needed_nodes
 from trtcache.frontends.onnx.file import EXTERNAL, TYPES, OnnxFile, is_onnx, size_bytes, tensors_in
 from trtcache.frontends.onnx.interface import read_ports
 from trtcache.frontends.onnx.schemas import graphs_in
@@ -15,12 +17,8 @@ from trtcache.keys.graph_diff import graph_differences
 from trtcache.keys.stored_graph import StoredGraph
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Mapping, Sequence
-
     import torch
 
-    from trtcache.frontends.onnx.canonical import CanonicalGraph
     from trtcache.weights.slots import Slot
 
 

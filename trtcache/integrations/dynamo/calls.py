@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -28,8 +29,6 @@ from trtcache.weights.arrays import can_overlap_itself, contiguous
 from trtcache.weights.slots import is_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
     import sympy
 
     from trtcache.digests import Json

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,12 +24,13 @@ import torch
 from torch._dynamo.convert_frame import compile_lock
 from torch._guards import tracing
 
-from trtcache.compiler.compile import try_fast_path
+from trtcache.compiler.compile import Compilation, try_fast_path
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError, InputError, RefitError
 from trtcache.frontends.exported import ModuleSource
 from trtcache.frontends.source import CompileOptions
 from trtcache.integrations.dynamo.calls import (
+    Arguments,
     dynamic_shapes,
     flat_module,
     memory_of,
@@ -42,14 +44,11 @@ from trtcache.runtime.inputs import find_overlap
 from trtcache.weights.fingerprints import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from torch import fx
 
     from trtcache.cache import Cache
-    from trtcache.compiler.compile import Compilation
-    from trtcache.integrations.dynamo.calls import Arguments
     from trtcache.integrations.torch_compile import GraphReport, Options
     from trtcache.runtime import CompiledModule
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -24,8 +25,6 @@ from trtcache.store.record import Record
 from trtcache.store.root import check_safety
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from trtcache.store.disk import DiskStore
 
     Advance: TypeAlias = Callable[[int], None]

@@ -21,18 +21,15 @@ import re
 import stat
 import struct
 import weakref
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from blake3 import blake3
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 ENGINE: Final = "engine"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -27,8 +28,6 @@ from trtcache.integrations.torch_tensorrt.results import Catch, Serve, fields_of
 from trtcache.weights.fingerprints import Fingerprints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from trtcache.cache import Cache
     from trtcache.integrations.torch_tensorrt.installation import ConversionTally, TorchTensorrt
     from trtcache.store.contract import Entry

@@ -8,8 +8,10 @@ torch_tensorrt uses it only for refittable engines (``immutable_weights=False`` 
 from __future__ import annotations
 
 import logging
+import os
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 import torch_tensorrt
 from torch_tensorrt.dynamo._engine_cache import BaseEngineCache
@@ -21,10 +23,6 @@ from trtcache.integrations.torch_tensorrt.installation import TorchTensorrt
 from trtcache.integrations.torch_tensorrt.request import Conversion, ConversionRequest, entry_name, request_for
 from trtcache.integrations.torch_tensorrt.results import Serve, fields_of, make_members, stored_fields
 from trtcache.weights.fingerprints import Fingerprints
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
 
 _logger = logging.getLogger(__name__)
 

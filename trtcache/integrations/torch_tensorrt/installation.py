@@ -14,10 +14,12 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from trtcache.config.frozen import frozen_dataclass
@@ -25,9 +27,7 @@ from trtcache.config.units import format_duration
 from trtcache.errors import BackendUnavailableError, TrtcacheError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
 
     from trtcache.cache import Cache
     from trtcache.store.contract import Entry

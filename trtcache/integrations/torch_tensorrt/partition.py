@@ -16,6 +16,7 @@ import importlib.util
 import inspect
 import logging
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from trtcache.digests import Digest, encode
+from trtcache.digests import Digest, Json, encode
 from trtcache.errors import CanonicalizationError
 from trtcache.lowering.interface import Interface, Result
 from trtcache.lowering.marked_graph import Role
@@ -34,9 +35,6 @@ from trtcache.lowering.rewriting import canonical_order
 from trtcache.lowering.symbols import Symbols
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from trtcache.digests import Json
     from trtcache.weights.fingerprints import Fingerprints
 
 

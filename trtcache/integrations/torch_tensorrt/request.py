@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import CacheKey
+from trtcache.digests import CacheKey, Json
 from trtcache.errors import CanonicalizationError
 from trtcache.integrations.torch_tensorrt.partition import (
     converters_document,
@@ -23,12 +24,8 @@ from trtcache.keys.graph_digest import graph_document, graph_records
 from trtcache.target import host_platform
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
-
     from torch import fx
 
-    from trtcache.digests import Json
     from trtcache.integrations.torch_tensorrt.installation import TorchTensorrt
     from trtcache.weights.fingerprints import Fingerprints
 

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.digests import json_bytes
+from trtcache.digests import Json, json_bytes
 from trtcache.errors import CorruptBlobError
-from trtcache.integrations.torch_tensorrt.installation import ENGINE
+from trtcache.integrations.torch_tensorrt.installation import ENGINE, Contract
 from trtcache.keys.stored_graph import GRAPH_MEMBER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trtcache.digests import Json
-    from trtcache.integrations.torch_tensorrt.installation import Contract
     from trtcache.store.contract import Entry
     from trtcache.store.format import Content
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import fx
@@ -27,10 +28,6 @@ from trtcache.lowering.rewriting import (
     same_sizes,
     tensor_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 aten = torch.ops.aten
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import struct
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar
 
 import torch
 from torch import fx
@@ -34,9 +35,6 @@ from trtcache.lowering.rewriting import (
     tensor_of,
 )
 from trtcache.weights.recipes import sources
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
 
 aten = torch.ops.aten
 

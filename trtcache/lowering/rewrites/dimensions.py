@@ -6,7 +6,8 @@ import functools
 import math
 import operator
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import fx
@@ -26,10 +27,6 @@ from trtcache.lowering.rewriting import (
     set_arguments,
     tensor_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 aten = torch.ops.aten
 

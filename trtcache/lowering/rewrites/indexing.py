@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import fx
@@ -23,10 +24,6 @@ from trtcache.lowering.rewriting import (
     same_sizes,
     tensor_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 aten = torch.ops.aten
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import fx
@@ -23,11 +23,8 @@ from trtcache.lowering.rewriting import (
     same_sizes,
     tensor_of,
 )
-from trtcache.weights.recipes import sources, step
+from trtcache.weights.recipes import Recipe, sources, step
 from trtcache.weights.slots import dtype_name
-
-if TYPE_CHECKING:
-    from trtcache.weights.recipes import Recipe
 
 aten = torch.ops.aten
 

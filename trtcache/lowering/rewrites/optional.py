@@ -7,7 +7,8 @@ there.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import fx
@@ -17,10 +18,6 @@ from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewriting import arguments, insert_call, insert_cast, recipe_of, replace
 from trtcache.weights.recipes import sources, step
 from trtcache.weights.slots import dtype_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
 
 aten = torch.ops.aten
 
