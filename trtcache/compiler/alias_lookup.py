@@ -277,13 +277,10 @@ class AliasLookup:
         """Store the alias of a lowered program for the next time, in place of a stored one that differs."""
         key = request.key
         try:
-            if not isinstance(key, CacheKey):
-                raise ValueError(f"it has no key: {key}")  # noqa: TRY004, TRY301  # a program without a key
-            parts = key.parts
-            if self._source.is_torch and self._source.content_digest is None and "frozen" in parts:
-                raise ValueError("its engine has embedded weights, whose values an alias does not compare")  # noqa: TRY301
-            if self._source.content_digest is None and self._source.specs_of(key) is None:
-                raise ValueError("neither the alias nor the source would have its pytree specs")  # noqa: TRY301
+            if why := self._why_not_storable(key):
+                log.info("%s gets no key alias: %s", self._source.label, why)
+                return
+            assert isinstance(key, CacheKey)  # noqa: S101  # see _why_not_storable
             alias = KeyAlias.of(
                 request.program,
                 key,
@@ -303,6 +300,20 @@ class AliasLookup:
             self._reject(self._alias_entry, "it differs from the lowered program")
         took_s = request.took_s - self._source.export_s
         self._cache.keep(self.key, {MEMBER: data}, build_s=took_s, name=request.program.name)
+
+    def _why_not_storable(self, key: CacheKey | CanonicalizationError) -> str:
+        """Return why the alias of a program with this key cannot be stored; empty if it can.
+
+        Raises:
+            ValueError: the key is not that of a program of this kind.
+        """
+        if not isinstance(key, CacheKey):
+            return f"it has no key: {key}"
+        if self._source.content_digest is not None:
+            return ""
+        if self._source.is_torch and "frozen" in key.parts:
+            return "its engine has embedded weights, whose values an alias does not compare"
+        return "" if self._source.specs_of(key) else "neither the alias nor the source would have its pytree specs"
 
     def _stat_fingerprint(self) -> Any:
         """Return the stat fingerprint of the source's file; None on a file system whose clock is another machine's."""
