@@ -55,6 +55,7 @@ class Cached(nn.Module):
 
     table: torch.Tensor | None = None
     tables: dict[int, torch.Tensor] = {}  # noqa: RUF012  # shared by design
+    holder: nn.Module
 
     def __init__(self, get: Callable[[Any], torch.Tensor]) -> None:
         super().__init__()
@@ -163,7 +164,63 @@ def of_function(_: Any) -> torch.Tensor:
     return table
 
 
+class Holder(nn.Module):
+    """A module beside the model that makes a table when it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Plain()
+        self.made: torch.Tensor | None = None
+
+    def forward(self) -> torch.Tensor:
+        """Return tables of its own and of an object."""
+        if self.made is None or self.inner.table is None:
+            self.made, self.inner.table = torch.arange(4.0), torch.arange(4.0)
+        return self.made + self.inner.table
+
+
+class Missing(dict[int, torch.Tensor]):
+    """A dict that makes what it does not have."""
+
+    def __missing__(self, key: int) -> torch.Tensor:
+        self[key] = torch.arange(4.0)
+        return self[key]
+
+
+class Slotted:
+    """An object without a dict."""
+
+    __slots__ = ("table",)
+
+    def __init__(self) -> None:
+        self.table = torch.arange(4.0)
+
+
+class Lazy:
+    """An object that makes a table in a method."""
+
+    made: torch.Tensor | None = None
+
+    def get(self, _: Any) -> torch.Tensor:
+        """Return the table."""
+        if self.made is None:
+            self.made = torch.arange(4.0)
+        return self.made
+
+
+HOLDER, MISSING, SLOTTED, MEMBERS = Holder(), Missing(), dict[int, Slotted](), set[torch.Tensor]()
+PAIR, BOUND, PARTIAL = (Lazy(), 1), Lazy().get, functools.partial(Lazy.get, Lazy())
+
+
+def of_set(_: Any) -> torch.Tensor:
+    """Keep the table in a set."""
+    if not MEMBERS:
+        MEMBERS.add(torch.arange(4.0))
+    return next(iter(MEMBERS))
+
+
 ORDERED: OrderedDict[int, torch.Tensor] = OrderedDict()
+Cached.holder = Holder()
 MADE: defaultdict[int, torch.Tensor] = defaultdict(lambda: torch.arange(4.0))
 
 PLACES: dict[str, Callable[[Any], torch.Tensor]] = {
@@ -183,6 +240,14 @@ PLACES: dict[str, Callable[[Any], torch.Tensor]] = {
     "function": of_function,
     "ordered dict": lambda _: ORDERED.setdefault(1, torch.arange(4.0)),
     "default dict": lambda _: MADE[1],
+    "another module": lambda _: HOLDER(),
+    "module of the class": lambda model: model.holder(),
+    "derived dict": lambda _: MISSING[1],
+    "object without a dict": lambda _: SLOTTED.setdefault(1, Slotted()).table,
+    "set": of_set,
+    "tuple": lambda model: PAIR[0].get(model),
+    "method": lambda model: BOUND(model),
+    "partial": lambda model: PARTIAL(model),
 }
 
 
@@ -452,3 +517,66 @@ def test_a_model_with_a_tensor_on_the_meta_device(compiled: Callable[..., trtcac
     model = nn.Linear(4, 4).eval()
     model.register_buffer("unused", torch.empty(2, device="meta"))
     torch.testing.assert_close(compiled(model, (X,))(X), model(X))
+
+
+CALLS, NORM = torch.zeros(4), nn.BatchNorm1d(4)
+
+
+class CountsInGlobal(nn.Module):
+    """Writes to tensors beside it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Count, and normalize in training mode."""
+        CALLS.add_(1)
+        return NORM(x) + CALLS  # type: ignore[no-any-return]  # torch's
+
+
+def test_a_refused_export_leaves_tensors_beside_the_model(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """It writes to them before it refuses the program."""
+    with pytest.raises(ExportError):
+        compiled(CountsInGlobal(), (X,))
+    assert CALLS.tolist() == [0.0] * 4
+    assert NORM.num_batches_tracked is not None
+    assert int(NORM.num_batches_tracked) == 0
+
+
+class Sized:
+    """A table whose length is noted in an object of its own."""
+
+    def __init__(self) -> None:
+        self.table, self.note = torch.zeros(1), SimpleNamespace(length=1)
+
+    def get(self, length: int) -> torch.Tensor:
+        """Return the table for a length."""
+        if length > self.note.length:
+            self.table, self.note.length = torch.arange(length) * 1.0, length
+        return self.table[:length]
+
+
+SIZED = Sized()
+
+
+class UsesSized(nn.Module):
+    """Adds the table of an object."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Add it."""
+        return x + SIZED.get(x.shape[1])
+
+
+def test_objects_of_an_object_are_restored_with_it(
+    compiled: Callable[..., trtcache.CompiledModule], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or the old table would be taken for that of the new length; while another thread runs, a warning says so."""
+    module = compiled(UsesSized(), (X,))
+    torch.testing.assert_close(UsesSized()(X), module(X))
+    SIZED.table, SIZED.note.length = torch.zeros(1), 1
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    thread.start()
+    try:
+        compiled(UsesSized(), (X,))
+    finally:
+        stop.set()
+        thread.join()
+    assert "length of a SimpleNamespace: the export has changed it" in caplog.text

@@ -217,6 +217,9 @@ class Steps(nn.Module):
             if number < steps:
                 x = layer(x)
         print(x)  # noqa: T201  # what a script may do
+        factors = torch.tensor([1, 2, 3, 4])
+        factors[0] = 5
+        x = x * factors
         return x.data + self.offset + torch.tensor(steps) + torch.tensor([steps > 2, True, False, True])
 
 

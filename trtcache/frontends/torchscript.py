@@ -164,17 +164,12 @@ def _make_of_numbers(graph: Any, node: Any, label: str) -> None:
         ExportError: the tensor is created from something else.
     """
     value, dtype, device = node.inputsAt(0), node.inputsAt(1), node.inputsAt(2)
-    literal = value.node()
     graph.setInsertPoint(node)
+    numbers = _literal_numbers(graph, value)
     if value.type().kind() in _DTYPES:
         tensor = _scalar(graph, value, dtype, device)
-    elif (  # a literal list of numbers that nothing else can change
-        literal.kind() == "prim::ListConstruct"
-        and value.type().getElementType().kind() in _DTYPES
-        and len(value.uses()) == 1
-        and list(literal.inputs())
-    ):
-        scalars = [_scalar(graph, number, dtype, device) for number in literal.inputs()]
+    elif numbers:
+        scalars = [_scalar(graph, number, dtype, device) for number in numbers]
         items = graph.insertNode(graph.create("prim::ListConstruct", scalars, 1)).output()
         items.setType(torch._C.ListType.ofTensors())
         tensor = graph.insertNode(graph.create("aten::stack", [items, graph.insertConstant(0)], 1)).output()
@@ -183,6 +178,16 @@ def _make_of_numbers(graph: Any, node: Any, label: str) -> None:
         raise ExportError(label, f"{node.kind()} creates a tensor from a list built in the call ({where}); {_GIVE}")
     node.output().replaceAllUsesWith(tensor)
     node.destroy()
+
+
+def _literal_numbers(graph: Any, value: Any) -> list[Any]:
+    """Return the numbers of a literal list that nothing can change; none for any other value."""
+    literal, kind = value.node(), value.type()
+    if kind.kind() != "ListType" or kind.getElementType().kind() not in _DTYPES:
+        return []
+    if literal.kind() == "prim::Constant":
+        return [graph.insertConstant(number) for number in value.toIValue()]
+    return list(literal.inputs()) if literal.kind() == "prim::ListConstruct" and len(value.uses()) == 1 else []
 
 
 def _scalar(graph: Any, value: Any, dtype: Any, device: Any) -> Any:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import copyreg
 import functools
 import gc
+import logging
 import sys
 import threading
 import types
 import weakref
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,18 +24,30 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.utils import parametrize
 
-from trtcache.lowering.model_state import MISSING, are_same, is_alone, is_followed, is_users, lost_tensors, read_slot
+from trtcache.lowering.model_state import (
+    MISSING,
+    are_same,
+    is_alone,
+    is_followed,
+    is_users,
+    lost_tensors,
+    read_slot,
+    slots_of,
+)
 
 if TYPE_CHECKING:
     from trtcache.lowering.model_state import Changes
 
-_DICTS = frozenset({dict, OrderedDict, defaultdict})
-_CONTAINERS = _DICTS | {list, deque, set}
+_CONTAINERS = (dict, list, tuple, deque, set)
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, type, types.ModuleType, types.BuiltinFunctionType})
 _PLAIN_OBJECTS = frozenset({"argparse", "collections", "types"})
 """Modules of the standard library whose objects hold attributes of the user's."""
-_NOT_FOLLOWED = (type, types.ModuleType, torch.nn.Module, torch.Tensor)
-_MOST_NESTED = 3
+_LARGEST_TENSOR, _MOST_TENSORS = 1 << 16, 64
+_MOST_OBJECTS = 10_000
+"""How many objects around a model are looked at: a program can have any number of them in its globals."""
+
+log = logging.getLogger("trtcache.lowering")
+
 _Place = tuple[str, dict[Any, Any], "Callable[[], Any]", "Callable[[Any, Any], None]", "Callable[[Any], None]"]
 """An owner in words, its items before the export, and what returns them now, sets one, and deletes one."""
 
@@ -44,10 +57,11 @@ def preserve_caches(model: torch.nn.Module, changes: Changes) -> Iterator[Caches
     """Take fake tensors that the block leaves outside of a model away again.
 
     Looks at the classes of the model's modules, the files that define them, the user's files that these import, and the
-    functions that they use: class attributes, global names, containers and plain objects in these, closures, defaults
-    and ``lru_cache``. If there are fake tensors, or the block has changed the model itself, which is restored as well,
-    everything is restored: a name that says for which size a table was made belongs to that table. Otherwise all stays
-    as it is, unless the block sets ``restores_all``.
+    functions that they use: class attributes, global names, closures, defaults and ``lru_cache``, and what is in these:
+    containers, modules, and objects, those of the user's classes with all that they lead to. If there are fake tensors,
+    or the block has changed the model itself, which is restored as well, everything is restored: a name that says for
+    which size a table was made belongs to that table. Otherwise all stays as it is, unless the block sets
+    ``restores_all``. Small tensors are restored if they were written to, which torch does before it refuses that.
     """
     caches = Caches(model, changes)
     try:
@@ -73,9 +87,11 @@ class Caches:
         self._places: list[_Place] = []
         self._lists: list[tuple[Any, list[Any]]] = []  # and deques
         self._sets: list[tuple[set[Any], set[Any]]] = []
+        self._tensors: list[tuple[torch.Tensor, int, torch.Tensor]] = []  # with their versions and copies
         self._cached: list[tuple[Any, int]] = []  # with the number of their misses
         self._seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
         modules = [one for one in model.modules() if isinstance(one, torch.nn.Module)]
+        self._seen.update((id(one), one) for one in modules)  # ``preserve_state`` restores those
         classes = {one for module in modules for one in type(module).__mro__ if is_followed(one.__module__)}
         files = self._files = {str(one.__module__) for one in classes}
         self._follow([*classes, *(value for module in modules for value in vars(module).values() if callable(value))])
@@ -122,38 +138,64 @@ class Caches:
     def _add_dict(self, items: dict[Any, Any], owner: str = "a dict") -> None:
         if id(items) not in self._seen:
             self._seen[id(items)] = items
-            self._places.append((owner, dict(items), lambda: items, items.__setitem__, items.__delitem__))
+            kind: Any = OrderedDict if isinstance(items, OrderedDict) else dict  # not the methods of a subclass
+            set_item, delete_item = partial(kind.__setitem__, items), partial(kind.__delitem__, items)
+            self._places.append((owner, dict(kind.items(items)), lambda: items, set_item, delete_item))
 
-    def _follow(self, waiting: list[Any]) -> None:
-        """Add containers, plain objects, closures and caches that values lead to."""
-        while waiting:
-            value = waiting.pop()
-            kind = type(value)
+    def _follow(self, waiting: Iterable[Any]) -> None:
+        """Add what values lead to, the nearest first."""
+        queue = deque(waiting)
+        while queue:
+            value = queue.popleft()
             if isinstance(value, type):
                 self._add_class(value)
-            elif kind in _PLAIN or id(value) in self._seen or isinstance(value, _NOT_FOLLOWED):
-                continue
-            elif kind in _DICTS:
-                self._add_dict(value)
-                waiting += value.values()
-            elif kind in {list, deque}:
-                self._seen[id(value)] = value
-                self._lists.append((value, list(value)))
-                waiting += value
-            elif kind is set:
-                self._seen[id(value)] = value
-                self._sets.append((value, set(value)))
-            elif isinstance(value, (types.FunctionType, functools._lru_cache_wrapper)):
-                self._seen[id(value)] = value
-                waiting += self._add_function(value)
-            elif (inner := _inner(value)) is not None:
-                waiting.append(inner)
-            elif is_followed(kind.__module__) or kind.__module__ in _PLAIN_OBJECTS:
-                self._seen[id(value)] = value
-                waiting += self._add_object(value)
+            elif type(value) not in _PLAIN and id(value) not in self._seen:
+                queue += self._add_value(value)
+
+    def _add_value(self, value: Any) -> Iterable[Any]:
+        """Add a container, a function, a module or an object, and return what it leads to."""
+        kind = type(value)
+        if isinstance(value, dict):
+            self._add_dict(value)
+            return [*dict.values(value)]
+        if isinstance(value, torch.Tensor):
+            self._add_tensor(value)
+            return ()
+        if isinstance(value, (types.FunctionType, functools._lru_cache_wrapper)):
+            self._seen[id(value)] = value
+            return self._add_function(value)
+        self._seen[id(value)] = value
+        if isinstance(value, (list, deque)):
+            self._lists.append((value, list(_base(value).__iter__(value))))
+            return self._lists[-1][1]
+        if isinstance(value, set):
+            self._sets.append((value, set(value)))
+            return ()
+        if (inner := _inner(value)) is not None:
+            return inner
+        is_users_own = kind.__module__ in self._files or is_users(sys.modules.get(kind.__module__))
+        if isinstance(value, torch.nn.Module) or is_users_own or kind.__module__ in _PLAIN_OBJECTS:
+            return self._add_object(value)
+        if is_followed(kind.__module__):
+            return [one for one in self._add_object(value) if isinstance(one, _CONTAINERS)]
+        return ()
+
+    def _add_tensor(self, value: torch.Tensor) -> None:
+        """Add a small tensor."""
+        is_plain = type(value) is torch.Tensor and value.layout == torch.strided and not value.is_inference()
+        if (
+            is_plain
+            and value.device.type == "cpu"
+            and value.nbytes <= _LARGEST_TENSOR
+            and len(self._tensors) < _MOST_TENSORS
+        ):
+            self._seen[id(value)] = value
+            self._tensors.append((value, value._version, value.detach().clone()))
 
     def _add_object(self, value: Any) -> list[Any]:
-        """Add the attributes of an object, and return the containers among them."""
+        """Add the attributes of an object, and return them, unless there are too many objects."""
+        if len(self._seen) > _MOST_OBJECTS:
+            return []
         owner = f"a {type(value).__name__}"
         try:
             attributes = value.__dict__
@@ -165,7 +207,7 @@ class Caches:
             found += attributes.values()
         names = copyreg._slotnames(type(value))  # type: ignore[attr-defined]  # what pickle uses
         if not names:
-            return [one for one in found if type(one) in _CONTAINERS]
+            return found
 
         def slots() -> dict[str, Any]:
             found = {name: read_slot(value, name) for name in names}
@@ -173,7 +215,7 @@ class Caches:
 
         set_slot, delete_slot = partial(object.__setattr__, value), partial(object.__delattr__, value)
         self._places.append((owner, slots(), slots, set_slot, delete_slot))
-        return [one for one in (*found, *slots().values()) if type(one) in _CONTAINERS]
+        return [*found, *slots().values()]
 
     def _add_function(self, function: Any) -> list[Any]:
         """Add the cells of a function, or a cache, and return what they lead to."""
@@ -188,55 +230,84 @@ class Caches:
         return []
 
     def _add_cell(self, cell: Any) -> list[Any]:
-        def items() -> dict[str, Any]:
-            try:
-                return {"content": cell.cell_contents}
-            except ValueError:  # empty
-                return {}
-
         def put(_: str, value: object) -> None:
             cell.cell_contents = value
 
         def remove(_: str) -> None:
             del cell.cell_contents
 
-        self._places.append(("a closure", items(), items, put, remove))
-        return [*items().values()]
+        self._places.append(("a closure", _contents(cell), partial(_contents, cell), put, remove))
+        return [*_contents(cell).values()]
 
     def restore(self) -> None:
         """Restore what has fake tensors now and had none, or everything."""
         self._changes.collect(self._model)
         places = [(place, _has_new_fakes(place[1], place[2]())) for place in self._places]
-        lists = [
-            (values, elements, any(map(_has_fake, values)) and not any(map(_has_fake, elements)))
-            for values, elements in self._lists
-        ]
+        lists = [(values, before, _has_new_fake(list(values), before)) for values, before in self._lists]
+        sets = [(members, before, _has_new_fake(members, before)) for members, before in self._sets]
         filled = [function for function, misses in self._cached if function.cache_info().misses != misses]
         with_fakes = [function for function in filled if any(map(_has_fake, _results(function)))]
-        has_fakes = bool(with_fakes) or any(one[-1] for one in (*places, *lists))
+        has_fakes = bool(with_fakes) or any(one[-1] for one in (*places, *lists, *sets))
         restores_all = (self.restores_all or has_fakes or self._changes.has_changes) and is_alone()
+        if has_fakes and not restores_all:
+            self._warn_of_changes([place for place, has_fake in places if not has_fake])
         for place, has_fake in places:
             if has_fake or restores_all:
                 self.replaced += _restore_place(*place, self._modules)
         for values, elements, has_fake in lists:
             if has_fake or (restores_all and not are_same(values, elements)):
                 self.replaced += lost_tensors("an element of a list", elements, list(values))
-                values.clear()
-                values.extend(elements)
-        for members, before in self._sets if restores_all else ():
-            members &= before
-            members |= before
+                _base(values).clear(values)
+                _base(values).extend(values, elements)
+        for members, before, has_fake in sets:
+            if has_fake or restores_all:
+                members &= before
+                members |= before
         for function in filled if restores_all else with_fakes:
             function.cache_clear()
+        self._restore_tensors()
+
+    def _restore_tensors(self) -> None:
+        """Restore small tensors: an export writes to them before it refuses a model that does."""
+        for tensor, version, before in self._tensors if is_alone() else ():
+            if tensor._version != version:
+                with torch.no_grad():
+                    tensor.copy_(before)
+
+    def _warn_of_changes(self, places: list[_Place]) -> None:
+        """Warn about names that are not restored, though a table beside them is: they may say what it was made for."""
+        changed = [
+            f"{name} of {owner}"
+            for owner, before, now, *_ in places
+            for name, value in list(now().items())
+            if before.get(name, MISSING) is not value and not isinstance(value, types.ModuleType)
+        ]
+        if changed:
+            names = ", ".join(changed[:3])
+            why = "the export has changed it, and it is not restored while other threads run; compile before they start"
+            log.warning("%s: %s: %s", type(self._model).__name__, names, why)
 
 
-def _inner(value: Any) -> Any:
-    """Return the function of a method, or the dict behind a container; None for other values."""
-    if isinstance(value, (classmethod, staticmethod, types.MethodType)):
-        return value.__func__
+def _base(values: Any) -> Any:
+    """Return the class whose methods read and write a list or a deque, not those of a subclass."""
+    return deque if isinstance(values, deque) else list
+
+
+def _inner(value: Any) -> list[Any] | None:
+    """Return what a tuple, a method, a property, or another object of Python's own has; None for other values."""
+    if isinstance(value, tuple):
+        return list(tuple.__iter__(value))
+    if isinstance(value, types.MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, (classmethod, staticmethod)):
+        return [value.__func__]
+    if isinstance(value, property):
+        return [value.fget, value.fset]
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
     if isinstance(value, weakref.WeakKeyDictionary):
-        return vars(value)["data"]
-    return value.__dict__ if isinstance(value, threading.local) else None
+        return [vars(value)["data"]]
+    return [value.__dict__] if isinstance(value, threading.local) else None
 
 
 def _restore_place(
@@ -275,21 +346,50 @@ def _has_new_fakes(before: dict[Any, Any], items: dict[Any, Any]) -> bool:
     return any(map(_has_fake, changed))
 
 
-def _has_fake(value: Any, depth: int = 0) -> bool:
+def _has_new_fake(elements: Collection[Any], before: Collection[Any]) -> bool:
+    """Return whether one of the elements has a fake tensor and was not there before."""
+    known = set(map(id, before))
+    return any(_has_fake(one) for one in elements if id(one) not in known)
+
+
+def _has_fake(value: Any) -> bool:
+    """Return whether a value is a fake tensor, or has one somewhere."""
     if type(value) in _PLAIN:
         return False
-    if isinstance(value, (FakeTensor, FunctionalTensor)):
-        return True
-    if depth == _MOST_NESTED or isinstance(value, _NOT_FOLLOWED):
-        return False
-    items: Iterable[Any] = ()
+    queue, seen = deque([value]), dict[int, Any]()
+    while queue and len(seen) < _MOST_OBJECTS:
+        value = queue.popleft()
+        if isinstance(value, (FakeTensor, FunctionalTensor)):
+            return True
+        if type(value) not in _PLAIN and id(value) not in seen and not isinstance(value, (type, torch.Tensor)):
+            seen[id(value)] = value
+            queue += _parts(value)
+    return False
+
+
+def _parts(value: Any) -> list[Any]:
+    """Return what a value has: elements, attributes, or the contents of a closure."""
     if isinstance(value, dict):
-        items = value.values()
-    elif isinstance(value, (list, tuple)):
-        items = value
-    elif is_followed(type(value).__module__):
-        items = getattr(value, "__dict__", {}).values()
-    return any(_has_fake(one, depth + 1) for one in list(items))
+        return [*dict.values(value)]
+    if isinstance(value, (list, deque, set)):
+        return list(value)
+    if isinstance(value, types.FunctionType):
+        cells = value.__closure__ or () if is_followed(value.__module__) else ()
+        return [part for cell in cells for part in _contents(cell).values()]
+    if (inner := _inner(value)) is not None:
+        return inner
+    if isinstance(value, torch.nn.Module) or is_followed(type(value).__module__):
+        slots = [one for one in slots_of(value).values() if one is not MISSING]
+        return [*getattr(value, "__dict__", {}).values(), *slots]
+    return []
+
+
+def _contents(cell: Any) -> dict[str, Any]:
+    """Return the content of a cell by a name, nothing of an empty one."""
+    try:
+        return {"content": cell.cell_contents}
+    except ValueError:
+        return {}
 
 
 def _results(function: Any) -> list[Any]:

@@ -394,6 +394,20 @@ def test_a_region_of_autocast_that_fails_is_left(compile_model: CompileModel) ->
     assert not torch.is_autocast_enabled("cpu")
 
 
+def test_a_detached_view_of_a_parameter_requires_no_gradients(compile_model: CompileModel) -> None:
+    """Another view of it does, also while gradients are off."""
+    weight = nn.Parameter(torch.randn(3, 3))
+
+    def views(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return weight.detach(), weight.detach()[0], weight[0], x + 1
+
+    with torch.no_grad():
+        x = _x()
+        expected, found = views(x), compile_model(views)(x)
+    assert [one.requires_grad for one in found] == [one.requires_grad for one in expected]
+    assert difference(expected, found) is None
+
+
 def _hessian(x: torch.Tensor) -> torch.Tensor:
     return torch.func.hessian(lambda y: (y**3).sum())(x)
 

@@ -357,7 +357,7 @@ class View:
     """A result that shares the memory of an argument or of an engine output.
 
     ``offset`` counts from the start of the base; ``base_stride`` are the base's strides in eager torch, which the
-    view's numbers refer to.
+    view's numbers refer to. ``requires_grad`` is whether the model's result requires gradients.
     """
 
     base: Argument | Computed
@@ -365,6 +365,7 @@ class View:
     shape: tuple[Json, ...]
     stride: tuple[Json, ...]
     offset: Json
+    requires_grad: bool
 
 
 Maker: TypeAlias = ConstantResult | Number | Computed | Argument | View
@@ -447,7 +448,8 @@ def _make(maker: Maker, args: Sequence[Any], computed: Sequence[torch.Tensor], s
             return args[place]
         case View():
             base = _make(maker.base, args, computed, sizes)
-            if torch.is_grad_enabled():  # without, a view of a parameter still requires gradients
+            # Without gradients, a view of a parameter still requires them, unless it was detached.
+            if torch.is_grad_enabled() or not maker.requires_grad:
                 base = base.detach()
             shape, stride, (offset,) = (_evaluate(one, sizes) for one in (maker.shape, maker.stride, (maker.offset,)))
             return base.as_strided(shape, stride, base.storage_offset() + offset)
@@ -533,6 +535,7 @@ class _Reader:
             shape=tuple(self._write(size, output) for size in value.shape),
             stride=tuple(self._write(step, output) for step in value.stride()),
             offset=self._write(begin, output),
+            requires_grad=value.requires_grad,
         )
 
     def _write(self, size: Any, node: fx.Node) -> Json:
