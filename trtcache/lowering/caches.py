@@ -29,6 +29,7 @@ from trtcache.lowering.model_state import (
     are_same,
     is_alone,
     is_followed,
+    is_plain,
     is_users,
     lost_tensors,
     read_slot,
@@ -140,7 +141,8 @@ class Caches:
             self._seen[id(items)] = items
             kind: Any = OrderedDict if isinstance(items, OrderedDict) else dict  # not the methods of a subclass
             set_item, delete_item = partial(kind.__setitem__, items), partial(kind.__delitem__, items)
-            self._places.append((owner, dict(kind.items(items)), lambda: items, set_item, delete_item))
+            now = partial(dict.copy, items) if type(items) is not dict else lambda: items
+            self._places.append((owner, dict.copy(items), now, set_item, delete_item))
 
     def _follow(self, waiting: Iterable[Any]) -> None:
         """Add what values lead to, the nearest first."""
@@ -182,13 +184,9 @@ class Caches:
 
     def _add_tensor(self, value: torch.Tensor) -> None:
         """Add a small tensor."""
-        is_plain = type(value) is torch.Tensor and value.layout == torch.strided and not value.is_inference()
-        if (
-            is_plain
-            and value.device.type == "cpu"
-            and value.nbytes <= _LARGEST_TENSOR
-            and len(self._tensors) < _MOST_TENSORS
-        ):
+        is_own = type(value) is torch.Tensor and is_plain(value) and value.device.type == "cpu"
+        is_small = is_own and not value.is_inference() and value.nbytes <= _LARGEST_TENSOR
+        if is_small and len(self._tensors) < _MOST_TENSORS:
             self._seen[id(value)] = value
             self._tensors.append((value, value._version, value.detach().clone()))
 
@@ -261,8 +259,8 @@ class Caches:
                 _base(values).extend(values, elements)
         for members, before, has_fake in sets:
             if has_fake or restores_all:
-                members &= before
-                members |= before
+                set.intersection_update(members, before)
+                set.update(members, before)
         for function in filled if restores_all else with_fakes:
             function.cache_clear()
         self._restore_tensors()

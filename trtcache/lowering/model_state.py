@@ -186,7 +186,8 @@ def is_followed(module: object) -> bool:
     return isinstance(module, str) and module.partition(".")[0] not in _OTHERS
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has elements in memory, with strides."""
     return tensor.layout == torch.strided and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested)
 
 
@@ -233,7 +234,7 @@ class _State:
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._registered = {id(module) for module in model.modules()}
         weights = {id(one): one for one in (*model.parameters(), *model.buffers()) if type(one) in _WEIGHTS}
-        self._weights = [(one, one.detach()) for one in weights.values() if _is_plain(one)]
+        self._weights = [(one, one.detach()) for one in weights.values() if is_plain(one)]
         seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
         waiting: list[Any] = [model]
         while waiting:
