@@ -1,8 +1,8 @@
 """Torch-free cache API: cache the output of any build function, and build each entry once.
 
-``get_or_build`` is for callers with build functions of their own; ``trtcache.compile`` uses ``fetch`` and ``peek``
-with its own keys. Store failures are not raised: a damaged entry is a miss with a reason, and a build that could not
-be stored is still returned. Build failures are always raised.
+``get_or_build`` is for callers with build functions of their own; ``trtcache.compile`` uses ``get_or_build_key`` and
+``peek`` with its own keys. Store failures are not raised: a damaged entry is a miss with a reason, and a build that
+could not be stored is still returned. Build failures are always raised.
 """
 
 from __future__ import annotations
@@ -274,14 +274,14 @@ class Cache:
     def peek(self, key: CacheKey, *, counted: bool = True) -> Entry | None:
         """Look an entry up as ``get`` does, in the stores and then the remotes, but do not count a miss.
 
-        A later ``fetch`` counts it. Without ``counted``, hits are not counted either: for entries that only lead to
-        others.
+        A later ``get_or_build_key`` counts it. Without ``counted``, hits are not counted either: for entries that only
+        lead to others.
         """
         if not self._can_search:
             return None
         found = self._look_up(key, counted=counted)
         if isinstance(found, Miss) and found.reason.startswith("corrupt:"):
-            self._damaged[key.digest] = found.reason  # it is quarantined now, and the fetch would see "absent"
+            self._damaged[key.digest] = found.reason  # it is quarantined now, and the next look-up would see "absent"
         return found if isinstance(found, Entry) else None
 
     def keep(self, key: CacheKey, built: Built, *, build_s: float, name: str | None = None) -> None:

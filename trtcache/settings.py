@@ -196,7 +196,7 @@ class Settings:
 
     @property
     def explicit(self) -> dict[str, object]:
-        """The settings of a build that differ from their defaults, as JSON values; ``of`` returns equal settings.
+        """The settings of a build that differ from their defaults, as JSON values; ``of`` returns equivalent ones.
 
         ``threads``, ``on_miss`` and ``detach`` are left out: they do not change a build.
         """

@@ -41,7 +41,8 @@ _AUTO_ORDER = {"torch": ("aot_inductor",), "onnx": ("tensorrt", "tensorrt_rtx")}
 
 _HOOKS = (
     *("target", "toolchain", "ambient", "check", "why_not", "frozen_slots", "bakes_weights", "freeze"),
-    *("choose_weights", "takes_similar", "refused_sizes", "refit_artifact"),
+    *("choose_weights", "takes_similar", "refused_sizes", "refit_artifact", "versions", "takes_weights", "why_misfit"),
+    "rank",
 )
 """Methods of a backend that are called outside of a build and a load."""
 

@@ -1,8 +1,8 @@
 """The fast path: from a source's fingerprint through a key alias to a stored engine, without export or lowering.
 
 The slow path is taken if there is no alias, if the engine's entry was evicted, or if a weight of the file cannot be
-mapped. It
-stores an alias for the next time. The reason is logged if the source has no fingerprint or a stored alias is unusable.
+mapped. It stores an alias for the next time. The reason is logged if the source has no fingerprint or a stored alias is
+unusable.
 """
 
 from __future__ import annotations

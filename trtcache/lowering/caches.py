@@ -90,6 +90,7 @@ class Caches:
         self._sets: list[tuple[set[Any], set[Any]]] = []
         self._tensors: list[tuple[torch.Tensor, int, torch.Tensor]] = []  # with their versions and copies
         self._cached: list[tuple[Any, int]] = []  # with the number of their misses
+        self._objects = 0
         self._seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
         modules = [one for one in model.modules() if isinstance(one, torch.nn.Module)]
         self._seen.update((id(one), one) for one in modules)  # ``preserve_state`` restores those
@@ -139,7 +140,7 @@ class Caches:
     def _add_dict(self, items: dict[Any, Any], owner: str = "a dict") -> None:
         if id(items) not in self._seen:
             self._seen[id(items)] = items
-            kind: Any = OrderedDict if isinstance(items, OrderedDict) else dict  # not the methods of a subclass
+            kind: Any = OrderedDict if _is(items, OrderedDict) else dict  # not the methods of a subclass
             set_item, delete_item = partial(kind.__setitem__, items), partial(kind.__delitem__, items)
             now = partial(dict.copy, items) if type(items) is not dict else lambda: items
             self._places.append((owner, dict.copy(items), now, set_item, delete_item))
@@ -149,7 +150,7 @@ class Caches:
         queue = deque(waiting)
         while queue:
             value = queue.popleft()
-            if isinstance(value, type):
+            if _is(value, type):
                 self._add_class(value)
             elif type(value) not in _PLAIN and id(value) not in self._seen:
                 queue += self._add_value(value)
@@ -157,50 +158,49 @@ class Caches:
     def _add_value(self, value: Any) -> Iterable[Any]:
         """Add a container, a function, a module or an object, and return what it leads to."""
         kind = type(value)
-        if isinstance(value, dict):
+        if _is(value, dict):
             self._add_dict(value)
             return [*dict.values(value)]
-        if isinstance(value, torch.Tensor):
+        if _is(value, torch.Tensor):
             self._add_tensor(value)
             return ()
-        if isinstance(value, (types.FunctionType, functools._lru_cache_wrapper)):
-            self._seen[id(value)] = value
-            return self._add_function(value)
         self._seen[id(value)] = value
-        if isinstance(value, (list, deque)):
-            self._lists.append((value, list(_base(value).__iter__(value))))
+        if _is(value, types.FunctionType, functools._lru_cache_wrapper):
+            return self._add_function(value)
+        if _is(value, list, deque):
+            self._lists.append((value, _elements(value)))
             return self._lists[-1][1]
-        if isinstance(value, set):
-            self._sets.append((value, set(value)))
+        if _is(value, set):
+            self._sets.append((value, set(set.__iter__(value))))
+            return ()
+        if str(kind.__module__).startswith("trtcache."):  # a compiled module: a background build may change it
             return ()
         if (inner := _inner(value)) is not None:
             return inner
         is_users_own = kind.__module__ in self._files or is_users(sys.modules.get(kind.__module__))
-        if isinstance(value, torch.nn.Module) or is_users_own or kind.__module__ in _PLAIN_OBJECTS:
+        if _is(value, torch.nn.Module) or is_users_own or kind.__module__ in _PLAIN_OBJECTS:
             return self._add_object(value)
         if is_followed(kind.__module__):
-            return [one for one in self._add_object(value) if isinstance(one, _CONTAINERS)]
+            return [one for one in self._add_object(value) if _is(one, *_CONTAINERS)]
         return ()
 
     def _add_tensor(self, value: torch.Tensor) -> None:
         """Add a small tensor."""
         is_own = type(value) is torch.Tensor and is_plain(value) and value.device.type == "cpu"
         is_small = is_own and not value.is_inference() and value.nbytes <= _LARGEST_TENSOR
+        is_small = is_small and value.untyped_storage().nbytes() >= value.nbytes  # its memory was not freed
         if is_small and len(self._tensors) < _MOST_TENSORS:
             self._seen[id(value)] = value
             self._tensors.append((value, value._version, value.detach().clone()))
 
     def _add_object(self, value: Any) -> list[Any]:
         """Add the attributes of an object, and return them, unless there are too many objects."""
-        if len(self._seen) > _MOST_OBJECTS:
+        self._objects += 1
+        if self._objects > _MOST_OBJECTS:
             return []
-        owner = f"a {type(value).__name__}"
-        try:
-            attributes = value.__dict__
-        except Exception:  # noqa: BLE001  # code of the class
-            attributes = None
+        owner, attributes = f"a {type(value).__name__}", _attributes(value)
         found: list[Any] = []
-        if type(attributes) is dict:
+        if attributes is not None:
             self._add_dict(attributes, owner)
             found += attributes.values()
         names = copyreg._slotnames(type(value))  # type: ignore[attr-defined]  # what pickle uses
@@ -241,7 +241,7 @@ class Caches:
         """Restore what has fake tensors now and had none, or everything."""
         self._changes.collect(self._model)
         places = [(place, _has_new_fakes(place[1], place[2]())) for place in self._places]
-        lists = [(values, before, _has_new_fake(list(values), before)) for values, before in self._lists]
+        lists = [(values, before, _has_new_fake(_elements(values), before)) for values, before in self._lists]
         sets = [(members, before, _has_new_fake(members, before)) for members, before in self._sets]
         filled = [function for function, misses in self._cached if function.cache_info().misses != misses]
         with_fakes = [function for function in filled if any(map(_has_fake, _results(function)))]
@@ -251,24 +251,34 @@ class Caches:
             self._warn_of_changes([place for place, has_fake in places if not has_fake])
         for place, has_fake in places:
             if has_fake or restores_all:
-                self.replaced += _restore_place(*place, self._modules)
+                try:
+                    self.replaced += _restore_place(*place, self._modules)
+                except Exception:  # code of the user's: the others are restored all the same
+                    log.warning("%s could not be restored after the export", place[0], exc_info=True)
         for values, elements, has_fake in lists:
-            if has_fake or (restores_all and not are_same(values, elements)):
-                self.replaced += lost_tensors("an element of a list", elements, list(values))
+            now = _elements(values)
+            if has_fake or (restores_all and not are_same(now, elements)):
+                self.replaced += lost_tensors("an element of a list", elements, now)
                 _base(values).clear(values)
-                _base(values).extend(values, elements)
+                _base(values).extend(values, [*elements, *self._imported(now, elements)])
         for members, before, has_fake in sets:
             if has_fake or restores_all:
+                imported = self._imported(members, before)
                 set.intersection_update(members, before)
-                set.update(members, before)
+                set.update(members, before, imported)
         for function in filled if restores_all else with_fakes:
             function.cache_clear()
         self._restore_tensors()
 
+    def _imported(self, now: Iterable[Any], before: Collection[Any]) -> list[Any]:
+        """Return the new elements that an import has added, which is not done again."""
+        known = set(map(id, before))
+        return [one for one in now if id(one) not in known and _is_imported(one, self._modules)]
+
     def _restore_tensors(self) -> None:
         """Restore small tensors: an export writes to them before it refuses a model that does."""
         for tensor, version, before in self._tensors if is_alone() else ():
-            if tensor._version != version:
+            if tensor._version != version and tensor.shape == before.shape:
                 with torch.no_grad():
                     tensor.copy_(before)
 
@@ -278,6 +288,7 @@ class Caches:
             f"{name} of {owner}"
             for owner, before, now, *_ in places
             for name, value in list(now().items())
+            if isinstance(name, str) and not name.startswith("__")
             if before.get(name, MISSING) is not value and not isinstance(value, types.ModuleType)
         ]
         if changed:
@@ -286,26 +297,44 @@ class Caches:
             log.warning("%s: %s: %s", type(self._model).__name__, names, why)
 
 
+def _is(value: Any, *kinds: type) -> bool:
+    """Return whether a value is of one of these classes, whatever it says of itself, as a mock does."""
+    return issubclass(type(value), kinds)
+
+
 def _base(values: Any) -> Any:
     """Return the class whose methods read and write a list or a deque, not those of a subclass."""
-    return deque if isinstance(values, deque) else list
+    return deque if _is(values, deque) else list
+
+
+def _elements(values: Any) -> list[Any]:
+    return list(_base(values).__iter__(values))
+
+
+def _attributes(value: Any) -> dict[str, Any] | None:
+    """Return the ``__dict__`` of an object; None if it has none, or another thing under this name."""
+    try:
+        attributes = value.__dict__
+    except Exception:  # noqa: BLE001  # code of the class
+        return None
+    return attributes if type(attributes) is dict else None
 
 
 def _inner(value: Any) -> list[Any] | None:
     """Return what a tuple, a method, a property, or another object of Python's own has; None for other values."""
-    if isinstance(value, tuple):
+    if _is(value, tuple):
         return list(tuple.__iter__(value))
-    if isinstance(value, types.MethodType):
+    if _is(value, types.MethodType):
         return [value.__func__, value.__self__]
-    if isinstance(value, (classmethod, staticmethod)):
+    if _is(value, classmethod, staticmethod):
         return [value.__func__]
-    if isinstance(value, property):
+    if _is(value, property):
         return [value.fget, value.fset]
-    if isinstance(value, functools.partial):
+    if _is(value, functools.partial):
         return [value.func, value.args, value.keywords]
-    if isinstance(value, weakref.WeakKeyDictionary):
+    if _is(value, weakref.WeakKeyDictionary):
         return [vars(value)["data"]]
-    return [value.__dict__] if isinstance(value, threading.local) else None
+    return [value.__dict__] if _is(value, threading.local) else None
 
 
 def _restore_place(
@@ -325,10 +354,8 @@ def _restore_place(
     for name, value in list(items.items()):
         old = before.get(name, MISSING)
         if old is MISSING:
-            source = getattr(value, "__module__", None)
-            is_imported = isinstance(value, types.ModuleType) or (isinstance(source, str) and source not in modules)
             with suppress(LookupError, AttributeError):  # another thread has removed it
-                if not is_imported:
+                if not _is_imported(value, modules):
                     remove(name)
         elif old is not value:
             put(name, old)
@@ -337,6 +364,12 @@ def _restore_place(
         if not (isinstance(name, weakref.ref) and name() is None):
             put(name, before[name])
     return replaced
+
+
+def _is_imported(value: Any, modules: frozenset[str]) -> bool:
+    """Return whether a value is a module, or defined in one that was not among the imported ``modules``."""
+    source = getattr(value, "__module__", None)
+    return isinstance(value, types.ModuleType) or (isinstance(source, str) and source not in modules)
 
 
 def _has_new_fakes(before: dict[Any, Any], items: dict[Any, Any]) -> bool:
@@ -357,9 +390,9 @@ def _has_fake(value: Any) -> bool:
     queue, seen = deque([value]), dict[int, Any]()
     while queue and len(seen) < _MOST_OBJECTS:
         value = queue.popleft()
-        if isinstance(value, (FakeTensor, FunctionalTensor)):
+        if _is(value, FakeTensor, FunctionalTensor):
             return True
-        if type(value) not in _PLAIN and id(value) not in seen and not isinstance(value, (type, torch.Tensor)):
+        if type(value) not in _PLAIN and id(value) not in seen and not _is(value, type, torch.Tensor):
             seen[id(value)] = value
             queue += _parts(value)
     return False
@@ -367,18 +400,20 @@ def _has_fake(value: Any) -> bool:
 
 def _parts(value: Any) -> list[Any]:
     """Return what a value has: elements, attributes, or the contents of a closure."""
-    if isinstance(value, dict):
+    if _is(value, dict):
         return [*dict.values(value)]
-    if isinstance(value, (list, deque, set)):
-        return list(value)
-    if isinstance(value, types.FunctionType):
+    if _is(value, list, deque):
+        return _elements(value)
+    if _is(value, set):
+        return list(set.__iter__(value))
+    if _is(value, types.FunctionType):
         cells = value.__closure__ or () if is_followed(value.__module__) else ()
         return [part for cell in cells for part in _contents(cell).values()]
     if (inner := _inner(value)) is not None:
         return inner
-    if isinstance(value, torch.nn.Module) or is_followed(type(value).__module__):
+    if _is(value, torch.nn.Module) or is_followed(type(value).__module__):
         slots = [one for one in slots_of(value).values() if one is not MISSING]
-        return [*getattr(value, "__dict__", {}).values(), *slots]
+        return [*(_attributes(value) or {}).values(), *slots]
     return []
 
 

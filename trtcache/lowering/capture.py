@@ -157,7 +157,9 @@ def _trace(
             log.warning("%s: forward %s %s: %s", label, what, ", ".join(names[:3]), why)
     if training := [name or label for name, one in model.named_modules() if _depends_on_training(one) and one.training]:
         what = ", ".join(training[:3])
-        log.warning("%s: the engine is in training mode, as %s: call eval() on the model before", label, what)
+        log.warning(
+            "%s: the engine is in training mode, as %s: call eval() on the model before compiling it", label, what
+        )
     if random_states() != random_before:
         why = "an engine has the numbers of the export; use operators of torch, and set seeds outside of forward"
         log.warning("%s: forward seeds a generator, or draws from Python's or NumPy's: %s", label, why)
@@ -216,7 +218,9 @@ def _depends_on_training(module: torch.nn.Module) -> bool:
     """Return whether a module of torch computes something else in training mode."""
     if isinstance(module, nn.dropout._DropoutNd):
         return module.p > 0
-    return isinstance(module, nn.batchnorm._NormBase) and not isinstance(module, nn.instancenorm._InstanceNorm)
+    if isinstance(module, (nn.rnn.RNNBase, nn.activation.MultiheadAttention)):
+        return module.dropout > 0
+    return isinstance(module, nn.batchnorm._NormBase) and module.track_running_stats
 
 
 def _is_of_functorch(value: object) -> bool:

@@ -230,7 +230,7 @@ class Report:
     @property
     def overhead_s(self) -> float:
         """Seconds of ``compile`` without export, decompositions and builds, which is the cost of trtcache itself."""
-        built_s = sum(one.build_s for one in self.partitions if one.outcome == "built")
+        built_s = 0.0 if self.background else sum(one.build_s for one in self.partitions if one.outcome == "built")
         return max(0.0, self.compile_s - self.export_s - self.decompose_s - (built_s - self.overlapped_s))
 
     @property

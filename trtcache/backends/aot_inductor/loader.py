@@ -72,6 +72,7 @@ _ENTERED = threading.local()  # for each thread, the GPUs that it has used
 _MAPS = Path("/proc/self/maps")
 _INSIDE = b"/data/aotinductor/"
 _GONE = " (deleted)"
+_CALLS_OPERATORS = b"aoti_torch_proxy_executor_call_function"
 _NO_OPERATOR = re.compile(r"Could not find schema for ([\w.]+::[\w.]*\w)")
 MappedLibrary = tuple[str, str]
 """Device and inode of a mapped library, and its path."""
@@ -303,9 +304,12 @@ class Package:
 
 
 def _share_idle(content: bytes | memoryview, idle: list[tuple[Any, Aliases]]) -> None:
-    """Keep the idle loaders of a released package, unless they have weights in them."""
+    """Keep the idle loaders of a released package, unless they have weights in them or call operators of torch.
+
+    A loader looks operators up when it is opened, and a custom one may be defined again.
+    """
     kept = [one for one in idle if FROZEN_MARK not in one[0].get_metadata()]
-    if kept:
+    if kept and _CALLS_OPERATORS not in bytes(content):
         _IDLE.setdefault(hash_bytes(content), []).extend(kept)
         _IDLE_SIZES.add(len(content))
 
