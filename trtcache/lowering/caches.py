@@ -260,17 +260,17 @@ class Caches:
             if has_fake or (restores_all and not are_same(now, elements)):
                 self.replaced += lost_tensors("an element of a list", elements, now)
                 _base(values).clear(values)
-                _base(values).extend(values, [*elements, *self._imported(now, elements)])
+                _base(values).extend(values, [*elements, *self._find_imported(now, elements)])
         for members, before, has_fake in sets:
             if has_fake or restores_all:
-                imported = self._imported(members, before)
+                imported = self._find_imported(members, before)
                 set.intersection_update(members, before)
                 set.update(members, before, imported)
         for function in filled if restores_all else with_fakes:
             function.cache_clear()
         self._restore_tensors()
 
-    def _imported(self, now: Iterable[Any], before: Collection[Any]) -> list[Any]:
+    def _find_imported(self, now: Iterable[Any], before: Collection[Any]) -> list[Any]:
         """Return the new elements that an import has added, which is not done again."""
         known = set(map(id, before))
         return [one for one in now if id(one) not in known and _is_imported(one, self._modules)]
