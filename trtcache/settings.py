@@ -202,7 +202,8 @@ class Settings:
         """
         unneeded = {"threads", "on_miss", "detach", "backends", *self.sections}
         names = sorted(set(field_names(Settings)) - unneeded)
-        changed = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(_DEFAULTS, name)}
+        default = Settings()
+        changed = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(default, name)}
         # Names are in no order: sorted, equal settings give equal JSON.
         changed = {name: sorted(value) if _is_name_collection(value) else value for name, value in changed.items()}
         changed |= {name: section.explicit for name, section in self.sections.items()}
@@ -224,9 +225,6 @@ class Settings:
         values |= {"inductor": {}, "autocast_exclude": sorted(self.autocast_exclude)}
         values |= {name: section.document() for name, section in self.sections.items()}
         return {name: value for name, value in values.items() if value or name in _ALWAYS}
-
-
-_DEFAULTS = Settings()
 
 
 def _is_name_collection(value: object) -> bool:

@@ -165,7 +165,7 @@ def of_function(_: Any) -> torch.Tensor:
 
 
 class Holder(nn.Module):
-    """A module beside the model that makes a table when it is asked for."""
+    """A module beside the model that creates its tables in its first call."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -5,7 +5,6 @@ An export fills them with fake tensors, with which the model's later results wou
 
 from __future__ import annotations
 
-import copyreg
 import functools
 import gc
 import logging
@@ -32,7 +31,6 @@ from trtcache.lowering.model_state import (
     is_plain,
     is_users,
     lost_tensors,
-    read_slot,
     slots_of,
 )
 
@@ -44,6 +42,7 @@ _PLAIN = frozenset({type(None), bool, int, float, str, bytes, type, types.Module
 _PLAIN_OBJECTS = frozenset({"argparse", "collections", "types"})
 """Modules of the standard library whose objects hold attributes of the user's."""
 _LARGEST_TENSOR, _MOST_TENSORS = 1 << 16, 64
+"""How large a tensor is, in bytes, that is copied and restored, and how many are."""
 _MOST_OBJECTS = 10_000
 """How many objects around a model are looked at: a program can have any number of them in its globals."""
 
@@ -203,17 +202,11 @@ class Caches:
         if attributes is not None:
             self._add_dict(attributes, owner)
             found += attributes.values()
-        names = copyreg._slotnames(type(value))  # type: ignore[attr-defined]  # what pickle uses
-        if not names:
-            return found
-
-        def slots() -> dict[str, Any]:
-            found = {name: read_slot(value, name) for name in names}
-            return {name: one for name, one in found.items() if one is not MISSING}
-
-        set_slot, delete_slot = partial(object.__setattr__, value), partial(object.__delattr__, value)
-        self._places.append((owner, slots(), slots, set_slot, delete_slot))
-        return [*found, *slots().values()]
+        if slots_of(value):
+            set_slot, delete_slot = partial(object.__setattr__, value), partial(object.__delattr__, value)
+            self._places.append((owner, _set_slots(value), partial(_set_slots, value), set_slot, delete_slot))
+            found += _set_slots(value).values()
+        return found
 
     def _add_function(self, function: Any) -> list[Any]:
         """Add the cells of a function, or a cache, and return what they lead to."""
@@ -272,8 +265,7 @@ class Caches:
 
     def _find_imported(self, now: Iterable[Any], before: Collection[Any]) -> list[Any]:
         """Return the new elements that an import has added, which is not done again."""
-        known = set(map(id, before))
-        return [one for one in now if id(one) not in known and _is_imported(one, self._modules)]
+        return [one for one in _new_elements(now, before) if _is_imported(one, self._modules)]
 
     def _restore_tensors(self) -> None:
         """Restore small tensors: an export writes to them before it refuses a model that does."""
@@ -318,6 +310,11 @@ def _attributes(value: Any) -> dict[str, Any] | None:
     except Exception:  # noqa: BLE001  # code of the class
         return None
     return attributes if type(attributes) is dict else None
+
+
+def _set_slots(value: Any) -> dict[str, Any]:
+    """Return what an object has in those of its ``__slots__`` that are set."""
+    return {name: one for name, one in slots_of(value).items() if one is not MISSING}
 
 
 def _inner(value: Any) -> list[Any] | None:
@@ -379,8 +376,12 @@ def _has_new_fakes(before: dict[Any, Any], items: dict[Any, Any]) -> bool:
 
 def _has_new_fake(elements: Collection[Any], before: Collection[Any]) -> bool:
     """Return whether one of the elements has a fake tensor and was not there before."""
+    return any(map(_has_fake, _new_elements(elements, before)))
+
+
+def _new_elements(elements: Iterable[Any], before: Collection[Any]) -> list[Any]:
     known = set(map(id, before))
-    return any(_has_fake(one) for one in elements if id(one) not in known)
+    return [one for one in elements if id(one) not in known]
 
 
 def _has_fake(value: Any) -> bool:
@@ -412,8 +413,7 @@ def _parts(value: Any) -> list[Any]:
     if (inner := _inner(value)) is not None:
         return inner
     if _is(value, torch.nn.Module) or is_followed(type(value).__module__):
-        slots = [one for one in slots_of(value).values() if one is not MISSING]
-        return [*(_attributes(value) or {}).values(), *slots]
+        return [*(_attributes(value) or {}).values(), *_set_slots(value).values()]
     return []
 
 
