@@ -404,7 +404,6 @@ def _hide_idle_loaders(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the loaders that engines before have left."""
     gc.collect()
     monkeypatch.setattr(loader, "_IDLE", {})
-    monkeypatch.setattr(loader, "_IDLE_SIZES", set())
 
 
 def test_a_package_with_a_weight_unset_is_never_handed_out(affine: tuple[bytes, dict[str, torch.Tensor]]) -> None:

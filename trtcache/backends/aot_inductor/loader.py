@@ -62,10 +62,9 @@ _OF_A_GPU = {".cubin", ".fatbin", ".hsaco", ".ptx", ".spv"}
 
 _OPENING = threading.Lock()
 _SEEN: set[MappedLibrary] = set()
-_IDLE: dict[bytes, list[tuple[Any, Aliases]]] = {}
-"""Idle loaders of packages that were released, by the digest of their bytes, for the next package of these bytes."""
-_IDLE_SIZES: set[int] = set()
-"""The sizes of those packages in bytes: a package of another size need not be hashed."""
+_IDLE: dict[int, dict[bytes, list[tuple[Any, Aliases]]]] = {}
+"""Idle loaders of packages that were released, for the next package of the same bytes: by their number, so that other
+packages need not be hashed, and by their digest."""
 _ATTEMPTS = 3
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _ENTERED = threading.local()  # for each thread, the GPUs that it has used
@@ -266,9 +265,8 @@ class Package:
 
     def _shared_idle(self) -> list[tuple[Any, Aliases]]:
         """Return the idle loaders of released packages with these bytes."""
-        if self.device.type != "cpu" or len(self._content) not in _IDLE_SIZES:
-            return []
-        return _IDLE.get(hash_bytes(self._content), [])
+        by_digest = _IDLE.get(len(self._content)) if self.device.type == "cpu" else None
+        return by_digest.get(hash_bytes(self._content), []) if by_digest else []
 
     def return_loader(self, loader: Any, aliases: Aliases) -> None:
         """Keep a loader for the next engine; no call MUST be running on it."""
@@ -310,8 +308,7 @@ def _share_idle(content: bytes | memoryview, idle: list[tuple[Any, Aliases]]) ->
     """
     kept = [one for one in idle if FROZEN_MARK not in one[0].get_metadata()]
     if kept and _CALLS_OPERATORS not in bytes(content):
-        _IDLE.setdefault(hash_bytes(content), []).extend(kept)
-        _IDLE_SIZES.add(len(content))
+        _IDLE.setdefault(len(content), {}).setdefault(hash_bytes(content), []).extend(kept)
 
 
 def _open_new(path: str, device: torch.device) -> Any:
