@@ -580,3 +580,45 @@ def test_objects_of_an_object_are_restored_with_it(
         stop.set()
         thread.join()
     assert "length of a SimpleNamespace: the export has changed it" in caplog.text
+
+
+class Creating(OrderedDict[str, Any]):
+    """Creates an object for each look-up, as transformers' ``ACT2FN`` does."""
+
+    def __getitem__(self, key: str) -> Any:
+        """Return a new module."""
+        return super().__getitem__(key)()
+
+    def copy(self) -> Creating:
+        """Return another one, with what look-ups return."""
+        return Creating(self.items())
+
+
+ACTIVATIONS = Creating(relu=nn.ReLU, gelu=nn.GELU)
+
+
+class LooksUp(nn.Module):
+    """Fills a table beside it, so that everything is restored, and looks activations up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.activations = Creating(tanh=nn.Tanh, relu=nn.ReLU)
+        self.activations.move_to_end("tanh")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Look two up."""
+        result: torch.Tensor = self.activations["tanh"](ACTIVATIONS["relu"](x)) + of_global(self)
+        return result
+
+
+def test_what_a_dict_holds_is_kept_not_what_its_look_ups_create(
+    compiled: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """In the order of the dict; the next model is created from it."""
+    global GLOBAL_TABLE
+    GLOBAL_TABLE, model = None, LooksUp()
+    compiled(model, (X,))
+    assert list(dict.values(ACTIVATIONS)) == [nn.ReLU, nn.GELU]
+    assert dict(dict.items(model.activations)) == {"relu": nn.ReLU, "tanh": nn.Tanh}
+    assert list(model.activations) == ["relu", "tanh"]
+    torch.testing.assert_close(model(X), LooksUp()(X))

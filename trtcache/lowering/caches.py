@@ -30,6 +30,7 @@ from trtcache.lowering.model_state import (
     is_followed,
     is_plain,
     is_users,
+    items_of,
     lost_tensors,
     slots_of,
 )
@@ -141,8 +142,8 @@ class Caches:
             self._seen[id(items)] = items
             kind: Any = OrderedDict if _is(items, OrderedDict) else dict  # not the methods of a subclass
             set_item, delete_item = partial(kind.__setitem__, items), partial(kind.__delitem__, items)
-            now = partial(dict.copy, items) if type(items) is not dict else lambda: items
-            self._places.append((owner, dict.copy(items), now, set_item, delete_item))
+            now = partial(items_of, items) if type(items) is not dict else lambda: items
+            self._places.append((owner, items_of(items), now, set_item, delete_item))
 
     def _follow(self, waiting: Iterable[Any]) -> None:
         """Add what values lead to, the nearest first."""

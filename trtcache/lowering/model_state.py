@@ -123,7 +123,7 @@ def containers_of(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, A
 def elements_of(container: Any) -> list[Any]:
     """Return the elements of a container; of a dict, its keys and values."""
     if isinstance(container, dict):
-        return [part for item in _kind(container).items(container) for part in item]
+        return [part for item in items_of(container).items() for part in item]
     return list(container)
 
 
@@ -298,7 +298,7 @@ class _State:
             self._lists.append((value, items))
             return list(items)
         if isinstance(value, dict):
-            self._mappings.append((value, dict(_kind(value).items(value))))
+            self._mappings.append((value, items_of(value)))
             return [*dict.values(value)]
         if isinstance(value, set):
             self._sets.append((value, set(value)))
@@ -343,7 +343,7 @@ class _State:
         found: list[tuple[Any, Mapping[Any, Any], Mapping[Any, Any]]]
         found = [(value, before, value.__dict__) for value, before in self._attributes]
         found += [(one, before, {name: read_slot(one, name) for name in before}) for one, before in self._slots]
-        found += [(mapping, items, dict(_kind(mapping).items(mapping))) for mapping, items in mappings]
+        found += [(mapping, items, items_of(mapping)) for mapping, items in mappings]
         return found + [(one, dict(enumerate(items)), dict(enumerate(one))) for one, items in self._lists]
 
     def is_changed(self) -> bool:
@@ -415,12 +415,23 @@ def _kind(mapping: dict[Any, Any]) -> Any:
     return OrderedDict if isinstance(mapping, OrderedDict) else dict
 
 
+def items_of(mapping: dict[Any, Any]) -> dict[Any, Any]:
+    """Return the items that a dict holds, in their order.
+
+    ``items()`` and ``dict.copy()`` of an ``OrderedDict`` call ``__getitem__`` of its class, and that of transformers'
+    ``ACT2FN`` creates a module at each call: written back, such results would take the place of what the dict holds.
+    """
+    if not isinstance(mapping, OrderedDict):
+        return dict(dict.items(mapping))
+    return {key: dict.__getitem__(mapping, key) for key in list(OrderedDict.__iter__(mapping))}
+
+
 def _restore_mapping(mapping: dict[Any, Any], before: dict[Any, Any]) -> None:
     """Restore the items of a dict and their order."""
     if not mapping and not before:
         return
     kind = _kind(mapping)
-    items, recorded = list(kind.items(mapping)), list(before.items())
+    items, recorded = list(items_of(mapping).items()), list(before.items())
     same = len(items) == len(recorded)
     if same and all(one[0] is other[0] and one[1] is other[1] for one, other in zip(items, recorded, strict=True)):
         return
