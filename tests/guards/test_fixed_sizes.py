@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,11 +13,11 @@ from torch import nn
 from torch.export import Dim
 
 from tests.direct.stored import install_stored
-from trtcache.errors import InputError
+from trtcache.errors import ExportError, GuardError, InputError
 from trtcache_cli.build import _document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     import trtcache
@@ -122,3 +125,64 @@ def test_sizes_that_vary_or_were_fixed_by_the_caller_are_not_reported(
     module = compiled(Open().eval(), (x,), named, dynamic_shapes=collection)
     assert [(one.dimension, one.size) for one in module.report.fixed_sizes] == [(0, 1)]
     assert compiled(Open().eval(), args, named).report.fixed_sizes == ()
+
+
+TEXTS: dict[str, Callable[[torch.Tensor], bool]] = {
+    "str": lambda x: str(x.shape[0]) == "3",
+    "repr": lambda x: repr(x.shape[0]) in {"3": 1},
+    "format": lambda x: f"{x.shape[0]}" == "3",
+    "percent": lambda x: "%s" % x.shape[0] == "3",  # noqa: UP031  # models have that
+    "shape": lambda x: str(x.shape) == "torch.Size([3, 8])",
+    "map": lambda x: ",".join(map(str, x.shape)) == "3,8",
+    "float": lambda x: str(x.shape[0] / 2) == "1.5",
+    "bool": lambda x: str(x.shape[0] == 3) == "True",
+    "message": lambda x: logging.LogRecord("", 0, "", 0, "%s", (x.shape[0],), None).getMessage() == "3",
+}
+
+
+class Chooses(nn.Module):
+    """Chooses a factor by the text of a size."""
+
+    def __init__(self, text: Callable[[torch.Tensor], bool]) -> None:
+        super().__init__()
+        self.text = text
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiply."""
+        return x * (2 if self.text(x) else 3)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_text_of_a_size_makes_it_constant(compiled: Callable[..., trtcache.CompiledModule], text: str) -> None:
+    """It is that of the example's number, and no other size is answered by the program."""
+    model = Chooses(TEXTS[text])
+    module = compiled(model, (X,), dynamic_shapes=({0: AUTO},), on_guard="error")
+    torch.testing.assert_close(module(X), model(X))
+    with pytest.raises((InputError, GuardError)) as caught:
+        module(torch.ones(5, 8))
+    assert isinstance(caught.value, GuardError) or "torch fixed it at" in str(caught.value)
+    assert "logging" not in str(caught.value)
+    with pytest.raises(ExportError, match=r"Constraints violated \(n\)"):
+        compiled(model, (X,), dynamic_shapes=({0: Dim("n")},))
+
+
+def test_texts_of_torchs_own_and_of_other_threads_fix_no_size(
+    compiled: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """An error message of torch's, and an export in another thread."""
+
+    class Asks(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            torch._check(x.shape[0] < 100, lambda: f"{x.shape[0]} is too large")
+            thread = threading.Thread(target=texts.append, args=(x.shape[0],))
+            thread.start()
+            thread.join()
+            other = threading.Thread(target=lambda: texts.append(str(texts[0])))
+            other.start()
+            other.join()
+            return x * 2
+
+    texts: list[Any] = []
+    module = compiled(Asks(), (X,), dynamic_shapes=({0: AUTO},))
+    assert not module.report.fixed_sizes
+    assert "3" not in texts

@@ -9,6 +9,9 @@ Terms of sizes are simplified by the same assumption: ``torch.sym_max(x.shape[0]
 and that a simplified term has the value of the original one, is recorded as well. So is a ``Tensor.is_contiguous`` that
 returned False: with a size of 1 more tensors are contiguous.
 
+The text of a size is that of its symbol in an export (``"s0"``). Code of the model that asks for it gets that of the
+example's number, for which the size then becomes constant.
+
 Decisions inside an operator (broadcasting, contiguity, fake kernels) are not recorded: the operator itself is in the
 graph, and decides again when it runs. ``trial_runs.py`` checks that its shapes agree.
 
@@ -23,10 +26,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 import operator
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +47,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import FloorDiv, IntTrueDiv, Max, Min, PythonMod
 
 from trtcache.errors import ExportError
-from trtcache.lowering.operators import operator_name
+from trtcache.lowering.operators import is_standard_library, operator_name
 from trtcache.lowering.rewriting import (
     argument_names,
     arguments,
@@ -79,6 +85,8 @@ _ARITHMETIC: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "__sym_min__": (min, Min),
 }
 _REFLECTED = {"__rfloordiv__": "__floordiv__", "__rmod__": "__mod__", "__rtruediv__": "__truediv__"}
+_NUMBERS: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+_NOT_THE_MODELS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[1]}/")
 _DIVISIONS = frozenset({"__floordiv__", "__mod__", "__truediv__"})
 _TRIED = (0, 1, 2, 3, 7)
 _MOST_TRIED = 256
@@ -265,9 +273,15 @@ def record_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decis
         for name in (*_ARITHMETIC, *_REFLECTED):
             replace(torch.SymInt, name, _arithmetic(decisions, name, getattr(torch.SymInt, name)))
         replace(torch.SymBool, "__sym_ite__", _choice(decisions, torch.SymBool.__sym_ite__))
+        for kind in _NUMBERS if counts is None else ():
+            replace(kind, "__repr__", _text(kind.__repr__))
         # torch says where a guard comes from: the nearest caller that is not in one of these files.
         uninteresting = symbolic_shapes.uninteresting_files
-        replace(symbolic_shapes, "uninteresting_files", functools.cache(lambda: {*uninteresting(), __file__}))
+        replace(
+            symbolic_shapes,
+            "uninteresting_files",
+            functools.cache(lambda: {*uninteresting(), __file__, logging.__file__}),
+        )
         with _Layouts(decisions, keeps=counts is None):
             yield decisions
     finally:
@@ -318,6 +332,26 @@ def _choice(decisions: Decisions, original: Any) -> Any:
         return result
 
     return sym_ite
+
+
+def _text(original: Callable[..., str]) -> Any:
+    owner = threading.get_ident()
+
+    def text(self: Any) -> str:
+        is_models = threading.get_ident() == owner and _is_asked_by_model(sys._getframe(1))
+        return repr(_NUMBERS[type(self)](self)) if is_models else original(self)
+
+    return text
+
+
+def _is_asked_by_model(frame: FrameType | None) -> bool:
+    """Return whether the innermost function outside of the standard library is neither torch's nor this package's."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not (file.startswith("<") or is_standard_library(file)):
+            return not file.startswith(_NOT_THE_MODELS)
+        frame = frame.f_back
+    return False
 
 
 _LOSSES = frozenset(
