@@ -69,6 +69,47 @@ def test_a_warning_says_what_an_engine_lacks(interpreter: str, name: str, caplog
     assert str(state) == before
 
 
+GENERATORS: dict[str, Callable[[], Any]] = {
+    "Python": lambda: random.Random(3),  # nothing is secret
+    "NumPy": lambda: np.random.default_rng(3),
+    "NumPy before 1.17": lambda: np.random.RandomState(3),
+}
+KEPT: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize("place", ["attribute", "object", "global name", "closure"])
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_generators_of_a_model_have_not_drawn_after_an_export(
+    interpreter: str, kind: str, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning says that an engine has one number."""
+    generator = KEPT["generator"] = GENERATORS[kind]()
+    model = Calls(draws(lambda: KEPT["generator"].random()))
+    if place == "closure":
+        model = Calls(draws(lambda: generator.random()))
+    elif place != "global name":
+        model.kept = generator if place == "attribute" else SimpleNamespace(one=[generator])
+        model.function = lambda _, x: x + (model.kept if place == "attribute" else model.kept.one[0]).random()
+    with caplog.at_level("WARNING", "trtcache.lowering"):
+        trtcache.key(model, (X,), backend=interpreter)
+    assert "draws from Python's or NumPy's" in caplog.text
+    assert generator.random() == GENERATORS[kind]().random()
+
+
+@pytest.mark.parametrize("draw", [random.random, np.random.random])
+def test_the_generators_of_a_process_have_not_drawn_after_an_export(
+    interpreter: str, draw: Callable[[], float]
+) -> None:
+    """They are as before it."""
+    random.seed(5)
+    np.random.seed(5)
+    expected = draw()
+    random.seed(5)
+    np.random.seed(5)
+    trtcache.key(Calls(draws(draw)), (X,), backend=interpreter)
+    assert draw() == expected
+
+
 class Slotted:
     """A tensor in a slot."""
 

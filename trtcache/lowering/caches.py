@@ -26,12 +26,15 @@ from torch.nn.utils import parametrize
 from trtcache.lowering.model_state import (
     MISSING,
     are_same,
+    generator_state,
+    have_drawn,
     is_alone,
     is_followed,
     is_plain,
     is_users,
     items_of,
     lost_tensors,
+    restore_generators,
     slots_of,
 )
 
@@ -62,7 +65,8 @@ def preserve_caches(model: torch.nn.Module, changes: Changes) -> Iterator[Caches
     containers, modules, and objects, those of the user's classes with all that they lead to. If there are fake tensors,
     or the block has changed the model itself, which is restored as well, everything is restored: a name that says for
     which size a table was made belongs to that table. Otherwise all stays as it is, unless the block sets
-    ``restores_all``. Small tensors are restored if they were written to, which torch does before it refuses that.
+    ``restores_all``. Small tensors are restored if they were written to, which torch does before it refuses that, and
+    generators of random numbers.
     """
     caches = Caches(model, changes)
     try:
@@ -78,10 +82,11 @@ class Caches:
         restores_all: whether everything is restored in any case. If there are other threads that can run the user's
             code, whose changes would be lost, only the files, classes and objects that have fake tensors are restored.
         replaced: tensors in whose place the block left fake ones, with the name of each.
+        has_drawn: whether the block has drawn from a generator, or seeded it.
     """
 
     def __init__(self, model: torch.nn.Module, changes: Changes) -> None:
-        self.restores_all = False
+        self.restores_all = self.has_drawn = False
         self._model, self._changes = model, changes
         self._modules = frozenset(sys.modules)
         self.replaced: list[tuple[str, torch.Tensor]] = []
@@ -89,6 +94,7 @@ class Caches:
         self._lists: list[tuple[Any, list[Any]]] = []  # and deques
         self._sets: list[tuple[set[Any], set[Any]]] = []
         self._tensors: list[tuple[torch.Tensor, int, torch.Tensor]] = []  # with their versions and copies
+        self._generators: list[tuple[Any, Any]] = []  # with their states
         self._cached: list[tuple[Any, int]] = []  # with the number of their misses
         self._objects = 0
         self._seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
@@ -173,7 +179,8 @@ class Caches:
         if _is(value, set):
             self._sets.append((value, set(set.__iter__(value))))
             return ()
-        if str(kind.__module__).startswith("trtcache."):  # a compiled module: a background build may change it
+        is_ours = str(kind.__module__).startswith("trtcache.")  # a compiled module: a background build may change it
+        if is_ours or self._add_generator(value):
             return ()
         if (inner := _inner(value)) is not None:
             return inner
@@ -192,6 +199,13 @@ class Caches:
         if is_small and len(self._tensors) < _MOST_TENSORS:
             self._seen[id(value)] = value
             self._tensors.append((value, value._version, value.detach().clone()))
+
+    def _add_generator(self, value: Any) -> bool:
+        """Add a value if it is a generator of random numbers, and return whether it is."""
+        state = generator_state(value)
+        if state is not None:
+            self._generators.append((value, state))
+        return state is not None
 
     def _add_object(self, value: Any) -> list[Any]:
         """Add the attributes of an object, and return them, unless there are too many objects."""
@@ -263,6 +277,8 @@ class Caches:
         for function in filled if restores_all else with_fakes:
             function.cache_clear()
         self._restore_tensors()
+        self.has_drawn = have_drawn(self._generators)
+        restore_generators(self._generators)
 
     def _find_imported(self, now: Iterable[Any], before: Collection[Any]) -> list[Any]:
         """Return the new elements that an import has added, which is not done again."""

@@ -23,7 +23,7 @@ from trtcache.lowering.arguments import replace_inputs, whole_ranges
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.lowering.forward_hooks import record_changed_arguments
-from trtcache.lowering.model_state import preserve_state, quiet, random_states
+from trtcache.lowering.model_state import keep_random_states, preserve_state, quiet, random_states
 from trtcache.lowering.operators import is_standard_library
 from trtcache.lowering.rewriting import covers_memory, identity_of, kind_of, storage_id
 from trtcache.lowering.trial_runs import layout_dependent_inputs, written_inputs
@@ -115,7 +115,7 @@ def _trace(
     ``reshape`` and ``contiguous`` may return a copy of a tensor with gaps. With dynamic sizes the inputs stay
     contiguous, as torch then gives them strides that no call determines.
     """
-    random_before = random_states()
+    random_before, reset_random = random_states(), keep_random_states()
     try:
         with (
             record_changed_arguments(model) as changed_arguments,
@@ -160,9 +160,10 @@ def _trace(
         log.warning(
             "%s: the engine is in training mode, as %s: call eval() on the model before compiling it", label, what
         )
-    if random_states() != random_before:
+    if changes.has_drawn or caches.has_drawn or random_states() != random_before:
         why = "an engine has the numbers of the export; use operators of torch, and set seeds outside of forward"
         log.warning("%s: forward seeds a generator, or draws from Python's or NumPy's: %s", label, why)
+        reset_random()
     _replace_weight_constants(program)
     decisions.add_to(program)
     program._has_whole_ranges = is_whole  # type: ignore[attr-defined]  # our attribute, for decompose

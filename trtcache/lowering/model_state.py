@@ -12,6 +12,7 @@ import copyreg
 import functools
 import importlib
 import operator
+import pickle
 import random
 import sys
 import threading
@@ -60,12 +61,13 @@ class Changes:
         numbers: the numbers among attributes and items, in words.
         tensors: the tensors that it replaced, with the name of each.
         has_changes: whether it has changed an attribute, or an item of a container, other than weights.
+        has_drawn: whether it has drawn from a generator of random numbers of Python's or NumPy's, or seeded it.
     """
 
     def __init__(self, state: _State) -> None:
         self.numbers: list[str] = []
         self.tensors: list[tuple[str, torch.Tensor]] = []
-        self.has_changes = False
+        self.has_changes = self.has_drawn = False
         self._state, self._is_collected = state, not state.copies_tensors
 
     def detect_changes(self, *_: object) -> None:
@@ -78,15 +80,17 @@ class Changes:
             self._is_collected = True
             self.numbers += self._state.changed_numbers()
             self.tensors += self._state.replaced_tensors(model)
+            self.has_drawn = have_drawn(self._state.generators)
 
 
 @contextmanager
 def preserve_state(model: torch.nn.Module, *, copies_tensors: bool = True) -> Iterator[Changes]:
     """Restore a model's attributes, the contents of their containers, and tensors that are written to, after the block.
 
-    Everything that attributes lead to is restored, ``__slots__`` included, and up to 64 arrays of at most 1 MiB, unless
-    other threads run. These are not followed: closures, class attributes, TorchScript modules, elements of sets, keys
-    of dicts, and the attributes of most objects of Python's standard library. Of parameters and buffers their ``data``
+    Everything that attributes lead to is restored, ``__slots__`` included. So are up to 64 arrays of at most 1 MiB and
+    generators of random numbers, unless other threads run. These are not followed: closures, class attributes,
+    TorchScript modules, elements of sets, keys of dicts, iterators, and the attributes of tensors and of most objects
+    of Python's standard library. Of parameters and buffers their ``data``
     is restored, not what is written to it, since a program that writes to a parameter is rejected.
 
     Unless ``copies_tensors``, tensors are not restored: the block must not write to one. No changes are found then.
@@ -160,6 +164,35 @@ def keep_random_states() -> Callable[[], None]:
     return restore
 
 
+def generator_state(value: object) -> Any:
+    """Return the state of a generator of random numbers of Python's or NumPy's; None for other values."""
+    numpy: Any = sys.modules.get("numpy.random")
+    with suppress(NotImplementedError):  # ``random.SystemRandom`` has none
+        if isinstance(value, random.Random):
+            return value.getstate()
+        if numpy is not None and isinstance(value, numpy.Generator):
+            return value.bit_generator.state
+        if numpy is not None and isinstance(value, numpy.RandomState):
+            return value.get_state(legacy=False)
+    return None
+
+
+def have_drawn(generators: Iterable[tuple[Any, Any]]) -> bool:
+    """Return whether one of several generators has another state than that which is beside it."""
+    return any(pickle.dumps(generator_state(one)) != pickle.dumps(state) for one, state in generators)
+
+
+def restore_generators(generators: Iterable[tuple[Any, Any]]) -> None:
+    """Set generators to the states beside them, unless other threads run, which may have drawn from them."""
+    for one, state in generators if is_alone() else ():
+        if isinstance(one, random.Random):
+            one.setstate(state)
+        elif hasattr(one, "bit_generator"):
+            one.bit_generator.state = state
+        else:
+            one.set_state(state)
+
+
 def is_alone() -> bool:
     """Return whether no other thread can run code of the user's, whose changes a restoration would undo."""
     others = [one for one in threading.enumerate() if one is not threading.current_thread()]
@@ -198,13 +231,13 @@ def _place_of(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether a value is a small array of numbers in memory of its own: Python's or NumPy's."""
+    """Return whether a value is a small array of numbers: Python's or NumPy's."""
     if isinstance(value, (bytearray, array)):
         return len(value) * getattr(value, "itemsize", 1) <= _LARGEST_ARRAY
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or type(value) is not numpy.ndarray or value.dtype.hasobject:
         return False
-    return bool(value.flags.owndata) and bool(value.flags.writeable) and value.nbytes <= _LARGEST_ARRAY
+    return bool(value.flags.writeable) and value.nbytes <= _LARGEST_ARRAY
 
 
 def _restore_array(values: Any, before: Any) -> None:
@@ -230,6 +263,7 @@ class _State:
         self._sets: list[tuple[set[Any], set[Any]]] = []
         self._slots: list[tuple[Any, dict[str, Any]]] = []
         self._arrays: list[tuple[Any, Any]] = []
+        self.generators: list[tuple[Any, Any]] = []  # with their states
         self._tensors: list[tuple[torch.Tensor, int]] = []
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._registered = {id(module) for module in model.modules()}
@@ -307,6 +341,9 @@ class _State:
             if len(self._arrays) < _MOST_ARRAYS:
                 self._arrays.append((value, copy.copy(value)))
             return []
+        if (state := generator_state(value)) is not None:
+            self.generators.append((value, state))
+            return []
         if isinstance(value, functools.partial):
             return [value.func, value.args, value.keywords]
         if isinstance(value, types.MethodType):
@@ -371,12 +408,13 @@ class _State:
         self._restore_values()
 
     def _restore_values(self) -> None:
-        """Restore arrays and tensors."""
+        """Restore arrays, generators and tensors."""
         for weight, data in self._weights:  # ``weight.data = ...``
             if _place_of(weight) != _place_of(data):
                 weight.data = data
         for numbers, copied in self._arrays if is_alone() else ():
             _restore_array(numbers, copied)
+        restore_generators(self.generators)
         written = [tensor.untyped_storage() for tensor, version in self._tensors if tensor._version != version]
         for address, memory in {memory._cdata: memory for memory in written}.items():
             recorded = self._storages.get(address)
