@@ -69,6 +69,49 @@ def test_a_warning_says_what_an_engine_lacks(interpreter: str, name: str, caplog
     assert str(state) == before
 
 
+COUNT, COUNTS = 0, {"calls": [2]}
+
+
+class Counting(Calls):
+    """A model with a number in its class."""
+
+    count = 1.5
+
+
+def in_global(_: object, x: torch.Tensor) -> torch.Tensor:
+    """Count calls in a global name, a list in a dict, and a class attribute."""
+    global COUNT
+    COUNT += 1
+    COUNTS["calls"][0] += 3
+    Counting.count += 1
+    return x * COUNT
+
+
+def test_a_warning_names_the_numbers_beside_a_model(interpreter: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Each once."""
+    count = 0
+
+    def in_closure(_: object, x: torch.Tensor) -> torch.Tensor:
+        nonlocal count
+        count += 7
+        return x * count
+
+    for function, *numbers in (
+        (
+            in_global,
+            "count of the class Counting from 1.5",
+            f"COUNT of the module {__name__} from 0",
+            "0 of a list from 2",
+        ),
+        (in_closure, "content of a closure from 0"),
+    ):
+        caplog.clear()
+        with caplog.at_level("WARNING", "trtcache.lowering"):
+            trtcache.key(Counting(function), (X,), backend=interpreter)
+        for number in numbers:
+            assert caplog.text.count(number) == 1, caplog.text
+
+
 GENERATORS: dict[str, Callable[[], Any]] = {
     "Python": lambda: random.Random(3),  # nothing is secret
     "NumPy": lambda: np.random.default_rng(3),

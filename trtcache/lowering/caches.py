@@ -26,6 +26,7 @@ from torch.nn.utils import parametrize
 from trtcache.lowering.model_state import (
     MISSING,
     are_same,
+    changed_numbers,
     generator_state,
     have_drawn,
     is_alone,
@@ -82,6 +83,7 @@ class Caches:
         restores_all: whether everything is restored in any case. If there are other threads that can run the user's
             code, whose changes would be lost, only the files, classes and objects that have fake tensors are restored.
         replaced: tensors in whose place the block left fake ones, with the name of each.
+        numbers: the numbers that the block changed, in words, unless other threads run, which may have changed them.
         has_drawn: whether the block has drawn from a generator, or seeded it.
     """
 
@@ -90,6 +92,7 @@ class Caches:
         self._model, self._changes = model, changes
         self._modules = frozenset(sys.modules)
         self.replaced: list[tuple[str, torch.Tensor]] = []
+        self.numbers: list[str] = []
         self._places: list[_Place] = []
         self._lists: list[tuple[Any, list[Any]]] = []  # and deques
         self._sets: list[tuple[set[Any], set[Any]]] = []
@@ -248,6 +251,7 @@ class Caches:
     def restore(self) -> None:
         """Restore what has fake tensors now and had none, or everything."""
         self._changes.collect(self._model)
+        self.numbers += self._changed_numbers() if is_alone() else ()
         places = [(place, _has_new_fakes(place[1], place[2]())) for place in self._places]
         lists = [(values, before, _has_new_fake(_elements(values), before)) for values, before in self._lists]
         sets = [(members, before, _has_new_fake(members, before)) for members, before in self._sets]
@@ -279,6 +283,13 @@ class Caches:
         self._restore_tensors()
         self.has_drawn = have_drawn(self._generators)
         restore_generators(self._generators)
+
+    def _changed_numbers(self) -> Iterator[str]:
+        for owner, before, now, *_ in self._places:
+            yield from changed_numbers(owner, before, now())
+        for values, elements in self._lists:
+            if not are_same(found := _elements(values), elements):
+                yield from changed_numbers("a list", dict(enumerate(elements)), dict(enumerate(found)))
 
     def _find_imported(self, now: Iterable[Any], before: Collection[Any]) -> list[Any]:
         """Return the new elements that an import has added, which is not done again."""

@@ -149,7 +149,7 @@ def _trace(
     constants = {id(one) for one in program.constants.values()}
     replaced = {id(one): name for name, one in (*changes.tensors, *caches.replaced) if id(one) in constants}
     for what, names, why in (
-        ("changes the number", changes.numbers, _STATE_IGNORED),
+        ("changes the number", [*dict.fromkeys((*changes.numbers, *caches.numbers))], _STATE_IGNORED),
         ("replaces the tensor", [*replaced.values()], _STATE_IGNORED),
         ("changes the list or dict in", changed_arguments, _ARGUMENT_IGNORED),
     ):

@@ -353,7 +353,7 @@ class _State:
     def changed_numbers(self) -> Iterator[str]:
         """Yield the numbers among attributes and items that have other values than recorded."""
         for value, before, now in self._records():
-            yield from _changed_numbers(type(value).__name__, before, now)
+            yield from changed_numbers(f"a {type(value).__name__}", before, now)
 
     def replaced_tensors(self, model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
         """Return the tensors that attributes and items no longer have, but for those that torch.export looks at."""
@@ -426,12 +426,13 @@ def _differ(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> bool:
     return len(before) != len(now) or any(now.get(name, MISSING) is not old for name, old in before.items())
 
 
-def _changed_numbers(owner: str, before: Mapping[Any, Any], now: Mapping[Any, Any]) -> Iterator[str]:
+def changed_numbers(owner: str, before: Mapping[Any, Any], now: Mapping[Any, Any]) -> Iterator[str]:
+    """Yield the numbers of an owner that have other values now, in words."""
     for name, old in before.items():
         if type(old) in (int, float, complex):
             new = now.get(name, MISSING)
             if type(new) in (int, float, complex) and new != old and repr(new) != repr(old):  # NaN differs from NaN
-                yield f"{name} of a {owner} from {old} to {new}"
+                yield f"{name} of {owner} from {old} to {new}"
 
 
 def lost_tensors(name: str, old: object, new: object) -> Iterator[tuple[str, torch.Tensor]]:
