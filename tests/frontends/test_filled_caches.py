@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from trtcache.errors import ExportError
-from trtcache.lowering import model_state
+from trtcache.lowering import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,8 @@ X = torch.arange(8.0).view(2, 4)
 @pytest.fixture(autouse=True)
 def _own_threads_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let threads that other tests have left run nothing of the user's."""
-    left, can_run = set(threading.enumerate()), model_state._can_run_users_code
-    monkeypatch.setattr(model_state, "_can_run_users_code", lambda thread: thread not in left and can_run(thread))
+    left, can_run = set(threading.enumerate()), threads._can_run_users_code
+    monkeypatch.setattr(threads, "_can_run_users_code", lambda thread: thread not in left and can_run(thread))
 
 
 TABLES: dict[str, Any] = {"kept": 1}
@@ -461,12 +461,12 @@ class Registers(nn.Module):
 def test_what_an_import_has_registered_stays(
     compiled: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not done again; other additions are taken away."""
+    """It is not done again, and nothing tells what it has added from other additions."""
     monkeypatch.setitem(sys.modules, "plugin_of_a_test", None)  # type: ignore[arg-type]  # it is not there afterwards
     del sys.modules["plugin_of_a_test"]
     model = Registers().eval()
     compiled(model, (X,))
-    assert (list(REGISTRY), PENDING, model.size) == (["double"], {}, None)
+    assert (list(REGISTRY), PENDING, model.size) == (["double"], {"request": 1}, None)
     assert torch.equal(model(X), X * 2)
 
 
@@ -506,7 +506,7 @@ def test_a_thread_of_torchs_own_changes_nothing_of_the_users() -> None:
         thread = threading.Thread(target=wait)
         thread.start()
         try:
-            assert model_state.is_alone() is expected
+            assert threads.is_alone() is expected
         finally:
             stop.set()
             thread.join()
@@ -579,7 +579,7 @@ def test_objects_of_an_object_are_restored_with_it(
     finally:
         stop.set()
         thread.join()
-    assert "length of a SimpleNamespace: the export has changed it" in caplog.text
+    assert "length of a SimpleNamespace: it has changed during the export" in caplog.text
 
 
 class Creating(OrderedDict[str, Any]):

@@ -23,8 +23,9 @@ from trtcache.lowering.arguments import replace_inputs, whole_ranges
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.lowering.forward_hooks import record_changed_arguments
-from trtcache.lowering.model_state import keep_random_states, preserve_state, quiet, random_states
+from trtcache.lowering.model_state import preserve_state, quiet
 from trtcache.lowering.operators import is_standard_library
+from trtcache.lowering.random_states import keep_random_states, random_states
 from trtcache.lowering.rewriting import covers_memory, identity_of, kind_of, storage_id
 from trtcache.lowering.trial_runs import layout_dependent_inputs, written_inputs
 from trtcache.lowering.unguarded_sizes import record_decisions

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as hooks
 
-from trtcache.lowering.model_state import are_same, containers_of, elements_of
+from trtcache.lowering.python_objects import are_same, containers_of, elements_of
 
 
 @contextmanager

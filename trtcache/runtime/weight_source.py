@@ -23,7 +23,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
 from trtcache.frontends.weight_files import read_weights
 from trtcache.lowering.interface import Content
-from trtcache.lowering.model_state import slots_of
+from trtcache.lowering.python_objects import attributes_of, is_kind, slots_of
 from trtcache.weights.slots import is_fake
 
 Place = tuple[object, ...]
@@ -205,11 +205,11 @@ def _walk(model: torch.nn.Module) -> Iterator[tuple[Place, torch.Tensor]]:
                 # A compiled module has a comparison of its own.
                 followed[kind] = not issubclass(kind, _LEAVES) and kind.__module__.partition(".")[0] != "trtcache"
             if is_table and child is not None:
-                waiting += [((*place, label, name), one) for name, one in vars(child).items()]
+                waiting += [((*place, label, name), one) for name, one in (attributes_of(child) or {}).items()]
             elif (
                 followed[kind]
                 and (kind not in _CONTAINERS or child)
-                and not (isinstance(child, type) and _is_known_class(child))
+                and not (is_kind(child, type) and _is_known_class(child))
             ):
                 waiting.append(((*place, label), child))
 
@@ -218,9 +218,10 @@ def _is_known_class(kind: type) -> bool:
     return str(kind.__module__).partition(".")[0] in _KNOWN
 
 
-def _as_tensor(value: object) -> torch.Tensor | None:
-    if isinstance(value, torch.Tensor):
-        return value
+def _as_tensor(value: Any) -> torch.Tensor | None:
+    if is_kind(value, torch.Tensor):
+        tensor: torch.Tensor = value
+        return tensor
     numpy = sys.modules.get("numpy")
     if numpy is None or not isinstance(value, numpy.ndarray):
         return None
@@ -232,11 +233,11 @@ def _as_tensor(value: object) -> torch.Tensor | None:
 
 def _children(value: Any) -> Iterable[tuple[object, Any]]:
     """Return the objects that an object leads to, each with a label, which is in parentheses if it has no name."""
-    if isinstance(value, torch.nn.Module):
+    if is_kind(value, torch.nn.Module):
         return [*vars(value).items(), ("(class)", type(value)), *slots_of(value).items()]
-    if isinstance(value, torch.Tensor):
-        return vars(value).items()
-    if isinstance(value, types.FunctionType):  # not its globals
+    if is_kind(value, torch.Tensor):
+        return list(vars(value).items())
+    if is_kind(value, types.FunctionType):  # not its globals
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
         return [
             *cells,
@@ -244,19 +245,19 @@ def _children(value: Any) -> Iterable[tuple[object, Any]]:
             ("(keywords)", value.__kwdefaults__),
             ("(attributes)", vars(value)),
         ]
-    if isinstance(value, type):
+    if is_kind(value, type):
         return [*vars(value).items(), *enumerate(value.__bases__)]
     items: list[tuple[object, Any]] = []
-    if isinstance(value, dict):
+    if is_kind(value, dict):
         if "__builtins__" in value:  # the globals of a module
             return ()
         items = [
             (key if isinstance(key, (str, int)) else f"({at})", one) for at, (key, one) in enumerate(dict.items(value))
         ]
-    elif isinstance(value, (list, tuple, deque)):
-        kind: Any = next(one for one in (list, tuple, deque) if isinstance(value, one))
+    elif is_kind(value, list, tuple, deque):
+        kind: Any = next(one for one in (list, tuple, deque) if is_kind(value, one))
         items = list(enumerate(kind.__iter__(value)))
-    elif isinstance(value, (set, frozenset)):
+    elif is_kind(value, set, frozenset):
         items = list(enumerate(value))
     return items if type(value) in _CONTAINERS else items + _attributes(value, is_container=bool(items))
 

@@ -42,8 +42,8 @@ from trtcache.keys.alias_key import overrides
 from trtcache.keys.key import process_state
 from trtcache.lowering import export_lock
 from trtcache.lowering.arguments import replace_inputs
-from trtcache.lowering.model_state import keep_random_states
 from trtcache.lowering.operators import refuse_replaced_kernels
+from trtcache.lowering.random_states import keep_random_states
 from trtcache.weights.slots import layout
 
 if TYPE_CHECKING:

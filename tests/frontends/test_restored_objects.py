@@ -1,0 +1,486 @@
+"""Objects in and around a model after an export: each is as it was before, as a whole, and no code of its class ran."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import importlib
+import mmap
+import sys
+import threading
+import types
+import weakref
+from collections import OrderedDict, UserDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from trtcache.lowering import threads
+from trtcache.lowering.caches import preserve_caches
+from trtcache.lowering.model_state import preserve_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import trtcache
+
+X = torch.ones(2, 3)
+HELD: Any = None
+TABLES: dict[int, torch.Tensor] = {}
+
+
+@pytest.fixture(autouse=True)
+def _own_threads_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let threads that other tests have left run nothing of the user's; nothing is held at the end."""
+    global HELD
+    left, can_run = set(threading.enumerate()), threads._can_run_users_code
+    monkeypatch.setattr(threads, "_can_run_users_code", lambda thread: thread not in left and can_run(thread))
+    yield
+    HELD = None
+    TABLES.clear()
+
+
+class Model(nn.Module):
+    """Calls a function of itself and the input."""
+
+    def __init__(self, function: Callable[[Any, torch.Tensor], Any], held: Any = None) -> None:
+        super().__init__()
+        self.function, self.held = function, held
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Call it."""
+        result: torch.Tensor = self.function(self, x)
+        return result
+
+
+def fills(_: Any, x: torch.Tensor) -> torch.Tensor:
+    """Fill a table beside the model, so that everything beside it is restored."""
+    return x + TABLES.setdefault(x.shape[1], torch.arange(x.shape[1]) * 2.0)
+
+
+class Bounded(dict[int, Any]):
+    """A dict with the order of its keys."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most, self.order = most, list[int]()
+
+    def get_or_put(self, key: int) -> torch.Tensor:
+        """Return the table of a size, and drop the oldest one."""
+        if key not in self:
+            self[key] = torch.arange(key) * 2.0
+            self.order.append(key)
+            while len(self.order) > self.most:
+                del self[self.order.pop(0)]
+        result: torch.Tensor = self[key]
+        return result
+
+
+class Split:
+    """A dict and the order of its keys side by side, in slots."""
+
+    __slots__ = ("order", "tables")
+
+    def __init__(self) -> None:
+        self.tables, self.order = dict[int, torch.Tensor](), list[int]()
+
+    def get_or_put(self, key: int) -> torch.Tensor:
+        """Return the table of a size, and drop the oldest one."""
+        if key not in self.order:
+            self.tables[key] = torch.arange(key) * 2.0
+            self.order.append(key)
+            while len(self.order) > 1:
+                del self.tables[self.order.pop(0)]
+        return self.tables[key]
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+@pytest.mark.parametrize("is_models", [True, False])
+@pytest.mark.parametrize("make", [lambda: Bounded(1), Split])
+def test_a_table_and_the_order_of_its_keys_agree(
+    compiled: Callable[..., trtcache.CompiledModule], make: Callable[[], Any], is_models: bool, is_alone: bool
+) -> None:
+    """Beside a model and in it, and also while another thread runs."""
+    global HELD
+    HELD = make()
+    model = Model(lambda self, x: x + (self.held or HELD).get_or_put(x.shape[1]), HELD if is_models else None)
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    if not is_alone:
+        thread.start()
+    try:
+        module = compiled(model, (X,))
+        assert HELD.order == []
+        for size in (3, 4, 3):
+            answer = model(torch.ones(2, size))
+            assert type(answer) is torch.Tensor
+        torch.testing.assert_close(module(X), answer)
+    finally:
+        stop.set()
+        if thread.ident:
+            thread.join()
+
+
+LIBRARY = """
+class Link:
+    pass
+
+class Cache:
+    def __init__(self):
+        self.root, self.links, self.asked = Link(), {}, 0
+        self.root.next = None
+    def get_or_put(self, key, value):
+        self.asked += 1
+        if key not in self.links:
+            link = self.links[key] = Link()
+            link.key, link.value, link.next, self.root.next = key, value, self.root.next, link
+        assert self.root.next.key in self.links
+        return self.links[key].value
+"""
+
+
+def test_an_object_of_a_library_is_restored_as_a_whole_or_not_at_all(
+    compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it has tensors of the export, with its parts; if not, it stays as the library left it."""
+    global HELD
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "library_of_a_test.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(str(folder))
+    library = importlib.import_module("library_of_a_test")
+    try:
+        HELD = [library.Cache(), library.Cache()]
+
+        def function(_: Any, x: torch.Tensor) -> torch.Tensor:
+            HELD[1].get_or_put(3, 1.0)
+            result: torch.Tensor = x + HELD[0].get_or_put(x.shape[1], torch.arange(x.shape[1]) * 2.0)
+            return result
+
+        model = Model(function)
+        compiled(model, (X,))
+        assert (HELD[0].links, HELD[0].root.next, HELD[0].asked) == ({}, None, 0)
+        assert (list(HELD[1].links), HELD[1].asked) == ([3], 1)
+        assert type(model(X)) is torch.Tensor
+    finally:
+        del sys.modules["library_of_a_test"]
+
+
+def test_results_of_before_stay_in_cached_functions(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Those that the export added are removed, unless the cache has a limit and no tensors."""
+    global HELD
+
+    @functools.cache
+    def kept(name: str) -> dict[str, str]:
+        return {}
+
+    @functools.lru_cache(maxsize=8)
+    def limited(name: str) -> dict[str, str]:
+        return {}
+
+    @functools.lru_cache(maxsize=8)
+    def tensors(size: int) -> torch.Tensor:
+        return torch.arange(size) * 2.0
+
+    HELD = (kept, limited, tensors)
+    kept("prompts")["hello"] = limited("session")["history"] = "the user's"
+
+    def function(_: Any, x: torch.Tensor) -> torch.Tensor:
+        kept("tables")["3"] = limited("tables")["3"] = "the export's"
+        return fills(None, x) + tensors(x.shape[1])
+
+    model = Model(function)
+    compiled(model, (X,))
+    assert (kept("prompts"), kept("tables")) == ({"hello": "the user's"}, {})
+    assert limited("session") == {"history": "the user's"}
+    assert type(model(X)) is torch.Tensor
+
+
+def test_what_an_import_in_forward_has_written_stays(
+    compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not done again; tensors of the export do not stay, also if their class comes from there."""
+    (tmp_path / "registry_of_a_test.py").write_text("PRIORITY, ORDER, BACKEND, COUNT = {}, [], 'slow', 0\n")
+    (tmp_path / "plugin_of_a_test.py").write_text(
+        "import registry_of_a_test as registry, torch\n"
+        "registry.PRIORITY['fast'] = 10\nregistry.ORDER.append('fast')\n"
+        "registry.BACKEND, registry.COUNT = 'fast', registry.COUNT + 1\n"
+        "class Table:\n    def __init__(self, size):\n        self.values = torch.arange(size) * 2.0\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry = importlib.import_module("registry_of_a_test")
+    tables: dict[int, Any] = {}
+
+    def function(self: Any, x: torch.Tensor) -> torch.Tensor:
+        plugin: Any = importlib.import_module("plugin_of_a_test")
+        self.held = x.shape
+        if x.shape[1] not in tables:
+            tables[x.shape[1]] = plugin.Table(x.shape[1])
+        result: torch.Tensor = x * registry.PRIORITY[registry.BACKEND] + tables[x.shape[1]].values
+        return result
+
+    global HELD
+    HELD = registry
+    model = Model(function)
+    try:
+        compiled(model, (X,))
+        assert vars(registry).items() >= {"ORDER": ["fast"], "BACKEND": "fast", "COUNT": 1}.items()
+        assert (tables, model.held) == ({}, None)
+        assert type(model(X)) is torch.Tensor
+    finally:
+        for name in ("plugin_of_a_test", "registry_of_a_test"):
+            sys.modules.pop(name, None)
+
+
+class Server:
+    """What a thread writes to."""
+
+    def __init__(self) -> None:
+        self.log, self.users, self.received = list[int](), dict[int, str](), 0
+        self.tables: dict[int, torch.Tensor] = {}
+
+    def serve(self, stop: threading.Event) -> None:
+        """Count requests until the end."""
+        while not stop.wait(0.002):
+            self.received += 1
+            self.log.append(self.received)
+            self.users[self.received] = "here"
+
+
+@pytest.mark.parametrize("is_models", [True, False])
+def test_what_a_thread_writes_meanwhile_stays(
+    compiled: Callable[..., trtcache.CompiledModule], is_models: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In an object of the model, and beside it; and no number of it is said to be changed by ``forward``."""
+    global HELD
+    HELD, stop = Server(), threading.Event()
+    model = Model(fills, HELD if is_models else None)
+    thread = threading.Thread(target=HELD.serve, args=(stop,))
+    thread.start()
+    try:
+        compiled(model, (X,))
+    finally:
+        stop.set()
+        thread.join()
+    assert HELD.received == len(HELD.log) == len(HELD.users) > 0
+    assert TABLES == {}
+    assert "forward changes the number" not in caplog.text
+
+
+def test_threads_of_libraries_can_run_code_of_the_users() -> None:
+    """Those of servers do; only torch's own and a few others do not."""
+    library = types.ModuleType("library_of_a_test")
+    worker = type("Worker", (threading.Thread,), {"__module__": library.__name__})
+    monitor = type("TMonitor", (threading.Thread,), {"__module__": "tqdm._monitor"})
+    stop = threading.Event()
+    for kind, expected in ((worker, False), (monitor, True)):
+        stop.clear()
+        thread = kind(target=stop.wait)
+        thread.start()
+        try:
+            assert threads.is_alone() is expected
+        finally:
+            stop.set()
+            thread.join()
+
+
+RAN: list[str] = []
+
+
+class Base:
+    """A slot."""
+
+    __slots__ = ("size",)
+
+
+class Sized(Base):
+    """Has a property of the name of a slot."""
+
+    __slots__ = ("items",)
+
+    def __init__(self) -> None:
+        self.items = [1]
+
+    @property
+    def size(self) -> int:  # type: ignore[override]  # models have that
+        """Fail."""
+        RAN.append("size")
+        raise RuntimeError
+
+
+class Lazy(list[Any]):
+    """Creates its elements when it is read."""
+
+    def __iter__(self) -> Iterator[Any]:
+        RAN.append("list")
+        raise RuntimeError
+
+
+class Creating(OrderedDict[str, Any]):
+    """Creates an object for each look-up."""
+
+    def __getitem__(self, key: str) -> Any:
+        RAN.append("dict")
+        return nn.Parameter(super().__getitem__(key).detach().clone())
+
+
+class Same(set[Any]):
+    """Compares in a way of its own."""
+
+    def __ne__(self, _: object) -> bool:
+        RAN.append("set")
+        raise RuntimeError
+
+
+class Proxy:
+    """Says that it is of another class, which is only known with a connection."""
+
+    @property
+    def __class__(self) -> Any:  # type: ignore[override]  # proxies do that
+        RAN.append("class")
+        raise RuntimeError
+
+    def __getattr__(self, name: str) -> Any:
+        RAN.append(name)
+        raise RuntimeError
+
+
+class Unnamed:
+    """Has no module."""
+
+    __module__ = property(lambda _: RAN.append("module"))  # type: ignore[assignment]  # metaclasses do that
+
+
+ODD: dict[str, Callable[[], Any]] = {
+    "slots": Sized,
+    "list": lambda: Lazy([1, 2]),
+    "dict": lambda: Creating(one=torch.ones(1)),
+    "set": lambda: Same({1}),
+    "proxy": Proxy,
+    "class without a module": Unnamed,
+    "weak proxy": lambda: weakref.proxy(KEPT),
+    "UserDict": lambda: UserDict({"a": 1}),
+}
+KEPT = type("Kept", (list,), {})([1])
+
+
+@pytest.mark.parametrize("is_models", [True, False])
+@pytest.mark.parametrize("kind", ODD)
+def test_no_code_of_a_class_runs(kind: str, is_models: bool) -> None:
+    """When objects are recorded, compared and restored, in a model and beside it."""
+    global HELD
+    HELD = ODD[kind]()
+    model = Model(fills)
+    if is_models:
+        object.__setattr__(model, "held", HELD)  # ``nn.Module.__setattr__`` asks for the class
+    RAN.clear()
+    with preserve_state(model) as changes, preserve_caches(model, changes) as caches:
+        caches.restores_all = True
+        TABLES[1] = torch.ones(1)
+        model.training = True
+    assert RAN == []
+    assert not TABLES
+    assert not changes.numbers
+
+
+def test_parameters_in_a_dict_that_creates_them_are_the_same_afterwards(
+    compiled: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """An optimizer has the first ones."""
+    linear = nn.Linear(3, 3)
+    weight = linear.weight
+    linear._parameters = Creating(linear._parameters)  # type: ignore[assignment]  # DeepSpeed does that
+    RAN.clear()
+    with preserve_state(linear):
+        pass
+    assert RAN == []
+    assert dict.__getitem__(linear._parameters, "weight") is weight
+    assert compiled(Model(lambda _, x: linear(x)), (X,))(X).shape == X.shape
+
+
+def test_the_order_of_a_cache_is_restored(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """By it the cache chooses what it drops."""
+    global HELD
+    HELD = OrderedDict((size, torch.arange(size) * 2.0) for size in (4, 5))
+
+    def function(self: Any, x: torch.Tensor) -> torch.Tensor:
+        self.held = x.shape
+        HELD.move_to_end(4)
+        if (size := x.shape[1]) not in HELD:
+            HELD[size] = torch.arange(size) * 2.0
+            HELD.popitem(last=False)
+        result: torch.Tensor = x + HELD[size]
+        return result
+
+    compiled(Model(function), (X,))
+    assert list(HELD) == [4, 5]
+
+
+class Values(weakref.WeakValueDictionary[str, Any]):
+    """A class of the user's."""
+
+
+class Flags(enum.Flag):
+    """Flags whose combinations are members once they are made."""
+
+    A = 1
+    B = 2
+    C = 4
+
+
+def test_what_is_gone_or_made_once_is_left_alone(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Dead entries of weak dictionaries, and combinations of flags."""
+    global HELD
+    owner: Any = types.SimpleNamespace()
+    owner.part = Plain()
+    HELD = Values(part=owner.part)
+
+    def function(self: Any, x: torch.Tensor) -> torch.Tensor:
+        owner.__dict__.pop("part", None)
+        self.held = Flags.A | Flags.C
+        made.append(self.held)
+        return fills(None, x)
+
+    made: list[Flags] = []
+    model = Model(function)
+    model.values = HELD
+    compiled(model, (X,))
+    assert made == [] or made[0] is Flags.A | Flags.C
+    assert len(HELD.data) == len(list(HELD.values()))
+    assert Flags(5) is Flags.A | Flags.C
+
+
+class Plain:
+    """An object."""
+
+
+def test_memory_of_other_processes_is_left_alone(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """What another process has written meanwhile would be lost; an array of this one is restored."""
+    shared = np.frombuffer(mmap.mmap(-1, 64), dtype=np.float64)
+    own = np.zeros(8).reshape(2, 4)
+
+    def function(self: Any, x: torch.Tensor) -> torch.Tensor:
+        shared[0] = own[0, 0] = 7
+        return x + 1
+
+    model = Model(function, [shared, own])
+    compiled(model, (X,))
+    assert (shared[0], own[0, 0]) == (7, 0)
+
+
+def test_a_program_with_many_objects_is_recorded_in_part(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """The nearest ones; then only what has tensors of the export is restored."""
+    global HELD
+    HELD = [{"number": number} for number in range(30_000)]
+    model = Model(fills)
+    changes: Any
+    with preserve_state(model) as changes, preserve_caches(model, changes) as caches:
+        pass
+    assert caches.is_cut
+    assert len(caches.places) < 15_000
+    compiled(model, (X,))
+    assert TABLES == {}
