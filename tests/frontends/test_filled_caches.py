@@ -447,6 +447,7 @@ class Registers(nn.Module):
         """Call the registered function."""
         if self.size is None:
             plugin = types.ModuleType("plugin_of_a_test")
+            plugin.__file__ = __file__
             exec("def double(x):\n    return x * 2", vars(plugin))  # noqa: S102  # as an import does
             sys.modules[plugin.__name__] = plugin
             REGISTRY["double"] = plugin.double
@@ -560,17 +561,23 @@ class UsesSized(nn.Module):
     """Adds the table of an object."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Add it."""
-        return x + SIZED.get(x.shape[1])
+        """Add it, and note the length elsewhere, too."""
+        global LONGEST
+        LONGEST = x.shape[1]
+        return x + SIZED.get(LONGEST)
+
+
+LONGEST = 0
 
 
 def test_objects_of_an_object_are_restored_with_it(
     compiled: Callable[..., trtcache.CompiledModule], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Or the old table would be taken for that of the new length; while another thread runs, a warning says so."""
+    """Or the old table would be taken for that of the new length; while a thread runs, a warning names others."""
+    global LONGEST
     module = compiled(UsesSized(), (X,))
     torch.testing.assert_close(UsesSized()(X), module(X))
-    SIZED.table, SIZED.note.length = torch.zeros(1), 1
+    SIZED.table, SIZED.note.length, LONGEST = torch.zeros(1), 1, 0
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait)
     thread.start()
@@ -579,7 +586,10 @@ def test_objects_of_an_object_are_restored_with_it(
     finally:
         stop.set()
         thread.join()
-    assert "length of a SimpleNamespace: it has changed during the export" in caplog.text
+    assert f"LONGEST of the module {__name__}: it has changed during the export" in caplog.text
+    assert "length of a SimpleNamespace" not in caplog.text
+    assert torch.equal(SIZED.table, torch.zeros(1))
+    assert SIZED.note.length == 1
 
 
 class Creating(OrderedDict[str, Any]):

@@ -277,7 +277,8 @@ def test_threads_of_libraries_can_run_code_of_the_users() -> None:
     worker = type("Worker", (threading.Thread,), {"__module__": library.__name__})
     monitor = type("TMonitor", (threading.Thread,), {"__module__": "tqdm._monitor"})
     stop = threading.Event()
-    for kind, expected in ((worker, False), (monitor, True)):
+    notebook = type("Heartbeat", (threading.Thread,), {"__module__": "ipykernel.heartbeat"})
+    for kind, expected in ((worker, False), (monitor, True), (notebook, True)):
         stop.clear()
         thread = kind(target=stop.wait)
         thread.start()
@@ -286,6 +287,151 @@ def test_threads_of_libraries_can_run_code_of_the_users() -> None:
         finally:
             stop.set()
             thread.join()
+
+
+class Rope:
+    """Caches its table in a function that it makes."""
+
+    def __init__(self) -> None:
+        self.get = functools.lru_cache(8)(self._make)
+
+    def _make(self, size: int) -> torch.Tensor:
+        return torch.arange(size) * 2.0
+
+
+def in_local(holder: Any, size: int) -> torch.Tensor:
+    """Return the table of a size in a ``threading.local``."""
+    if not hasattr(holder, "table"):
+        holder.table = torch.arange(size) * 2.0
+    result: torch.Tensor = holder.table
+    return result
+
+
+def with_cell() -> Callable[[int], torch.Tensor]:
+    """Return a function with a table in its closure."""
+    table: torch.Tensor | None = None
+
+    def get(size: int) -> torch.Tensor:
+        nonlocal table
+        table = torch.arange(size) * 2.0 if table is None else table
+        return table
+
+    return get
+
+
+LED_TO: dict[str, tuple[Callable[[], Any], Callable[[Any, int], torch.Tensor]]] = {
+    "a cached method of an object": (Rope, lambda rope, size: rope.get(size)),
+    "threading.local": (threading.local, in_local),
+    "a weak dictionary": (
+        lambda: (weakref.WeakKeyDictionary(), KEY),
+        lambda held, size: held[0].setdefault(held[1], torch.arange(size) * 2.0),
+    ),
+    "a cached function in a dict": (
+        lambda: {"get": functools.cache(lambda size: torch.arange(size) * 2.0)},
+        lambda held, size: held["get"](size),
+    ),
+    "a closure in a list": (lambda: [with_cell()], lambda held, size: held[0](size)),
+    "a namespace in a dict": (
+        dict,
+        lambda held, size: held.setdefault(size, types.SimpleNamespace(table=torch.arange(size) * 2.0)).table,
+    ),
+    "a UserDict in a dict": (
+        dict,
+        lambda held, size: held.setdefault(size, UserDict({"table": torch.arange(size) * 2.0}))["table"],
+    ),
+    "a mapping proxy in a dict": (
+        dict,
+        lambda held, size: held.setdefault(size, types.MappingProxyType({"table": torch.arange(size) * 2.0}))["table"],
+    ),
+}
+KEY = type("Key", (), {})()
+
+
+@pytest.mark.parametrize("is_models", [True, False])
+@pytest.mark.parametrize("name", LED_TO)
+def test_tables_that_objects_lead_to_are_restored(
+    compiled: Callable[..., trtcache.CompiledModule], name: str, is_models: bool
+) -> None:
+    """Functions, and objects of Python's own, in a model and beside it."""
+    global HELD
+    make, get = LED_TO[name]
+    HELD = make()
+    model = Model(lambda self, x: x + get(self.held or HELD, x.shape[1]), HELD if is_models else None)
+    module = compiled(model, (X,))
+    answer = model(X)
+    assert type(answer) is torch.Tensor
+    torch.testing.assert_close(module(X), answer)
+
+
+FILES = {
+    "tables_of_a_test.py": "import torch\nTABLES = {}\n\ndef get(size):\n"
+    "    return TABLES.setdefault(size, torch.arange(size) * 2.0)\n\nclass Rope:\n    def get(self, size):\n"
+    "        return get(size)\n",
+    "layers_of_a_test.py": "from tables_of_a_test import get\n\ndef apply(size):\n    return get(size)\n",
+    "folder_of_a_test/rope.py": "import torch\nTABLES = {}\n\ndef get(size):\n"
+    "    return TABLES.setdefault(size, torch.arange(size) * 2.0)\n",
+    "by_function.py": "from layers_of_a_test import apply as get\n",
+    "by_class.py": "from tables_of_a_test import Rope\n\ndef get(size):\n    return Rope().get(size)\n",
+    "by_folder.py": "import folder_of_a_test.rope as rope\n\ndef get(size):\n    return rope.get(size)\n",
+}
+MODEL = "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x + get(x.shape[1])\n"
+
+
+@pytest.mark.parametrize("name", ["by_function", "by_class", "by_folder"])
+def test_tables_in_files_that_files_import_are_restored(
+    compiled: Callable[..., trtcache.CompiledModule], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the function, the class or the module that a file imports, also of a folder without ``__init__.py``."""
+    (tmp_path / "folder_of_a_test").mkdir()
+    for file, text in FILES.items():
+        (tmp_path / file).write_text(text + (MODEL if file.startswith("by_") else ""))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = set(sys.modules)
+    try:
+        model = importlib.import_module(name).Model()
+        compiled(model, (X,))
+        assert type(model(X)) is torch.Tensor
+    finally:
+        for new in set(sys.modules) - before:
+            if new.split(".")[0].endswith("_of_a_test") or new.startswith("by_"):
+                del sys.modules[new]
+
+
+def test_a_cache_that_is_cleared_and_filled_again_is_restored(
+    compiled: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """It counts as many misses as before."""
+    global HELD
+    HELD = functools.cache(lambda size: torch.arange(size) * 2.0)
+    HELD(5)
+
+    def function(_: Any, x: torch.Tensor) -> torch.Tensor:
+        HELD.cache_clear()
+        result: torch.Tensor = x + HELD(x.shape[1])
+        return result
+
+    compiled(Model(function), (X,))
+    assert type(HELD(3)) is torch.Tensor
+    assert torch.equal(HELD(5), torch.arange(5) * 2.0)
+
+
+def test_what_a_thread_wrote_that_ended_meanwhile_stays(
+    compiled: Callable[..., trtcache.CompiledModule], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ran when the export began."""
+    global HELD
+    HELD, go = Server(), threading.Event()
+    thread = threading.Thread(target=lambda: go.wait() and HELD.log.append(1))
+    thread.start()
+
+    def function(_: Any, x: torch.Tensor) -> torch.Tensor:
+        go.set()
+        thread.join()
+        return fills(None, x)
+
+    compiled(Model(function), (X,))
+    assert HELD.log == [1]
+    assert TABLES == {}
 
 
 RAN: list[str] = []
@@ -473,14 +619,12 @@ def test_memory_of_other_processes_is_left_alone(compiled: Callable[..., trtcach
 
 
 def test_a_program_with_many_objects_is_recorded_in_part(compiled: Callable[..., trtcache.CompiledModule]) -> None:
-    """The nearest ones; then only what has tensors of the export is restored."""
+    """The nearest ones, of all files."""
     global HELD
     HELD = [{"number": number} for number in range(30_000)]
     model = Model(fills)
-    changes: Any
     with preserve_state(model) as changes, preserve_caches(model, changes) as caches:
         pass
-    assert caches.is_cut
-    assert len(caches.places) < 15_000
+    assert len(caches.contents) < 15_000
     compiled(model, (X,))
     assert TABLES == {}

@@ -11,7 +11,7 @@ import gc
 import logging
 import sys
 import types
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,20 +21,19 @@ import torch
 from torch.nn.utils import parametrize
 
 from trtcache.lowering.model_state import is_plain
-from trtcache.lowering.python_objects import defining_module, is_kind
-from trtcache.lowering.record import (
+from trtcache.lowering.python_objects import are_same, defining_module, is_kind
+from trtcache.lowering.recorded_objects import (
     Change,
+    Contents,
     Names,
-    Place,
-    Record,
+    RecordedObjects,
+    cell_contents,
     changed_numbers,
-    contents,
     has_fake,
-    inner_parts,
     lost_tensors,
     units_with_fakes,
 )
-from trtcache.lowering.threads import is_alone, is_followed, is_installed, is_users
+from trtcache.lowering.threads import is_followed, is_users, names_of
 
 if TYPE_CHECKING:
     from trtcache.lowering.model_state import Changes
@@ -44,8 +43,8 @@ _PLAIN_OBJECTS = frozenset({"argparse", "collections", "types"})
 """Modules of the standard library whose objects hold attributes of the user's."""
 _LARGEST_TENSOR, _MOST_TENSORS = 1 << 16, 64
 """How large a tensor is, in bytes, that is copied and restored, and how many are."""
-_MOST_OBJECTS, _MOST_OF_LIBRARIES = 10_000, 2_000
-"""How many objects around a model are recorded, those of libraries apart: a program can have any number of them."""
+_MOST_OBJECTS, _MOST_OF_LIBRARY = 10_000, 1_000
+"""How many objects around a model are recorded, and of one object of a library: a program can have any number."""
 
 log = logging.getLogger("trtcache.lowering")
 
@@ -69,14 +68,13 @@ def preserve_caches(model: torch.nn.Module, changes: Changes) -> Iterator[Caches
         caches.restore()
 
 
-class Caches(Record):
+class Caches(RecordedObjects):
     """The names, containers and cached functions around a model.
 
     Attributes:
         restores_all: whether everything is restored in any case. Only the files, classes and objects that have fake
             tensors are if other threads can run the user's code, or if the block has imported files of the user's:
             their changes would be lost.
-        is_cut: whether there are more objects than are recorded, those of libraries apart.
         replaced: tensors in whose place the block left others, with the name of each.
         numbers: the numbers that the block changed, in words, unless other threads run, which may have changed them.
     """
@@ -84,8 +82,8 @@ class Caches(Record):
     def __init__(self, model: torch.nn.Module, changes: Changes) -> None:
         modules = [one for one in model.modules() if isinstance(one, torch.nn.Module)]
         super().__init__({id(one): one for one in modules})  # ``preserve_state`` restores those
-        self.restores_all = self.is_cut = False
-        self._left, self._left_of_libraries = _MOST_OBJECTS, _MOST_OF_LIBRARIES
+        self.restores_all = False
+        self._left, self._of_libraries = _MOST_OBJECTS, Counter[int]()
         self.replaced: list[tuple[str, torch.Tensor]] = []
         self.numbers: list[str] = []
         self._model, self._changes = model, changes
@@ -93,34 +91,39 @@ class Caches(Record):
         self._libraries = set[int]()  # units of objects of libraries
         self._namespaces = set[int]()  # units: of files and classes
         self._tensors: list[tuple[torch.Tensor, int, torch.Tensor]] = []  # with their versions and copies
-        self._cached: list[tuple[Any, Any, set[Any]]] = []  # with their numbers, and the keys of those without a limit
+        self._cached: list[tuple[Any, list[Any], dict[Any, Any]]] = []  # with what they have, and the results
+        self._names: list[Any] = []  # values of global names
         classes = {one for module in modules for one in type(module).__mro__ if is_followed(one.__module__)}
+        functions = [one for one in changes.seen if is_kind(one, types.FunctionType, functools._lru_cache_wrapper)]
         files = self._files = {str(one.__module__) for one in classes}
-        self.follow([*classes, *(value for module in modules for value in vars(module).values() if callable(value))])
+        defining = {str(kind.__module__) for kind in {id(kind): kind for kind in map(type, changes.seen)}.values()}
+        files |= {name for name in filter(is_followed, defining) if is_users(sys.modules.get(name))}
+        self.follow([*classes, *functions])
         files |= {str(one.__module__) for one in self.seen.values() if is_kind(one, types.FunctionType)}
         for name in list(filter(is_followed, files)):
-            self._add_file(name, files)
-        self.follow([parametrize._cache])  # of ``torch.nn.utils.parametrize.cached``
+            self._add_file(name)
+        self.follow([*self._names, parametrize._cache])  # of ``torch.nn.utils.parametrize.cached``
 
-    def _add_file(self, name: str, files: set[str]) -> None:
-        """Add the names of a file, of the user's files that it imports, and of those whose functions it imports."""
-        names = vars(sys.modules[name]) if name in sys.modules else {}
+    def _add_file(self, name: str) -> None:
+        """Add the names of a file, and those of files that it has something of: of the user's files with further ones.
+
+        Of libraries, these are the files of functions, and the modules of the file's own package.
+        """
+        names = names_of(sys.modules.get(name))
+        if id(names) in self.seen:
+            return
         self._add_names_of_file(names, name)
-        for value in list(names.values()):
-            if is_kind(value, types.ModuleType) and is_users(value) and id(vars(value)) not in self.seen:
-                self._add_file(value.__name__, files)
-            is_cache = is_kind(value, functools._lru_cache_wrapper)
-            function = getattr(value, "__wrapped__", value) if is_cache else value
-            if not is_kind(function, types.FunctionType) or function.__module__ in files:
-                continue
-            if is_followed(function.__module__):
-                self._add_names_of_file(function.__globals__, function.__module__)
+        for other, of_library in _files_of(list(names.values()), name.partition(".")[0]).items():
+            if is_followed(other) and is_users(sys.modules.get(other)):
+                self._add_file(other)
+            elif is_followed(other) and of_library is not None:
+                self._add_names_of_file(of_library, other)
 
     def _add_names_of_file(self, names: dict[str, Any], file: str) -> None:
         if id(names) not in self.seen:
             self.add_names(names, f"the module {file}", id(names))
             self._namespaces.add(id(names))
-            self.follow(list(names.values()))
+            self._names += names.values()
 
     def add(self, value: Any, unit: int) -> tuple[Iterable[Any], int]:
         """Record a value, and return what it leads to, with the unit of the containers among that."""
@@ -133,32 +136,28 @@ class Caches(Record):
             self._add_tensor(value)
         return ((), unit) if issubclass(kind, (torch.Tensor, types.ModuleType)) else super().add(value, unit)
 
-    def count(self, unit: int) -> None:
-        """Count an object of a unit."""
+    def count(self, value: Any, unit: int) -> None:
+        """Count a value of a unit, unless it is code."""
+        if is_kind(value, type, types.FunctionType, types.ModuleType):
+            return
         if unit in self._libraries:
-            self._left_of_libraries -= 1
-        else:
-            self._left -= 1
+            self._of_libraries[unit] += 1
+        self._left -= 1
 
     def is_full(self, unit: int) -> bool:
         """Return whether no more objects of a unit are recorded."""
-        if unit in self._libraries:
-            return self._left_of_libraries <= 0
-        self.is_cut = self.is_cut or self._left <= 0
-        return self._left <= 0
+        return self._left <= 0 or self._of_libraries[unit] >= _MOST_OF_LIBRARY
 
     def unit_of(self, value: Any, unit: int) -> int:
-        """Return the unit of an object: of a library's, that of the object of the library's to which it belongs."""
+        """Return the unit of an object: that to which it belongs, unless this is a file, a class or a library's."""
         if not is_followed(defining_module(value)) or self._is_users(value):
-            return id(value)
+            return id(value) if unit in self._namespaces or unit in self._libraries else unit
         unit = unit if unit in self._libraries else id(value)
         self._libraries.add(unit)
         return unit
 
     def add_other(self, value: Any, unit: int) -> tuple[Iterable[Any], int]:
         """Record an object that is none of Python's containers, and return what it leads to, with its unit."""
-        if (inner := inner_parts(value)) is not None:
-            return inner, unit
         module = defining_module(value)
         if is_kind(value, torch.nn.Module) or module in _PLAIN_OBJECTS or self._is_users(value):
             return super().add_other(value, unit)
@@ -182,7 +181,7 @@ class Caches(Record):
         if not (name in self._files or is_users(sys.modules.get(name))):
             return []
         put, remove = partial(type.__setattr__, kind), partial(type.__delattr__, kind)
-        self.places.append(Names(f"the class {kind.__name__}", id(kind), lambda: dict(vars(kind)), put, remove))
+        self.contents.append(Names(f"the class {kind.__name__}", id(kind), lambda: dict(vars(kind)), put, remove))
         self._namespaces.add(id(kind))
         return [*vars(kind).values()]
 
@@ -197,7 +196,7 @@ class Caches(Record):
     def _add_function(self, function: Any) -> list[Any]:
         """Add the cells of a function, or a cache, and return what they lead to."""
         if is_kind(function, functools._lru_cache_wrapper):
-            self._cached.append((function, function.cache_info(), set(_results(function) or ())))
+            self._cached.append((function, _values(function), dict(_results(function) or {})))
         elif is_followed(function.__module__):
             found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
             for cell in function.__closure__ or ():
@@ -215,34 +214,36 @@ class Caches(Record):
 
         if id(cell) not in self.seen:
             self.seen[id(cell)] = cell
-            self.places.append(Names("a closure", unit, partial(contents, cell), put, remove))
-        return contents(cell).values()
+            self.contents.append(Names("a closure", unit, partial(cell_contents, cell), put, remove))
+        return cell_contents(cell).values()
 
     def restore(self) -> None:
         """Restore what has fake tensors now and had none, or everything."""
         self._changes.collect()
-        changed, is_safe = self.changed(), is_alone() and not self._has_imported() and not self.is_cut
-        self.replaced += [found for place, changes in changed for one in changes for found in lost_tensors(place, one)]
-        self.numbers += changed_numbers(changed) if is_alone() else ()
-        filled = [one for one in self._cached if one[0].cache_info().misses != one[1].misses]
+        changed, has_imported = self.find_changed(), self._has_imported()
+        self.replaced += [
+            found for one, changes in changed for change in changes for found in lost_tensors(one, change)
+        ]
+        filled = [one for one in self._cached if not are_same(_values(one[0]), one[1])]
         with_fakes = [one for one in filled if any(map(has_fake, _values(one[0])))]
         units = units_with_fakes(changed)
+        if self.was_alone:  # a number beside a new table, such as its size, belongs to the table
+            self.numbers += changed_numbers(one for one in changed if one[0].unit not in units)
         has_fakes = bool(units or with_fakes)
-        restores_all = (self.restores_all or has_fakes or self._changes.has_changes) and is_safe
-        if has_fakes and not restores_all:
-            self._warn_of_changes([one for one in changed if one[0].unit not in units])
+        is_wanted = self.restores_all or has_fakes or self._changes.has_changes
+        restores_all = is_wanted and self.was_alone and not has_imported
         if restores_all:
-            self.restore_places(one for one in self.places if one.unit in units or one.unit not in self._libraries)
-        else:
-            places = [place for place, _ in changed if place.unit in units]
-            names = self._namespaces if self._has_imported() else ()
-            self.restore_places([one for one in places if one.unit not in names])
-            self.restore_places([one for one in places if one.unit in names], only_fakes=True)
-        for function, info, keys in filled if restores_all else with_fakes:
+            self.restore_contents(one for one in self.contents if one.unit in units or one.unit not in self._libraries)
+        elif has_fakes:
+            self._warn_of_changes([one for one in changed if one[0].unit not in units])
+            partly = self._namespaces if has_imported else set()
+            self.restore_contents(one for one, _ in changed if one.unit in units - partly)
+            self.restore_contents((one for one, _ in changed if one.unit in units & partly), only_fakes=True)
+        for function, _, before in filled if restores_all else with_fakes:
             if (results := _results(function)) is not None:
-                for key in [one for one in results if one not in keys]:
-                    del results[key]
-            elif not info.currsize or any(map(has_fake, _values(function))):  # one with a limit has them among others
+                results.clear()
+                results.update(before)
+            elif any(map(has_fake, _values(function))):  # one with a limit has results of before among others
                 function.cache_clear()
         self._restore_tensors()
         self.restore_values()
@@ -251,20 +252,20 @@ class Caches(Record):
         """Return whether the block imported a file of the user's, or of a package of the model's: it is done once."""
         packages = {name.partition(".")[0] for name in filter(is_followed, self._files)}
         new = filter(is_followed, sys.modules.keys() - self._imported)
-        return any(name.partition(".")[0] in packages or not is_installed(sys.modules.get(name)) for name in new)
+        return any(name.partition(".")[0] in packages or is_users(sys.modules.get(name)) for name in new)
 
     def _restore_tensors(self) -> None:
         """Restore small tensors: an export writes to them before it refuses a model that does."""
-        for tensor, version, before in self._tensors if is_alone() else ():
+        for tensor, version, before in self._tensors if self.was_alone else ():
             if tensor._version != version and tensor.shape == before.shape:
                 with torch.no_grad():
                     tensor.copy_(before)
 
-    def _warn_of_changes(self, changed: Iterable[tuple[Place, list[Change]]]) -> None:
+    def _warn_of_changes(self, changed: Iterable[tuple[Contents, list[Change]]]) -> None:
         """Warn about names that are not restored, though a table beside them is: they may say what it was made for."""
         names = [
-            f"{name} of {place.name}"
-            for place, changes in changed
+            f"{name} of {contents.name}"
+            for contents, changes in changed
             for name, _, new in changes
             if isinstance(name, str) and not name.startswith("__") and not is_kind(new, types.ModuleType)
         ]
@@ -274,6 +275,23 @@ class Caches(Record):
             )
             why += "forward; compile before threads start, and import before the export"
             log.warning("%s: %s: %s", type(self._model).__name__, ", ".join(names[:3]), why)
+
+
+def _files_of(values: Iterable[Any], package: str) -> dict[Any, dict[str, Any] | None]:
+    """Return the files of modules, functions and classes by their names; names of those of libraries that are added."""
+    files: dict[Any, dict[str, Any] | None] = {}
+    for value in values:
+        kind = type(value)
+        if issubclass(kind, (types.FunctionType, functools._lru_cache_wrapper)):
+            function: Any = getattr(value, "__wrapped__", value) if kind is functools._lru_cache_wrapper else value
+            files[value.__module__] = getattr(function, "__globals__", None)
+        elif issubclass(kind, types.ModuleType):
+            names = names_of(value)
+            name = names.get("__name__")
+            files.setdefault(name, names if str(name).partition(".")[0] == package else None)
+        elif issubclass(kind, type):
+            files.setdefault(value.__module__, None)
+    return files
 
 
 def _results(function: Any) -> dict[Any, Any] | None:

@@ -11,24 +11,22 @@ import sys
 import types
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from trtcache.lowering.python_objects import attributes_of, class_of_items, defining_module, is_kind
-from trtcache.lowering.record import (
+from trtcache.lowering.recorded_objects import (
+    Contents,
     Elements,
     Items,
-    Names,
-    Place,
-    Record,
+    RecordedObjects,
     changed_numbers,
     lost_tensors,
     units_with_fakes,
 )
-from trtcache.lowering.threads import is_alone
 
 _NOT_FOLLOWED = (
     *(type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType),
@@ -81,6 +79,11 @@ class Changes:
             self.tensors += self._state.replaced_tensors()
 
     @property
+    def seen(self) -> Collection[Any]:
+        """The objects that the model leads to."""
+        return self._state.seen.values()
+
+    @property
     def has_drawn(self) -> bool:
         """Whether it has drawn from a generator of random numbers of Python's or NumPy's, or seeded it."""
         return self._state.has_drawn
@@ -119,19 +122,19 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return tensor.layout == torch.strided and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested)
 
 
-def _place_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+def _memory_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Return where a tensor is in memory, and how it is read."""
     memory = tensor.untyped_storage()._cdata
     return memory, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
 
 
-class _State(Record):
+class _State(RecordedObjects):
     """The attributes and containers of a model, and of all objects that they lead to."""
 
     def __init__(self, model: torch.nn.Module, *, copies_tensors: bool) -> None:
         super().__init__()
         self.copies_tensors = copies_tensors
-        self._tables: list[Place] = []
+        self._tables: list[Contents] = []
         self._empty_tables: list[Any] = []
         self._modules, self._torchs = set[int](), set[int]()  # units: of modules, of objects of torch's classes
         self._tensors: list[tuple[torch.Tensor, int]] = []
@@ -155,11 +158,13 @@ class _State(Record):
         module = defining_module(value)
         if module.startswith("torch."):
             self._torchs.add(unit)
-        if is_kind(value, types.MethodType):
-            return [value.__self__], unit
         if module.partition(".")[0] in _STDLIB:  # of a lock or a logger nothing is recorded
             return (), unit
         return super().add_other(value, unit)
+
+    def unit_of(self, value: Any, unit: int) -> int:
+        """Return the unit of an object, which belongs to one of a given unit: that, unless it is a module's."""
+        return id(value) if unit in self._modules else unit
 
     def _add_tensor(self, value: torch.Tensor) -> None:
         """Record a tensor and its memory.
@@ -199,40 +204,39 @@ class _State(Record):
 
     def changed_numbers(self) -> Iterator[str]:
         """Yield the numbers that have other values than recorded, in words."""
-        alone = is_alone()
-        return changed_numbers(one for one in self.changed() if alone or one[0].unit in self._modules)
+        return changed_numbers(one for one in self.find_changed() if self.was_alone or one[0].unit in self._modules)
 
     def replaced_tensors(self) -> list[tuple[str, torch.Tensor]]:
         """Return the tensors that attributes and items no longer have, but for those that torch.export looks at."""
-        changed = [
-            (place, one) for place, changes in self.changed() if not self._is_looked_at(place) for one in changes
+        changed = [(contents, one) for contents, changes in self.find_changed() for one in changes]
+        return [
+            one
+            for contents, change in changed
+            if not self._is_looked_at(contents)
+            for one in lost_tensors(contents, change)
         ]
-        return [found for place, change in changed for found in lost_tensors(place, change)]
 
-    def _is_looked_at(self, place: Place) -> bool:
-        """Return whether a place is an attribute of a model's module, or a list or dict in one."""
-        is_of_torch = isinstance(place, Items) or (isinstance(place, Elements) and place.name == "a list")
-        return place.unit in self._registered and is_of_torch and not isinstance(place, Names)
+    def _is_looked_at(self, contents: Contents) -> bool:
+        """Return whether contents are the attributes of a model's module, or a list or dict in one."""
+        is_list = isinstance(contents, Elements) and contents.name == "a list"
+        return contents.unit in self._registered and (is_list or isinstance(contents, Items))
 
     def is_changed(self) -> bool:
         """Return whether an attribute or an item is another one than recorded, but for those of torch's objects."""
-        return any(place.unit not in self._torchs for place, _ in self.changed())
+        return any(contents.unit not in self._torchs for contents, _ in self.find_changed())
 
     def restore(self) -> None:
-        """Restore what differs from the record."""
+        """Restore what differs from what was recorded."""
         self.add_filled()
-        places = self.places
-        if not is_alone():
-            units = units_with_fakes(self.changed()) | self._modules
-            places = [one for one in places if one.unit in units]
-        self.restore_places(places)
-        self.restore_places(self._tables)
+        units = set() if self.was_alone else units_with_fakes(self.find_changed()) | self._modules
+        self.restore_contents(one for one in self.contents if self.was_alone or one.unit in units)
+        self.restore_contents(self._tables)
         for table in self._empty_tables:
             if len(table):
                 class_of_items(table).clear(table)
         self.restore_values()
         for weight, data in self._weights:  # ``weight.data = ...``
-            if _place_of(weight) != _place_of(data):
+            if _memory_of(weight) != _memory_of(data):
                 weight.data = data
         written = [tensor.untyped_storage() for tensor, version in self._tensors if tensor._version != version]
         for address, memory in {memory._cdata: memory for memory in written}.items():

@@ -29,12 +29,12 @@ def keep_random_states() -> Callable[[], None]:
 
     It does nothing if other threads run, which may have drawn from them.
     """
-    torch_state, python_state = torch.get_rng_state(), random.getstate()
+    torch_state, python_state, started_alone = torch.get_rng_state(), random.getstate(), is_alone()
     numpy: Any = sys.modules.get("numpy.random")
     numpy_state = None if numpy is None else numpy.get_state()
 
     def restore() -> None:
-        if is_alone():
+        if started_alone and is_alone():
             torch.set_rng_state(torch_state)
             random.setstate(python_state)
             if numpy is not None:
@@ -61,8 +61,8 @@ def have_drawn(generators: Iterable[tuple[Any, Any]]) -> bool:
 
 
 def restore_generators(generators: Iterable[tuple[Any, Any]]) -> None:
-    """Set generators to the states beside them, unless other threads run, which may have drawn from them."""
-    for one, state in generators if is_alone() else ():
+    """Set generators to the states beside them."""
+    for one, state in generators:
         if is_kind(one, random.Random):
             random.Random.setstate(one, state)
         elif hasattr(one, "bit_generator"):

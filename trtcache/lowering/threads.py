@@ -6,13 +6,19 @@ import functools
 import sys
 import threading
 import types
+from typing import Any
 
 from trtcache.lowering.python_objects import is_kind
 
 _OTHERS = (sys.stdlib_module_names - {"__main__"}) | {"torch", "trtcache"}
 _OURS = ("torch.", "trtcache.")
-_HARMLESS = frozenset({("tqdm._monitor", "TMonitor"), ("IPython.core.history", "HistorySavingThread")})
-"""Threads of libraries that run no code of the user's."""
+_HARMLESS = frozenset(
+    {
+        *("tqdm._monitor", "IPython.core.history", "ipykernel.iostream", "ipykernel.heartbeat", "ipykernel.control"),
+        *("ipykernel.shellchannel", "ipykernel.parentpoller"),
+    }
+)
+"""Modules whose threads run no code of the user's, such as those that each notebook has."""
 
 
 def is_alone() -> bool:
@@ -23,27 +29,24 @@ def is_alone() -> bool:
 
 def _can_run_users_code(thread: threading.Thread) -> bool:
     """Return whether a thread may run code of the user's, as those of libraries for servers do."""
-    kind, target = type(thread), getattr(thread, "_target", None)
-    if str(getattr(target, "__module__", "")).startswith(_OURS):  # such as those of Inductor
-        return False
-    return not kind.__module__.startswith(_OURS) and (kind.__module__, kind.__name__) not in _HARMLESS
+    modules = [str(getattr(one, "__module__", "")) for one in (type(thread), getattr(thread, "_target", None))]
+    return not any(one.startswith(_OURS) or one in _HARMLESS for one in modules)  # Inductor has some
 
 
 def is_users(module: types.ModuleType | None) -> bool:
     """Return whether a module is in a file that does not belong to Python or to an installed distribution."""
-    names = _names_of(module)
-    return isinstance(names.get("__file__"), str) and is_followed(names.get("__name__")) and not is_installed(module)
+    names = names_of(module)
+    folders = getattr(names.get("__path__"), "_path", None)  # of a package without a file
+    where = names.get("__file__") or (folders[0] if isinstance(folders, list) and folders else None)
+    is_installed = isinstance(where, str) and ("site-packages" in where or "dist-packages" in where)
+    return isinstance(where, str) and is_followed(names.get("__name__")) and not is_installed
 
 
-def is_installed(module: types.ModuleType | None) -> bool:
-    """Return whether a module is in a file of an installed distribution."""
-    return "-packages" in str(_names_of(module).get("__file__"))
-
-
-def _names_of(module: types.ModuleType | None) -> dict[str, object]:
+def names_of(module: types.ModuleType | None) -> dict[str, Any]:
+    """Return the names of a module, without importing a lazy one; nothing for what is no module."""
     if not is_kind(module, types.ModuleType):
         return {}
-    names: dict[str, object] = object.__getattribute__(module, "__dict__")  # no lazy module is imported
+    names: dict[str, Any] = object.__getattribute__(module, "__dict__")
     return names
 
 

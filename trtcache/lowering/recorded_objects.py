@@ -1,13 +1,15 @@
 """Records of Python objects: what they have at a time, and how they get it back.
 
-Everything is read and written as Python stores it (``python_objects.py``). An object and the containers that only it
-has are a unit: a table without the list of its keys, or the other way round, is worse than one that is out of date.
+Everything is read and written as Python stores it (``python_objects.py``). An object and what it leads to are a unit,
+which is restored as a whole: a table without the list of its keys is worse than one that is out of date. What several
+objects lead to belongs to the first of them.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
+import gc
 import logging
 import sys
 import threading
@@ -47,13 +49,15 @@ _OWN_CLASSES = frozenset({dict, OrderedDict, defaultdict, Counter, list, tuple, 
 """Containers of Python's own, which have no attributes."""
 _LARGEST_ARRAY, _MOST_ARRAYS = 1 << 20, 64
 _MOST_SEARCHED = 10_000
+_SEARCHED = frozenset({"torch", "argparse", "collections", "types"})
+"""Packages whose objects can have tensors, beside those of the user's and of libraries."""
 
 Change = tuple[Any, Any, Any]
 """A key, what was there, and what is there now; ``MISSING`` for nothing."""
 
 
-class Place:
-    """What one object or container has.
+class Contents:
+    """The contents of one object or container.
 
     Attributes:
         name: the object, in words.
@@ -80,7 +84,7 @@ class Place:
         raise NotImplementedError
 
     def changes(self) -> list[Change]:
-        """Return what differs from the record."""
+        """Return what differs from what was recorded."""
         now, before = self.now(), self.before
         if are_same([*now.values()], [*before.values()]) and are_same([*now], [*before]):
             return []
@@ -90,7 +94,7 @@ class Place:
         return found + [(key, old, MISSING) for key, old in before.items() if key not in now]
 
     def restore(self, *, only_fakes: bool = False) -> None:
-        """Restore what differs from the record, one by one: other threads may be reading; or only fake tensors."""
+        """Restore what is not as recorded, one by one, as other threads may be reading; or only fake tensors."""
         for key, old, new in self.changes():
             if only_fakes and not has_fake(new):
                 continue
@@ -101,7 +105,7 @@ class Place:
                 self.put(key, old)
 
 
-class Items(Place):
+class Items(Contents):
     """A dict: a container, or the names of a module or an object."""
 
     def __init__(self, mapping: dict[Any, Any], name: str, unit: int, *, is_ordered: bool = False) -> None:
@@ -121,7 +125,7 @@ class Items(Place):
         class_of_items(self._mapping).__delitem__(self._mapping, key)
 
     def restore(self, *, only_fakes: bool = False) -> None:
-        """Restore the items, and the order of a container, by which caches choose what they drop."""
+        """Restore the items, and the order of a container, which says what a cache drops first."""
         super().restore(only_fakes=only_fakes)
         if self._is_ordered and not only_fakes:
             now = self.now()
@@ -132,7 +136,7 @@ class Items(Place):
                     self.put(key, value)
 
 
-class Names(Place):
+class Names(Contents):
     """What is read and written by functions: slots, class attributes, the content of a closure."""
 
     def __init__(
@@ -159,7 +163,7 @@ class Names(Place):
         self._remove(key)
 
 
-class Elements(Place):
+class Elements(Contents):
     """The elements of a list or a deque."""
 
     before: list[Any]
@@ -173,7 +177,7 @@ class Elements(Place):
         return list(self._kind.__iter__(self._values))
 
     def changes(self) -> list[Change]:
-        """Return the elements that are others at their places, or at their distance from the end of a longer list."""
+        """Return the elements that are others than those at their places."""
         now = self.now()
         if are_same(now, self.before):
             return []
@@ -188,7 +192,7 @@ class Elements(Place):
             self._kind.extend(self._values, self.before)
 
 
-class Members(Place):
+class Members(Contents):
     """The elements of a set."""
 
     before: list[Any]
@@ -221,11 +225,11 @@ class Members(Place):
                 set.add(self._members, old)
 
 
-class Record:
-    """What objects have, and all that they lead to.
+class RecordedObjects:
+    """The contents of objects, and of all that they lead to.
 
     Attributes:
-        places: the objects and containers.
+        contents: those of each object and container.
         generators: generators of random numbers, with their states.
         seen: the objects by their identities, which keeps them alive: no other gets the identity of one.
         has_drawn: whether a generator had drawn, or was seeded, when they were restored.
@@ -233,12 +237,18 @@ class Record:
 
     def __init__(self, seen: dict[int, Any] | None = None) -> None:
         """Start empty; the objects of ``seen`` are left out."""
-        self.places: list[Place] = []
+        self.contents: list[Contents] = []
         self.generators: list[tuple[Any, Any]] = []
         self.seen = dict(seen or {})
         self.has_drawn = False
+        self._started_alone = is_alone()
         self._arrays: list[tuple[Any, Any]] = []
         self._empty: list[tuple[dict[str, Any], str, int]] = []  # dicts of names: there are many, which stay empty
+
+    @functools.cached_property
+    def was_alone(self) -> bool:
+        """Whether no other thread has run code of the user's since the beginning, whose changes would be undone."""
+        return self._started_alone and is_alone()
 
     def follow(self, values: Iterable[Any], unit: int = 0) -> None:
         """Record values, and what they lead to, the nearest first.
@@ -250,9 +260,7 @@ class Record:
         queue = deque((one, unit) for one in values if type(one) not in PLAIN)
         while queue:
             value, owner = queue.popleft()
-            if id(value) in self.seen:
-                continue
-            if self.is_full(owner):
+            if id(value) in self.seen or self.is_full(owner):
                 continue
             self.seen[id(value)] = value
             try:
@@ -260,6 +268,7 @@ class Record:
             except Exception:
                 log.debug("a %s cannot be recorded before the export", type(value).__name__, exc_info=True)
                 continue
+            self.count(value, owner)
             queue += [(one, owner) for one in parts if type(one) not in PLAIN]
 
     def add(self, value: Any, unit: int) -> tuple[Iterable[Any], int]:
@@ -279,8 +288,8 @@ class Record:
             if len(self._arrays) < _MOST_ARRAYS:
                 self._arrays.append((value, copy.copy(value)))
             return (), unit
-        if issubclass(kind, functools.partial):
-            return [getattr(functools.partial, name).__get__(value) for name in ("func", "args", "keywords")], unit
+        if (inner := inner_parts(value)) is not None:
+            return inner, unit
         if defining_module(value).startswith("trtcache.runtime."):  # a background build may change a compiled module
             return (), unit
         return self.add_other(value, self.unit_of(value, unit))
@@ -295,19 +304,17 @@ class Record:
 
     def _add_container(self, value: Any, unit: int) -> list[Any]:
         """Record a container, and return its values."""
-        self.count(unit)
         if is_kind(value, dict):
-            self.places.append(Items(value, f"a {type(value).__name__}", unit, is_ordered=True))
-            return list(self.places[-1].before.values())
+            self.contents.append(Items(value, f"a {type(value).__name__}", unit, is_ordered=True))
+            return list(self.contents[-1].before.values())
         if is_kind(value, set):
-            self.places.append(Members(value, unit))
+            self.contents.append(Members(value, unit))
             return []
-        self.places.append(Elements(value, unit))
-        return list(self.places[-1].before)
+        self.contents.append(Elements(value, unit))
+        return list(self.contents[-1].before)
 
     def add_object(self, value: Any, unit: int) -> list[Any]:
         """Record the attributes and slots of an object, and return their values."""
-        self.count(unit)
         name, attributes, found = f"a {type(value).__name__}", attributes_of(value), list[Any]()
         if attributes is not None:
             self.add_names(attributes, name, unit)
@@ -320,12 +327,12 @@ class Record:
             def remove(name: str) -> None:
                 members[name].__delete__(value)
 
-            self.places.append(Names(name, unit, functools.partial(slots_of, value), put, remove))
-            found += self.places[-1].before.values()
+            self.contents.append(Names(name, unit, functools.partial(slots_of, value), put, remove))
+            found += self.contents[-1].before.values()
         return found
 
-    def count(self, _: int) -> None:
-        """Count an object of a unit."""
+    def count(self, value: Any, unit: int) -> None:
+        """Count a value of a unit."""
 
     def is_full(self, _: int) -> bool:
         """Return whether no more objects of a unit are recorded."""
@@ -335,67 +342,72 @@ class Record:
         """Record the dict of names of an object or a module."""
         self.seen[id(names)] = names
         if names:
-            self.places.append(Items(names, name, unit))
+            self.contents.append(Items(names, name, unit))
         else:
             self._empty.append((names, name, unit))
 
-    def changed(self) -> list[tuple[Place, list[Change]]]:
-        """Return the places that differ from the record, with what differs."""
+    def find_changed(self) -> list[tuple[Contents, list[Change]]]:
+        """Return the contents that differ from what was recorded, with what differs."""
         self.add_filled()
         found = []
-        for place in self.places:
+        for contents in self.contents:
             try:
-                changes = place.changes()
+                changes = contents.changes()
             except Exception:
-                log.warning("%s could not be compared after the export", place.name, exc_info=True)
+                log.warning("%s could not be compared after the export", contents.name, exc_info=True)
                 continue
             if changes:
-                found.append((place, changes))
+                found.append((contents, changes))
         return found
 
     def add_filled(self) -> None:
         """Record that dicts of names that have some now were empty."""
         for names, name, unit in self._empty:
             if names:
-                self.places.append(Items(names, name, unit))
-                self.places[-1].before = {}
+                self.contents.append(Items(names, name, unit))
+                self.contents[-1].before = {}
         self._empty = [one for one in self._empty if not one[0]]
 
-    def restore_places(self, places: Iterable[Place], *, only_fakes: bool = False) -> None:
-        """Restore places; one that cannot be leaves the others as they should be."""
-        for place in places:
+    def restore_contents(self, contents: Iterable[Contents], *, only_fakes: bool = False) -> None:
+        """Restore contents; one that cannot be leaves the others as they should be."""
+        for one in contents:
             try:
-                place.restore(only_fakes=only_fakes)
+                one.restore(only_fakes=only_fakes)
             except Exception:
-                log.warning("%s could not be restored after the export", place.name, exc_info=True)
+                log.warning("%s could not be restored after the export", one.name, exc_info=True)
 
     def restore_values(self) -> None:
         """Restore arrays and generators, unless other threads run."""
-        for numbers, copied in self._arrays if is_alone() else ():
-            _restore_array(numbers, copied)
         self.has_drawn = have_drawn(self.generators)
-        restore_generators(self.generators)
+        if self.was_alone:
+            restore_generators(self.generators)
+            for numbers, copied in self._arrays:
+                _restore_array(numbers, copied)
 
 
-def units_with_fakes(changed: Iterable[tuple[Place, list[Change]]]) -> set[int]:
+def units_with_fakes(changed: Iterable[tuple[Contents, list[Change]]]) -> set[int]:
     """Return the units in which a change has brought fake tensors."""
-    return {place.unit for place, changes in changed if any(has_fake(new) for *_, new in changes)}
+    return {contents.unit for contents, changes in changed if any(has_fake(new) for *_, new in changes)}
 
 
-def changed_numbers(changed: Iterable[tuple[Place, list[Change]]]) -> Iterator[str]:
+def changed_numbers(changed: Iterable[tuple[Contents, list[Change]]]) -> Iterator[str]:
     """Yield the numbers that have other values now, in words."""
-    for place, changes in changed:
+    for contents, changes in changed:
         for key, old, new in changes:
-            numbers = {int, float, complex}
-            if type(old) in numbers and type(new) in numbers and new != old and repr(new) != repr(old):  # NaN
-                yield f"{key} of {place.name} from {old} to {new}"
+            if _is_number(old) and _is_number(new) and new != old and repr(new) != repr(old):  # NaN differs from NaN
+                yield f"{key} of {contents.name} from {old} to {new}"
 
 
-def lost_tensors(place: Place, change: Change, most_nested: int = 3) -> Iterator[tuple[str, torch.Tensor]]:
+def _is_number(value: Any) -> bool:
+    numpy: Any = sys.modules.get("numpy")
+    return type(value) in {int, float, complex} or (numpy is not None and is_kind(value, numpy.number))
+
+
+def lost_tensors(contents: Contents, change: Change, most_nested: int = 3) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors of an old value, also in its containers, that the new one does not have, with its name."""
     key, old, new = change
     kept = {id(one) for one in _tensors_in(new, most_nested)}
-    yield from ((f"{key} of {place.name}", one) for one in _tensors_in(old, most_nested) if id(one) not in kept)
+    yield from ((f"{key} of {contents.name}", one) for one in _tensors_in(old, most_nested) if id(one) not in kept)
 
 
 def _tensors_in(value: object, most_nested: int) -> Iterator[torch.Tensor]:
@@ -429,11 +441,12 @@ def parts_of(value: Any) -> list[Any]:
         return parts if type(value) in _OWN_CLASSES else [*parts, *_attributes_and_slots(value)]
     if is_kind(value, types.FunctionType):
         cells = value.__closure__ or () if is_followed(value.__module__) else ()
-        return [part for cell in cells for part in contents(cell).values()]
+        return [part for cell in cells for part in cell_contents(cell).values()]
     if (inner := inner_parts(value)) is not None:
         return inner
     module = defining_module(value)
-    return _attributes_and_slots(value) if is_kind(value, torch.nn.Module) or is_followed(module) else []
+    is_searched = is_followed(module) or module.partition(".")[0] in _SEARCHED
+    return _attributes_and_slots(value) if is_searched else []
 
 
 def _attributes_and_slots(value: Any) -> list[Any]:
@@ -450,13 +463,15 @@ def inner_parts(value: Any) -> list[Any] | None:
     if issubclass(kind, property):
         return [value.fget, value.fset]
     if issubclass(kind, functools.partial):
-        return [value.func, value.args, value.keywords]
+        return [getattr(functools.partial, name).__get__(value) for name in ("func", "args", "keywords")]
+    if issubclass(kind, types.MappingProxyType):
+        return gc.get_referents(value)
     if issubclass(kind, weakref.WeakKeyDictionary):
         return [vars(value)["data"]]
     return [value.__dict__] if issubclass(kind, threading.local) else None
 
 
-def contents(cell: Any) -> dict[str, Any]:
+def cell_contents(cell: Any) -> dict[str, Any]:
     """Return the content of a cell by a name, nothing of an empty one."""
     try:
         return {"content": cell.cell_contents}
