@@ -278,3 +278,12 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
     sys.path.append(str(site))
     backend_settings.backend_table.cache_clear()
     return "interpreter"
+
+
+@pytest.fixture
+def own_threads_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let threads that other tests have left run nothing of the user's: an export restores less beside such threads."""
+    from trtcache.lowering import threads
+
+    left, can_run = set(threading.enumerate()), threads._can_run_users_code
+    monkeypatch.setattr(threads, "_can_run_users_code", lambda thread: thread not in left and can_run(thread))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import RunPython
 
+pytestmark = pytest.mark.usefixtures("own_threads_only")
 X = torch.ones(2, 4)
 
 

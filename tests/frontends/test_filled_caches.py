@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 X = torch.arange(8.0).view(2, 4)
 
 
-@pytest.fixture(autouse=True)
-def _own_threads_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let threads that other tests have left run nothing of the user's."""
-    left, can_run = set(threading.enumerate()), threads._can_run_users_code
-    monkeypatch.setattr(threads, "_can_run_users_code", lambda thread: thread not in left and can_run(thread))
+pytestmark = pytest.mark.usefixtures("own_threads_only")
 
 
 TABLES: dict[str, Any] = {"kept": 1}

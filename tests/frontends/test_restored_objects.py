@@ -33,12 +33,13 @@ HELD: Any = None
 TABLES: dict[int, torch.Tensor] = {}
 
 
+pytestmark = pytest.mark.usefixtures("own_threads_only")
+
+
 @pytest.fixture(autouse=True)
-def _own_threads_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let threads that other tests have left run nothing of the user's; nothing is held at the end."""
+def _hold_nothing() -> Iterator[None]:
+    """Hold nothing at the end."""
     global HELD
-    left, can_run = set(threading.enumerate()), threads._can_run_users_code
-    monkeypatch.setattr(threads, "_can_run_users_code", lambda thread: thread not in left and can_run(thread))
     yield
     HELD = None
     TABLES.clear()

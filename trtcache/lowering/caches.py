@@ -100,24 +100,26 @@ class Caches(RecordedObjects):
         files |= {name for name in filter(is_followed, defining) if is_users(sys.modules.get(name))}
         self.follow([*classes, *functions])
         files |= {str(one.__module__) for one in self.seen.values() if is_kind(one, types.FunctionType)}
-        for name in list(filter(is_followed, files)):
-            self._add_file(name)
+        self._add_files(filter(is_followed, files))
         self.follow([*self._names, parametrize._cache])  # of ``torch.nn.utils.parametrize.cached``
 
-    def _add_file(self, name: str) -> None:
-        """Add the names of a file, and those of files that it has something of: of the user's files with further ones.
+    def _add_files(self, files: Iterable[str]) -> None:
+        """Add the names of files, and of the user's files that they have something of, and that these have, and so on.
 
-        Of libraries, these are the files of functions, and the modules of the file's own package.
+        Of libraries, only the files of functions, and the modules of the file's own package are added.
         """
-        names = names_of(sys.modules.get(name))
-        if id(names) in self.seen:
-            return
-        self._add_names_of_file(names, name)
-        for other, of_library in _files_of(list(names.values()), name.partition(".")[0]).items():
-            if is_followed(other) and is_users(sys.modules.get(other)):
-                self._add_file(other)
-            elif is_followed(other) and of_library is not None:
-                self._add_names_of_file(of_library, other)
+        waiting = [*files]
+        while waiting:
+            name = waiting.pop()
+            names = names_of(sys.modules.get(name))
+            if id(names) in self.seen:
+                continue
+            self._add_names_of_file(names, name)
+            for other, of_library in _files_of(list(names.values()), name.partition(".")[0]).items():
+                if is_followed(other) and is_users(sys.modules.get(other)):
+                    waiting.append(other)
+                elif is_followed(other) and of_library is not None:
+                    self._add_names_of_file(of_library, other)
 
     def _add_names_of_file(self, names: dict[str, Any], file: str) -> None:
         if id(names) not in self.seen:
@@ -270,11 +272,9 @@ class Caches(RecordedObjects):
             if isinstance(name, str) and not name.startswith("__") and not is_kind(new, types.ModuleType)
         ]
         if names:
-            why = (
-                "it has changed during the export, and is not restored while other threads run, or after an import in "
-            )
-            why += "forward; compile before threads start, and import before the export"
-            log.warning("%s: %s: %s", type(self._model).__name__, ", ".join(names[:3]), why)
+            why = "it has changed during the export, and is not restored while other threads run"
+            remedy = "compile before threads start, and import in advance what forward imports"
+            log.warning("%s: %s: %s: %s", type(self._model).__name__, ", ".join(names[:3]), why, remedy)
 
 
 def _files_of(values: Iterable[Any], package: str) -> dict[Any, dict[str, Any] | None]:
