@@ -329,6 +329,7 @@ class SlottedModule(torch.nn.Module):
         self.doubled = Doubled([1, 2])
 
 
+@pytest.mark.usefixtures("own_threads_only")
 def test_slots_and_lists_of_other_kinds_are_restored() -> None:
     """Those of a module, too; a list has the elements that it had, whatever its iterator returns."""
     model = SlottedModule()
