@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -164,6 +165,68 @@ def test_the_text_of_a_size_makes_it_constant(compiled: Callable[..., trtcache.C
     assert "logging" not in str(caught.value)
     with pytest.raises(ExportError, match=r"Constraints violated \(n\)"):
         compiled(model, (X,), dynamic_shapes=({0: Dim("n")},))
+
+
+def _assert(condition: Any, message: str) -> None:
+    """Look at a message, unlike torch's function of this name."""
+    assert condition
+    ASSERTED.append(message)
+
+
+ASSERTED: list[str] = []
+
+
+class Asserts(nn.Module):
+    """Checks the sizes of its input in two ways."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Check them."""
+        torch._assert(x.shape[1] == 8, f"expected 8, got {x.shape[1]} of {x.shape}")
+        torch._assert(
+            x.shape[0] % 1 == 0,
+            f"{x.shape[0]} is not divisible, {x.shape[0] * 2} neither",
+        )
+        return x * 2
+
+
+class AssertsOtherwise(nn.Module):
+    """Calls a function of its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Check a size."""
+        _assert(x.shape[1] == 8, f"{x.shape[0]}")
+        return x * 2
+
+
+class AssertsLocally(nn.Module):
+    """Calls a function that has torch's name here."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Check a size."""
+        torch = OTHER  # it is called
+        torch._assert(x.shape[1] == 8, f"{x.shape[0]}")
+        return x * 2
+
+
+class AssertsWithText(nn.Module):
+    """Looks something up by a text in a message."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Check a size."""
+        torch._assert(x.shape[1] == 8, f"{ASSERTED.append(str(x.shape[0]))}")
+        return x * 2
+
+
+OTHER = SimpleNamespace(_assert=_assert)
+
+
+def test_messages_of_asserts_fix_no_size(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Those of ``torch._assert``, as in timm's models; other functions can read them."""
+    module = compiled(Asserts(), (X,), dynamic_shapes=({0: Dim("n")},))
+    torch.testing.assert_close(module(torch.ones(7, 8)), torch.ones(7, 8) * 2)
+    for model in (AssertsOtherwise(), AssertsLocally(), AssertsWithText()):
+        module = compiled(model, (X,), dynamic_shapes=({0: AUTO},))
+        assert [one.dimension for one in module.report.fixed_sizes] == [0], model
 
 
 def test_texts_of_torchs_own_and_of_other_threads_fix_no_size(

@@ -10,7 +10,7 @@ and that a simplified term has the value of the original one, is recorded as wel
 returned False: with a size of 1 more tensors are contiguous.
 
 The text of a size is that of its symbol in an export (``"s0"``). Code of the model that asks for it gets that of the
-example's number, for which the size then becomes constant.
+example's number, for which the size then becomes constant, but for a message of ``torch._assert``: nothing reads it.
 
 Decisions inside an operator (broadcasting, contiguity, fake kernels) are not recorded: the operator itself is in the
 graph, and decides again when it runs. ``trial_runs.py`` checks that its shapes agree.
@@ -24,8 +24,11 @@ weights, constants and inputs. Of an input, which a call may give as a view or i
 
 from __future__ import annotations
 
+import ast
+import dis
 import functools
 import itertools
+import linecache
 import logging
 import operator
 import sys
@@ -338,7 +341,8 @@ def _text(original: Callable[..., str]) -> Any:
     owner = threading.get_ident()
 
     def text(self: Any) -> str:
-        is_models = threading.get_ident() == owner and _is_asked_by_model(sys._getframe(1))
+        frame = sys._getframe(1)
+        is_models = threading.get_ident() == owner and _is_asked_by_model(frame) and not _is_of_message(frame)
         return repr(_NUMBERS[type(self)](self)) if is_models else original(self)
 
     return text
@@ -352,6 +356,36 @@ def _is_asked_by_model(frame: FrameType | None) -> bool:
             return not file.startswith(_NOT_THE_MODELS)
         frame = frame.f_back
     return False
+
+
+def _is_of_message(frame: FrameType) -> bool:
+    """Return whether a function formats an f-string that is the message of a call of ``torch._assert`` itself."""
+    code = frame.f_code
+    first, last, start, end = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None))
+    is_formatting = dis.opname[code.co_code[frame.f_lasti]].startswith("FORMAT_")
+    if not is_formatting or first is None or last is None or start is None or end is None:
+        return False
+    for message, function in _messages(code.co_filename):
+        if function[0] in {*code.co_varnames, *code.co_cellvars, *code.co_freevars}:
+            continue
+        begins = message.lineno, message.col_offset
+        ends = message.end_lineno, message.end_col_offset
+        if begins <= (first, start) and (last, end) <= ends:
+            found = frame.f_globals.get(function[0])
+            return functools.reduce(lambda one, name: getattr(one, name, None), function[1:], found) is torch._assert
+    return False
+
+
+@functools.lru_cache(maxsize=64)
+def _messages(file: str) -> list[tuple[Any, list[str]]]:
+    """Return the f-strings in a file that are second arguments, with the names by which the functions are called."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:  # it has changed, or is of another Python
+        return []
+    calls = [one for one in ast.walk(tree) if isinstance(one, ast.Call) and len(one.args) == 2]
+    found = [(one.args[1], ast.unparse(one.func).split(".")) for one in calls if isinstance(one.args[1], ast.JoinedStr)]
+    return [(message, names) for message, names in found if names[-1].endswith("_assert")]
 
 
 _LOSSES = frozenset(
