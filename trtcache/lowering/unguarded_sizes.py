@@ -378,7 +378,7 @@ def _is_of_message(frame: FrameType) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _messages(file: str) -> list[tuple[Any, list[str]]]:
-    """Return the f-strings in a file that are second arguments, with the names by which the functions are called."""
+    """Return the f-strings in a file that are second arguments, with the parts of the names of the functions."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:  # it has changed, or is of another Python
