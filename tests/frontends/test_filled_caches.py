@@ -19,7 +19,6 @@ import torch
 from torch import nn
 
 from trtcache.errors import ExportError
-from trtcache.lowering import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -488,25 +487,6 @@ def test_what_other_threads_add_meanwhile_stays(compiled: Callable[..., trtcache
         stop.set()
         thread.join()
     assert (PENDING, list(ORDERED)) == ({"request": 1}, [])
-
-
-def test_a_thread_of_torchs_own_changes_nothing_of_the_users() -> None:
-    """Inductor has some, which wait for its worker processes; any other thread counts."""
-    stop = threading.Event()
-
-    def wait() -> None:
-        stop.wait()
-
-    for module, expected in ((wait.__module__, False), ("torch._inductor.compile_worker.timer", True)):
-        wait.__module__ = module
-        stop.clear()
-        thread = threading.Thread(target=wait)
-        thread.start()
-        try:
-            assert threads.is_alone() is expected
-        finally:
-            stop.set()
-            thread.join()
 
 
 def test_a_model_with_a_tensor_on_the_meta_device(compiled: Callable[..., trtcache.CompiledModule]) -> None:

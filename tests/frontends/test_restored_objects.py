@@ -272,22 +272,31 @@ def test_what_a_thread_writes_meanwhile_stays(
     assert "forward changes the number" not in caplog.text
 
 
-def test_threads_of_libraries_can_run_code_of_the_users() -> None:
-    """Those of servers do; only torch's own and a few others do not."""
-    library = types.ModuleType("library_of_a_test")
-    worker = type("Worker", (threading.Thread,), {"__module__": library.__name__})
-    monitor = type("TMonitor", (threading.Thread,), {"__module__": "tqdm._monitor"})
+@pytest.mark.parametrize(
+    ("of_class", "of_target", "expected"),
+    [
+        ("threading", __name__, False),
+        ("threading", "torch._inductor.compile_worker.timer", True),
+        ("library_of_a_test", __name__, False),
+        ("tqdm._monitor", __name__, True),
+        ("ipykernel.heartbeat", __name__, True),
+    ],
+)
+def test_threads_can_run_code_of_the_users(of_class: str, of_target: str, *, expected: bool) -> None:
+    """Those of servers do, and those that run any function; only torch's own and a few others do not."""
     stop = threading.Event()
-    notebook = type("Heartbeat", (threading.Thread,), {"__module__": "ipykernel.heartbeat"})
-    for kind, expected in ((worker, False), (monitor, True), (notebook, True)):
-        stop.clear()
-        thread = kind(target=stop.wait)
-        thread.start()
-        try:
-            assert threads.is_alone() is expected
-        finally:
-            stop.set()
-            thread.join()
+
+    def wait() -> None:
+        stop.wait()
+
+    wait.__module__ = of_target
+    thread: threading.Thread = type("Thread", (threading.Thread,), {"__module__": of_class})(target=wait)
+    thread.start()
+    try:
+        assert threads.is_alone() is expected
+    finally:
+        stop.set()
+        thread.join()
 
 
 class Rope:

@@ -11,7 +11,7 @@ import gc
 import logging
 import sys
 import types
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,7 +21,7 @@ import torch
 from torch.nn.utils import parametrize
 
 from trtcache.lowering.model_state import is_plain
-from trtcache.lowering.python_objects import are_same, defining_module, is_kind
+from trtcache.lowering.python_objects import CONTAINERS, are_same, defining_module, is_kind
 from trtcache.lowering.recorded_objects import (
     Change,
     Contents,
@@ -38,7 +38,6 @@ from trtcache.lowering.threads import is_followed, is_users, names_of
 if TYPE_CHECKING:
     from trtcache.lowering.model_state import Changes
 
-_CONTAINERS = (dict, list, tuple, deque, set)
 _PLAIN_OBJECTS = frozenset({"argparse", "collections", "types"})
 """Modules of the standard library whose objects hold attributes of the user's."""
 _LARGEST_TENSOR, _MOST_TENSORS = 1 << 16, 64
@@ -167,7 +166,7 @@ class Caches(RecordedObjects):
             return (), unit
         package = module.partition(".")[0]
         found, _ = super().add_other(value, unit)
-        own = [one for one in found if is_kind(one, *_CONTAINERS) or defining_module(one).partition(".")[0] == package]
+        own = [one for one in found if is_kind(one, *CONTAINERS) or defining_module(one).partition(".")[0] == package]
         return own, unit
 
     def _is_users(self, value: Any) -> bool:

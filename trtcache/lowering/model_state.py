@@ -19,6 +19,7 @@ import torch
 
 from trtcache.lowering.python_objects import attributes_of, class_of_items, defining_module, is_kind
 from trtcache.lowering.recorded_objects import (
+    Change,
     Contents,
     Elements,
     Items,
@@ -75,8 +76,9 @@ class Changes:
         """Find numbers and tensors, unless it was done: before anything is restored, in the model or around it."""
         if not self._is_collected:
             self._is_collected = True
-            self.numbers += self._state.changed_numbers()
-            self.tensors += self._state.replaced_tensors()
+            changed = self._state.find_changed()
+            self.numbers += self._state.changed_numbers(changed)
+            self.tensors += self._state.replaced_tensors(changed)
 
     @property
     def seen(self) -> Collection[Any]:
@@ -202,19 +204,14 @@ class _State(RecordedObjects):
                     self._empty_tables.append(table)
         return found
 
-    def changed_numbers(self) -> Iterator[str]:
+    def changed_numbers(self, changed: Iterable[tuple[Contents, list[Change]]]) -> Iterator[str]:
         """Yield the numbers that have other values than recorded, in words."""
-        return changed_numbers(one for one in self.find_changed() if self.was_alone or one[0].unit in self._modules)
+        return changed_numbers(one for one in changed if self.was_alone or one[0].unit in self._modules)
 
-    def replaced_tensors(self) -> list[tuple[str, torch.Tensor]]:
+    def replaced_tensors(self, changed: Iterable[tuple[Contents, list[Change]]]) -> list[tuple[str, torch.Tensor]]:
         """Return the tensors that attributes and items no longer have, but for those that torch.export looks at."""
-        changed = [(contents, one) for contents, changes in self.find_changed() for one in changes]
-        return [
-            one
-            for contents, change in changed
-            if not self._is_looked_at(contents)
-            for one in lost_tensors(contents, change)
-        ]
+        lost = [(contents, one) for contents, changes in changed if not self._is_looked_at(contents) for one in changes]
+        return [one for contents, change in lost for one in lost_tensors(contents, change)]
 
     def _is_looked_at(self, contents: Contents) -> bool:
         """Return whether contents are the attributes of a model's module, or a list or dict in one."""

@@ -16,6 +16,8 @@ MISSING = object()
 """In place of a value that is not there."""
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, types.BuiltinFunctionType})
 """Classes of values that have nothing of the user's in them."""
+CONTAINERS = (dict, list, tuple, deque, set)
+"""Containers of Python's own, and the classes whose methods read those of derived classes."""
 
 
 def is_kind(value: Any, *kinds: type) -> bool:
@@ -101,7 +103,7 @@ def containers_of(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, A
         waiting, seen = [argument], dict[int, Any]()
         while waiting:
             value = waiting.pop()
-            if is_kind(value, list, tuple, dict, set, deque) and id(value) not in seen:
+            if is_kind(value, *CONTAINERS) and id(value) not in seen:
                 seen[id(value)] = value
                 elements = elements_of(value)
                 waiting += elements

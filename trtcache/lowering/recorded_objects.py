@@ -27,6 +27,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 from trtcache.lowering.python_objects import (
+    CONTAINERS,
     MISSING,
     PLAIN,
     are_same,
@@ -436,7 +437,7 @@ def has_fake(value: Any) -> bool:
 
 def parts_of(value: Any) -> list[Any]:
     """Return what a value has: elements, attributes, or the contents of a closure."""
-    if is_kind(value, dict, list, deque, set, tuple):
+    if is_kind(value, *CONTAINERS):
         parts = elements_of(value)
         return parts if type(value) in _OWN_CLASSES else [*parts, *_attributes_and_slots(value)]
     if is_kind(value, types.FunctionType):

@@ -23,7 +23,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
 from trtcache.frontends.weight_files import read_weights
 from trtcache.lowering.interface import Content
-from trtcache.lowering.python_objects import attributes_of, is_kind, slots_of
+from trtcache.lowering.python_objects import attributes_of, elements_of, is_kind, slots_of
 from trtcache.weights.slots import is_fake
 
 Place = tuple[object, ...]
@@ -255,8 +255,7 @@ def _children(value: Any) -> Iterable[tuple[object, Any]]:
             (key if isinstance(key, (str, int)) else f"({at})", one) for at, (key, one) in enumerate(dict.items(value))
         ]
     elif is_kind(value, list, tuple, deque):
-        kind: Any = next(one for one in (list, tuple, deque) if is_kind(value, one))
-        items = list(enumerate(kind.__iter__(value)))
+        items = list(enumerate(elements_of(value)))
     elif is_kind(value, set, frozenset):
         items = list(enumerate(value))
     return items if type(value) in _CONTAINERS else items + _attributes(value, is_container=bool(items))

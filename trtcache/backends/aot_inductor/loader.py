@@ -71,7 +71,7 @@ _ENTERED = threading.local()  # for each thread, the GPUs that it has used
 _MAPS = Path("/proc/self/maps")
 _INSIDE = b"/data/aotinductor/"
 _GONE = " (deleted)"
-_CALLS_OPERATORS = b"aoti_torch_proxy_executor_call_function"
+_CALLS_OPERATORS = re.compile(b"aoti_torch_proxy_executor_call_function")
 _NO_OPERATOR = re.compile(r"Could not find schema for ([\w.]+::[\w.]*\w)")
 MappedLibrary = tuple[str, str]
 """Device and inode of a mapped library, and its path."""
@@ -307,7 +307,7 @@ def _share_idle(content: bytes | memoryview, idle: list[tuple[Any, Aliases]]) ->
     A loader looks operators up when it is opened, and a custom one may be defined again.
     """
     kept = [one for one in idle if FROZEN_MARK not in one[0].get_metadata()]
-    if kept and _CALLS_OPERATORS not in bytes(content):
+    if kept and not _CALLS_OPERATORS.search(content):
         _IDLE.setdefault(len(content), {}).setdefault(hash_bytes(content), []).extend(kept)
 
 
