@@ -131,15 +131,18 @@ class Caches(RecordedObjects):
         kind = type(value)
         if issubclass(kind, type):
             return self._add_class(value), id(value)
-        if issubclass(kind, (types.FunctionType, functools._lru_cache_wrapper)):
+        if kind is types.FunctionType:
             return self._add_function(value), id(value)
+        if issubclass(kind, functools._lru_cache_wrapper):
+            self._cached.append((value, _values(value), dict(_table(value) or {})))
+            return (), unit
         if issubclass(kind, torch.Tensor):
             self._add_tensor(value)
         return ((), unit) if issubclass(kind, (torch.Tensor, types.ModuleType)) else super().add(value, unit)
 
     def count(self, value: Any, unit: int) -> None:
         """Count a value of a unit, unless it is code."""
-        if is_kind(value, type, types.FunctionType, types.ModuleType):
+        if issubclass(type(value), (types.FunctionType, type, types.ModuleType)):
             return
         if unit in self._libraries:
             self._of_libraries[unit] += 1
@@ -147,7 +150,7 @@ class Caches(RecordedObjects):
 
     def is_full(self, unit: int) -> bool:
         """Return whether no more objects of a unit are recorded."""
-        return self._left <= 0 or self._of_libraries[unit] >= _MOST_OF_LIBRARY
+        return self._left <= 0 or self._of_libraries.get(unit, 0) >= _MOST_OF_LIBRARY
 
     def unit_of(self, value: Any, unit: int) -> int:
         """Return the unit of an object: that to which it belongs, unless this is a file, a class or a library's."""
@@ -195,16 +198,16 @@ class Caches(RecordedObjects):
             self._tensors.append((value, value._version, value.detach().clone()))
 
     def _add_function(self, function: Any) -> list[Any]:
-        """Add the cells of a function, or a cache, and return what they lead to."""
-        if is_kind(function, functools._lru_cache_wrapper):
-            self._cached.append((function, _values(function), dict(_results(function) or {})))
-        elif is_followed(function.__module__):
-            found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-            for cell in function.__closure__ or ():
-                found += self._add_cell(cell, id(function))
-            self.add_names(function.__dict__, f"the function {function.__name__}", id(function))
-            return [*found, *function.__dict__.values()]
-        return []
+        """Add the cells of a function, and return what they lead to."""
+        if not is_followed(function.__module__):
+            return []
+        names = function.__dict__
+        self.add_names(names, function, id(function))
+        found = [*(function.__defaults__ or ()), *names.values()]
+        found += (function.__kwdefaults__ or {}).values()
+        for cell in function.__closure__ or ():
+            found += self._add_cell(cell, id(function))
+        return found
 
     def _add_cell(self, cell: types.CellType, unit: int) -> Iterable[Any]:
         def put(_: str, value: object) -> None:
@@ -295,12 +298,20 @@ def _files_of(values: Iterable[Any], package: str) -> dict[Any, dict[str, Any] |
 
 def _results(function: Any) -> dict[Any, Any] | None:
     """Return the dict in which an ``lru_cache`` without a limit has its results; None if there is a limit."""
-    is_limited = function.cache_info().maxsize is not None
-    tables = [one for one in gc.get_referents(function) if type(one) is dict and one is not function.__dict__]
-    return None if is_limited or len(tables) != 1 else tables[0]
+    return None if function.cache_info().maxsize is not None else _table(function)
+
+
+def _table(function: Any) -> dict[Any, Any] | None:
+    """Return the dict of an ``lru_cache``, which has its results, or leads to them if there is a limit."""
+    attributes = function.__dict__
+    tables = [one for one in gc.get_referents(function) if type(one) is dict and one is not attributes]
+    return tables[0] if len(tables) == 1 else None
 
 
 def _values(function: Any) -> list[Any]:
     """Return what an ``lru_cache`` has, beside its keys: in a dict, or side by side if its size is limited."""
     found = gc.get_referents(function)
-    return [*found, *(value for one in found if type(one) is dict for value in one.values())]
+    for one in [*found]:
+        if type(one) is dict:
+            found += one.values()
+    return found

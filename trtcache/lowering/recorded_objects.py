@@ -244,7 +244,9 @@ class RecordedObjects:
         self.has_drawn = False
         self._started_alone = is_alone()
         self._arrays: list[tuple[Any, Any]] = []
-        self._empty: list[tuple[dict[str, Any], str, int]] = []  # dicts of names: there are many, which stay empty
+        self._empty: list[
+            tuple[dict[str, Any], str | types.FunctionType, int]
+        ] = []  # dicts of names: there are many, which stay empty
 
     @functools.cached_property
     def was_alone(self) -> bool:
@@ -339,11 +341,11 @@ class RecordedObjects:
         """Return whether no more objects of a unit are recorded."""
         return False
 
-    def add_names(self, names: dict[str, Any], name: str, unit: int) -> None:
-        """Record the dict of names of an object or a module."""
+    def add_names(self, names: dict[str, Any], name: str | types.FunctionType, unit: int) -> None:
+        """Record the dict of names of an object or a module, in words, or of a function."""
         self.seen[id(names)] = names
         if names:
-            self.contents.append(Items(names, name, unit))
+            self.contents.append(Items(names, _in_words(name), unit))
         else:
             self._empty.append((names, name, unit))
 
@@ -365,7 +367,7 @@ class RecordedObjects:
         """Record that dicts of names that have some now were empty."""
         for names, name, unit in self._empty:
             if names:
-                self.contents.append(Items(names, name, unit))
+                self.contents.append(Items(names, _in_words(name), unit))
                 self.contents[-1].before = {}
         self._empty = [one for one in self._empty if not one[0]]
 
@@ -384,6 +386,10 @@ class RecordedObjects:
             restore_generators(self.generators)
             for numbers, copied in self._arrays:
                 _restore_array(numbers, copied)
+
+
+def _in_words(owner: str | types.FunctionType) -> str:
+    return owner if isinstance(owner, str) else f"the function {owner.__name__}"
 
 
 def units_with_fakes(changed: Iterable[tuple[Contents, list[Change]]]) -> set[int]:

@@ -166,7 +166,7 @@ def export_context(model: nn.Module) -> Iterator[Callable[..., Any]]:
         stack.enter_context(_watched_options(noted))
         stack.enter_context(_traced_modules(_ModuleStackTracer(root)))  # type: ignore[arg-type]  # it takes any module
         _rebuild_attributes(model)
-        stack.enter_context(_Functions([]))
+        stack.enter_context(_CalledFunctions())
         stack.enter_context(_Functions(noted))
         stack.enter_context(as_exported())
         stack.enter_context(torch._C._IncludeDispatchKeyGuard(torch._C.DispatchKey.PreDispatch))  # without its modes
@@ -198,11 +198,17 @@ def _has_fixed_sizes(x: torch.Tensor) -> bool:
     return not any(isinstance(size, torch.SymInt) for size in (*x.shape, *x.stride()))
 
 
-class _Functions(TorchFunctionMode):
-    """A mode of functions, as two are active in an export: torch's attention does not take its fast path then.
+class _CalledFunctions(TorchFunctionMode):
+    """A mode that calls functions: in an export two are active, with which torch's attention has no fast path."""
 
-    Some functions return another tensor in an export where they return their argument without one. The mode notes what
-    an export records above the operators that a trace has.
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class _Functions(TorchFunctionMode):
+    """The other mode: it notes what an export records above the operators that a trace has.
+
+    Some functions return another tensor in an export where they return their argument without one.
     """
 
     def __init__(self, noted: list[str]) -> None:
@@ -324,7 +330,8 @@ def _traced_modules(proxies: _ModuleStackTracer) -> Iterator[None]:
 
     @functools.wraps(read)
     def module_getattr_wrapper(mod: nn.Module, attr: str) -> Any:
-        return proxies.getattr(attr, read(mod, attr), {})
+        value = read(mod, attr)
+        return proxies.getattr(attr, value, {}) if proxies.enable_attr_proxy else value
 
     @functools.wraps(call)
     def module_call_wrapper(mod: nn.Module, *args: Any, **kwargs: Any) -> Any:

@@ -19,21 +19,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, in_kernel_invocation_manager
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.weak import TensorWeakRef
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.frontends.direct import NotComparableError
 from trtcache.frontends.direct.export_context import OWN_FOLDERS
 from trtcache.frontends.direct.trace import (
-    RESHAPED_IN_PLACE,
+    DEVICE_QUERY,
     Fakes,
     TraceWriter,
     call_untraced,
     empty_shape_env,
     is_untraced,
+    operator_of,
     run,
 )
-from trtcache.lowering.operators import TORCHS_OWN
 
 if TYPE_CHECKING:
     from torch.utils import _pytree as pytree
@@ -70,13 +69,16 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
         return False  # or torch imports Dynamo at the first operator
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if is_untraced(func, args):
+        if func is DEVICE_QUERY:  # half of the calls
+            return args[0].fake_device
+        operator = operator_of(func)
+        if operator.is_profiling or is_untraced(func, args):
             return call_untraced(func, args, kwargs or {})
         if threading.get_ident() != self._thread and not self._follower.difference:
             self._follower.difference = "forward calls operators in another thread, which an export does not see"
         if self._is_computing:  # a fake kernel calls operators
             return super().__torch_dispatch__(func, types, args, kwargs or {})
-        if func.namespace not in TORCHS_OWN:  # its fake kernel is other code, which may have changed
+        if not operator.is_own:  # its fake kernel is other code, which may have changed
             self._complete()
             self._is_computing = True
             try:
@@ -89,7 +91,7 @@ class _Replay(FakeTensorMode):  # type: ignore[no-untyped-call]  # torch's
         except _DifferenceError:
             self._complete()
             return super().__torch_dispatch__(func, types, args, kwargs or {})
-        if func.overloadpacket in RESHAPED_IN_PLACE:
+        if operator.is_reshaping:
             with in_kernel_invocation_manager(self):
                 func(*args, **(kwargs or {}))
         return result
@@ -133,18 +135,11 @@ class _Follower(TraceWriter):
         self.left = list(range(len(stored)))
         self._place = 0
         self.difference = ""
-        self._tensors: dict[Any, tuple[TensorWeakRef, int]] = {}
 
     @property
     def is_hit(self) -> bool:
         """Whether all operations were those of a trace."""
         return not self.difference
-
-    def name(self, tensor: torch.Tensor, name: Json) -> None:
-        """Name a tensor, and remember it by its name."""
-        super().name(tensor, name)
-        if not isinstance(name, list) and tensor.layout == torch.strided:
-            self._tensors.setdefault(name, (TensorWeakRef(tensor), tensor.untyped_storage()._cdata))
 
     def follow(self, function: Any, args: Any, kwargs: Any, fakes: Fakes) -> Any:
         """Return the results of a call as the traces have them.
@@ -209,17 +204,15 @@ class _Follower(TraceWriter):
         if not self.left:
             self.difference = changes[0]
 
-    def clear(self) -> None:
-        """Forget all tensors."""
-        super().clear()
-        self._tensors.clear()
-
     def _take(self, line: list[Json], parts: int | None = None) -> Any:
-        place = self._place
-        lines = [(one, self._traces[one][place]) for one in self.left if place < len(self._traces[one])]
-        left = [one for one, stored in lines if stored[:parts] == line]
+        place, left = self._place, list[int]()
+        for one in self.left:  # a comprehension would be a call for each operator
+            trace = self._traces[one]
+            if place < len(trace) and trace[place][:parts] == line:
+                left.append(one)
         if not left:
-            stored = lines[0][1] if lines else ["results", None]
+            lines = [self._traces[one][place] for one in self.left if place < len(self._traces[one])]
+            stored = lines[0] if lines else ["results", None]
             where = "" if line[0] == "results" else _find_user_line()
             self.difference = format_difference(place, stored[:parts], line, where)
             raise _DifferenceError
@@ -239,7 +232,9 @@ class _Follower(TraceWriter):
             self.name(made, number)
             return made
         if kind == "t":
-            return _alive(self._tensors[rest[0]][0]())
+            tensor: Any = _alive(self._tensors[rest[0]][0]())
+            tensor._fix_weakref()
+            return tensor
         if kind == "b":
             return bool(rest[0])
         if kind == "f":

@@ -20,6 +20,7 @@ dtype, sizes, strides, offset, device, base]``; base is the name of a tensor who
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.forward_hooks import copy_attributes, record_changed_arguments, watch_assignments
 from trtcache.lowering.interface import Content
 from trtcache.lowering.model_state import preserve_state, quiet
+from trtcache.lowering.operators import TORCHS_OWN
 
 if TYPE_CHECKING:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -49,9 +51,9 @@ if TYPE_CHECKING:
 Trace = list[Any]
 _Layout = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int, torch.device]
 
-_DEVICE_QUERY = torch.ops.prim.device.default  # C++ code gets the device of a fake tensor with it
+DEVICE_QUERY = torch.ops.prim.device.default  # C++ code gets the device of a fake tensor with it
 _NUMBER = torch.ops.aten._local_scalar_dense.default
-RESHAPED_IN_PLACE = frozenset(
+_RESHAPED_IN_PLACE = frozenset(
     getattr(torch.ops.aten, name)
     for name in ("as_strided_", "detach_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_")
 )
@@ -71,6 +73,7 @@ class TraceWriter:
         self.lines: Trace = []
         self._names: dict[int, Json] = {}
         self._memories: dict[int, Json] = {}
+        self._tensors: dict[Any, tuple[weakref.ref[torch.Tensor], int]] = {}  # with the address of the memory
         self._equal: dict[Any, dict[int, int]] = {}  # constants of one content, with their numbers
         self._freed_later: list[Any] = []  # weak references, so that no address of a freed tensor is used again
         self._has_grad = True
@@ -78,14 +81,17 @@ class TraceWriter:
         self.code = ExecutedCode()
 
     def name(self, tensor: torch.Tensor, name: Json) -> None:
-        """Name a tensor; one that is named already keeps its name."""
-        name = self._names.setdefault(tensor._cdata, name)
+        """Name a tensor, and remember it by that; one that is named already keeps its name."""
+        first = self._names.setdefault(tensor._cdata, name)
         self._freed_later.append(torch._C._WeakTensorRef(tensor))  # type: ignore[attr-defined]  # torch's
         if tensor.layout == torch.strided:
             memory = tensor.untyped_storage()
-            if memory._cdata not in self._memories:
-                self._memories[memory._cdata] = name
+            address = memory._cdata
+            if address not in self._memories:
+                self._memories[address] = first
                 self._freed_later.append(StorageWeakRef(memory))  # type: ignore[no-untyped-call]  # torch's
+            if not isinstance(name, list):
+                self._tensors.setdefault(name, (weakref.ref(tensor), address))
 
     def write(self, value: Any) -> Json:
         """Write an argument.
@@ -99,12 +105,12 @@ class TraceWriter:
         if kind in _PLAIN:
             plain: Json = value
             return plain
+        if isinstance(value, (list, tuple)):
+            return ["l", *self._write_items(value)]
         if kind is bool:
             return ["b", int(value)]
         if kind is float:
             return ["f", value.hex()]
-        if isinstance(value, (list, tuple)):
-            return ["l", *map(self.write, value)]
         if kind in NAMED:
             return ["n", str(value)]
         if kind is complex:
@@ -115,6 +121,18 @@ class TraceWriter:
             term: Any = value  # ``finish`` writes it, when all is known of its symbols
             return ["s", kind.__name__, term]
         raise NotComparableError(f"an operator has an argument of class {kind.__qualname__}")
+
+    def _write_items(self, items: Iterable[Any]) -> list[Json]:
+        """Write most arguments, without a call for each."""
+        written: list[Json] = []
+        for item in items:
+            if type(item) in _PLAIN:
+                written.append(item)
+            elif type(item) is FakeTensor and (name := self._names.get(item._cdata)) is not None:
+                written.append(["t", name])
+            else:
+                written.append(self.write(item))
+        return written
 
     def _name_of(self, tensor: torch.Tensor) -> Json:
         if (known := self._names.get(tensor._cdata)) is not None:
@@ -154,7 +172,7 @@ class TraceWriter:
 
     def clear(self) -> None:
         """Forget all tensors: fake ones lead to their mode, and are not freed with what that leads to."""
-        for table in (self._names, self._memories, self._equal, self._freed_later):
+        for table in (self._names, self._memories, self._tensors, self._equal, self._freed_later):
             table.clear()
 
     def write_call(self, function: Any, args: Any, kwargs: Any) -> list[Json]:
@@ -168,7 +186,8 @@ class TraceWriter:
         if torch.is_grad_enabled() is not self._has_grad:
             self._has_grad = not self._has_grad
             self.lines.append(["grad", int(self._has_grad)])
-        return [str(function), self.write(args), self.write(kwargs)]
+        named: Json = self.write(kwargs) if kwargs else ["d"]
+        return [operator_of(function).text, ["l", *self._write_items(args)], named]
 
     def write_result(self, result: Any) -> Json:
         """Write a result: a new tensor with its number, dtype, layout, device, and the tensor whose memory it has.
@@ -189,6 +208,34 @@ class TraceWriter:
         sizes = [list(map(self.write, one)) for one in (result.shape, result.stride())]
         offset = self.write(result.storage_offset())
         return ["new", number, str(result.dtype), *sizes, offset, str(result.device), base]
+
+
+class Operator:
+    """What a trace needs of an operator.
+
+    Attributes:
+        function: the operator.
+        text: its name and overload, which torch formats at each call.
+        is_own: whether it is one of torch's own.
+        is_reshaping: whether it changes the sizes and strides of its argument in place.
+        is_profiling: whether it is one of ``record_function``.
+    """
+
+    __slots__ = ("function", "is_own", "is_profiling", "is_reshaping", "text")
+
+    def __init__(self, function: Any) -> None:  # a generated one, as of a dataclass, would be among the code that runs
+        self.function, self.text = function, str(function)
+        self.is_own, self.is_profiling = function.namespace in TORCHS_OWN, function.namespace == "profiler"
+        self.is_reshaping = function.overloadpacket in _RESHAPED_IN_PLACE
+
+
+_operators: dict[int, Operator] = {}  # by identity: torch hashes operators in Python
+
+
+def operator_of(function: Any) -> Operator:
+    """Return what a trace needs of an operator."""
+    known = _operators.get(id(function))
+    return known if known is not None else _operators.setdefault(id(function), Operator(function))
 
 
 def _plain(value: Any, *, is_exact: bool) -> Any:
@@ -243,7 +290,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         kwargs = kwargs or {}
         if is_untraced(func, args):
             return call_untraced(func, args, kwargs)
-        if torch.Tag.inplace_view in func.tags and func.overloadpacket not in RESHAPED_IN_PLACE:
+        if torch.Tag.inplace_view in func.tags and not operator_of(func).is_reshaping:
             raise NotComparableError(f"{func} changes the shape of a tensor in place")
         call = self._writer.write_call(func, args, kwargs)
         result = func(*args, **kwargs) if self._known is None else self._known.get(func, args, kwargs)
@@ -258,12 +305,12 @@ def is_untraced(function: Any, args: Any) -> bool:
     number an export has in the operations that use it.
     """
     is_number = function is _NUMBER and has_values(args[0])
-    return function is _DEVICE_QUERY or function.namespace == "profiler" or is_number
+    return function is DEVICE_QUERY or is_number or operator_of(function).is_profiling
 
 
 def call_untraced(function: Any, args: Any, kwargs: Any) -> Any:
     """Return the result of a call that is not in a trace."""
-    if function is _DEVICE_QUERY:
+    if function is DEVICE_QUERY:
         return args[0].fake_device
     if function is _NUMBER:
         with _disable_current_modes():
@@ -290,7 +337,7 @@ class KnownResults:
         if layouts is None:
             shapes = [tensor.shape for tensor in tensors]
             result = function(*args, **kwargs)
-            if function.overloadpacket not in RESHAPED_IN_PLACE and shapes != [tensor.shape for tensor in tensors]:
+            if not operator_of(function).is_reshaping and shapes != [tensor.shape for tensor in tensors]:
                 raise NotComparableError(f"{function} changes the sizes of an argument")
             return result
         if (known := self._known.get((function, layouts))) is not None:
