@@ -327,7 +327,7 @@ _add("safetensors' weights are others and the metadata is the same",
 _add("an sqlite table has another price", _model("self.lin(x) * PRICE", "pass", "import sqlite3\nPRICE = sqlite3.connect('p.db').execute('select max(v) from p').fetchone()[0]"),
      first="import sqlite3\nc = sqlite3.connect('p.db')\nc.execute('drop table if exists p')\nc.execute('create table p (v real)')\nc.execute('insert into p values (2.0)')\nc.commit()", second="import sqlite3\nc = sqlite3.connect('p.db')\nc.execute('insert into p values (3.0)')\nc.commit()")
 _add("a gzipped JSON of thresholds", _model("(self.lin(x) > T).float()", "pass", "import gzip, json\nT = torch.tensor(json.loads(gzip.open('t.gz').read()))"),
-     first="import gzip\ngzip.open('t.gz', 'w').write(b'[0.1, 0.2, 0.3, 0.4]')", second="import gzip\ngzip.open('t.gz', 'w').write(b'[0.1, 0.2, 0.3, 0.5]')")
+     first="import gzip\nopen('t.gz', 'wb').write(gzip.compress(b'[0.1, 0.2, 0.3, 0.4]'))", second="import gzip\nopen('t.gz', 'wb').write(gzip.compress(b'[0.1, 0.2, 0.3, 0.5]'))")
 _add("a zip of the project: the module in the zip is another", _model("self.lin(x) * packed.GAIN", "pass", "import sys\nsys.path.insert(0, 'lib.zip')\nimport packed"),
      first="import zipfile\nwith zipfile.ZipFile('lib.zip', 'w') as z:\n    z.writestr('packed.py', 'GAIN = 2.0')", second="import zipfile\nwith zipfile.ZipFile('lib.zip', 'w') as z:\n    z.writestr('packed.py', 'GAIN = 3.0')")
 _add("struct-packed weights in a binary file become a Python list", _model("self.lin(x) + torch.tensor(W)", "pass", "import struct\nW = struct.unpack('<4f', open('w.bin', 'rb').read())"),

@@ -7,7 +7,6 @@ those of an export only for code whose operations were compared with one. Code t
 from __future__ import annotations
 
 import functools
-import operator
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator
@@ -34,6 +33,7 @@ _THREAD_FUNCTIONS = frozenset(
     )
 )
 """Functions of Python, by their files, that give work to another thread, where functions are not collected."""
+_FUNCTIONS = frozenset({FunctionType, MethodType, functools.partial})
 _DIGEST_BYTES = 16
 
 
@@ -62,10 +62,9 @@ class ExecutedCode:
         """Add a function."""
         self._codes[id(code)] = code
 
-    def add_call(self, caller: CodeType, called: CodeType | None) -> None:
-        """Add a call of one function by another, unless that has no Python code."""
-        if called is not None:
-            self._calls[id(caller), id(called)] = called
+    def add_calls(self, caller: CodeType, called: Iterable[CodeType]) -> None:
+        """Add calls of functions by another."""
+        self._calls.update(((id(caller), id(one)), one) for one in called)
 
     def is_known(self, code: CodeType) -> bool:
         """Return whether a function is of torch, SymPy, trtcache or the standard library."""
@@ -139,46 +138,65 @@ def _detect_trace_functions(code: ExecutedCode) -> Iterator[None]:
 
 @contextmanager
 def _monitor(code: ExecutedCode) -> Iterator[None]:
-    """Add the functions that run in the block, and calls. Each function, and each call of known code, is seen once."""
+    """Add the functions that run in the block, each the first time, and the calls of those that are not known."""
     monitoring: Any = sys.monitoring  # type: ignore[attr-defined]  # from Python 3.12 on
     tool = next((one for one in (3, 4) if monitoring.get_tool(one) is None), None)
     if tool is None:
         code.why_incomplete = "two debuggers or profilers use sys.monitoring"
         yield
         return
-    thread = get_ident()
+    thread, events = get_ident(), monitoring.events
+    unknown = list[CodeType]()
 
     def note_start(started: CodeType, _: int) -> Any:
         if get_ident() != thread:
             return None
         code.add(started)
+        if not code.is_known(started):  # to report the calls of torch's functions, too, takes most of a replay
+            unknown.append(started)
+            monitoring.set_local_events(tool, started, events.CALL)
         return monitoring.DISABLE
 
-    def note_call(caller: CodeType, _: int, function: Any, __: Any) -> Any:
-        if get_ident() != thread:
-            return None
-        return monitoring.DISABLE if code.is_known(caller) else code.add_call(caller, _code_of(function))
+    def note_call(caller: CodeType, _: int, called: Any, argument: Any) -> None:
+        if get_ident() == thread:
+            code.add_calls(caller, _codes_run_by(called, argument))
 
-    events = monitoring.events
     callbacks = {events.PY_START: note_start, events.PY_RESUME: note_start, events.CALL: note_call}
     monitoring.use_tool_id(tool, "trtcache")
     try:
         for event, callback in callbacks.items():
             monitoring.register_callback(tool, event, callback)
-        monitoring.set_events(tool, functools.reduce(operator.or_, callbacks))
+        monitoring.set_events(tool, events.PY_START | events.PY_RESUME)
         monitoring.restart_events()  # what was reported to an earlier block
         yield
     finally:
         monitoring.set_events(tool, events.NO_EVENTS)
+        for one in unknown:
+            monitoring.set_local_events(tool, one, events.NO_EVENTS)
         for event in callbacks:
             monitoring.register_callback(tool, event, None)
         monitoring.free_tool_id(tool)
 
 
-def _code_of(function: Any) -> CodeType | None:
-    if type(function) is MethodType:
-        function = function.__func__
-    return function.__code__ if type(function) is FunctionType else None
+def _codes_run_by(called: Any, argument: Any) -> list[CodeType]:
+    """Return the code that a call of an object with a first argument can run; ``map`` calls its argument."""
+    codes = _codes_of(called)
+    return codes + _codes_of(argument) if type(argument) in _FUNCTIONS else codes
+
+
+def _codes_of(called: Any) -> list[CodeType]:
+    """Return the code that a call of an object runs; that of a class runs its ``__new__`` and ``__init__``."""
+    kind = type(called)
+    if kind is FunctionType:
+        return [called.__code__]
+    if kind is MethodType:
+        return _codes_of(called.__func__)
+    if kind is functools.partial:
+        return _codes_of(called.func)
+    owner, names = (called, ("__new__", "__init__")) if issubclass(kind, type) else (kind, ("__call__",))
+    methods = [next((vars(base)[name] for base in owner.__mro__ if name in vars(base)), None) for name in names]
+    functions = [one.__func__ if type(one) is staticmethod else one for one in methods]
+    return [one.__code__ for one in functions if type(one) is FunctionType]
 
 
 @contextmanager
@@ -204,8 +222,7 @@ def _profile(code: ExecutedCode) -> Iterator[None]:
         python.getprofile = get
         for entry in profiler.getstats():
             code.add(entry.code)
-            for called in entry.calls or ():
-                code.add_call(entry.code, called.code)
+            code.add_calls(entry.code, [called.code for called in entry.calls or ()])
 
 
 def digest(code: CodeType) -> str:
