@@ -1,7 +1,8 @@
 """Guard checks at a call: one compiled Python function for all of a program's guards.
 
 A guard's JSON becomes a Python expression over integers, about 0.1 us each; ``interface.evaluate`` takes 2 to 5 us
-for the same JSON. The source contains only the operations below and numbers, whatever an entry contains.
+for the same JSON. The source contains only operations of ``interface.OPERATIONS`` and numbers, whatever an entry
+contains.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from trtcache.lowering.interface import evaluate
+from trtcache.lowering.interface import OPERATIONS, evaluate
 
 if TYPE_CHECKING:
     from trtcache.digests import Json
@@ -18,45 +19,7 @@ if TYPE_CHECKING:
 SIZES_HINT = "compile with example inputs of these sizes, or choose what such calls do: on_guard='eager' or 'compile'"
 """What to do where a call has sizes that a guard refuses."""
 
-_INFIX = {
-    "Add": "+",
-    "Mul": "*",
-    "FloorDiv": "//",
-    "CleanDiv": "//",
-    "Mod": "%",
-    "PythonMod": "%",
-    "TrueDiv": "/",
-    "Pow": "**",
-    "Eq": "==",
-    "Ne": "!=",
-    "Le": "<=",
-    "Lt": "<",
-    "And": "and",
-    "Or": "or",
-}
-_CALLS = {
-    "Max": "max",
-    "Min": "min",
-    "Abs": "abs",
-    "Float": "float",
-    "Round": "round",
-    "Not": "not",
-    "Floor": "floor",
-    "Ceil": "ceil",
-    "Trunc": "trunc",
-    "Sqrt": "sqrt",
-}
-_NAMES = {
-    "max": max,
-    "min": min,
-    "abs": abs,
-    "float": float,
-    "round": round,
-    "floor": math.floor,
-    "ceil": math.ceil,
-    "trunc": math.trunc,
-    "sqrt": math.sqrt,
-}
+_FUNCTIONS = {head: one.apply for head, one in OPERATIONS.items() if not one.sign}
 
 
 def compile_guards(guards: Iterable[Json]) -> Callable[[Sequence[int] | Mapping[int, int]], bool] | None:
@@ -71,7 +34,8 @@ def compile_guards(guards: Iterable[Json]) -> Callable[[Sequence[int] | Mapping[
     if not texts:
         return None
     code = compile(f"lambda s: {' and '.join(texts)}", "<guards>", "eval")
-    holds: Callable[[Sequence[int] | Mapping[int, int]], bool] = eval(code, {"__builtins__": {}, **_NAMES})  # noqa: S307  # built from the tables above
+    names = {"__builtins__": {}, "float": float, **_FUNCTIONS}
+    holds: Callable[[Sequence[int] | Mapping[int, int]], bool] = eval(code, names)  # noqa: S307  # built from the table
     return holds
 
 
@@ -90,8 +54,8 @@ def _source(part: Json) -> str:
         if head == "Number":
             number = float.fromhex(str(args[0]))
             return f"({number!r})" if math.isfinite(number) else f"float({str(number)!r})"
-        if head in _INFIX and len(args) > 1:
-            return f"({f' {_INFIX[str(head)]} '.join(map(_source, args))})"
-        if head in _CALLS and args:
-            return f"({_CALLS[str(head)]}({', '.join(map(_source, args))}))"
+        if head in _FUNCTIONS and args:
+            return f"({head}({', '.join(map(_source, args))}))"
+        if head in OPERATIONS and len(args) > 1:
+            return f"({f' {OPERATIONS[str(head)].sign} '.join(map(_source, args))})"
     raise ValueError(f"{part!r} is not a guard")

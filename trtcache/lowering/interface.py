@@ -5,10 +5,12 @@ Sizes and guards are JSON, as ``Symbols`` and ``guards.py`` write them.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, Json
@@ -222,6 +224,58 @@ def make_contiguous(tensor: torch.Tensor) -> torch.Tensor:
     return plain if plain.stride() == stride else plain.as_strided(plain.shape, stride)
 
 
+class SizeOperation(NamedTuple):
+    """An operation of expressions and guards.
+
+    Attributes:
+        apply: computes it; of ``Pow``, None for a negative exponent.
+        sign: its sign in Python, between the operands; empty for a function.
+        level: the precedence of the sign.
+    """
+
+    apply: Callable[..., Any]
+    sign: str = ""
+    level: int = 0
+
+
+OPERATIONS: Final[Mapping[str, SizeOperation]] = {
+    "Or": SizeOperation(lambda *values: any(values), "or", 1),
+    "And": SizeOperation(lambda *values: all(values), "and", 2),
+    "Eq": SizeOperation(operator.eq, "==", 4),
+    "Ne": SizeOperation(operator.ne, "!=", 4),
+    "Le": SizeOperation(operator.le, "<=", 4),
+    "Lt": SizeOperation(operator.lt, "<", 4),
+    "Add": SizeOperation(lambda first, *others: sum(others, first), "+", 5),
+    "Mul": SizeOperation(lambda *values: functools.reduce(operator.mul, values), "*", 6),
+    "FloorDiv": SizeOperation(operator.floordiv, "//", 6),
+    "CleanDiv": SizeOperation(operator.floordiv, "//", 6),
+    "Mod": SizeOperation(operator.mod, "%", 6),
+    "PythonMod": SizeOperation(operator.mod, "%", 6),
+    "TrueDiv": SizeOperation(operator.truediv, "/", 6),
+    "Pow": SizeOperation(lambda base, exponent: base**exponent if exponent >= 0 else None, "**", 8),
+    "Not": SizeOperation(operator.not_),
+    "Max": SizeOperation(max),
+    "Min": SizeOperation(min),
+    "Abs": SizeOperation(abs),
+    "Float": SizeOperation(float),
+    "Sqrt": SizeOperation(math.sqrt),
+    "Floor": SizeOperation(math.floor),
+    "Ceil": SizeOperation(math.ceil),
+    "Trunc": SizeOperation(math.trunc),
+    "Round": SizeOperation(round),
+}
+"""Operations by their names in JSON."""
+
+_OF_SIZES = {  # of sympy's names, those that only expressions over sizes have
+    "PowByNatural": "Pow",
+    "IntTrueDiv": "TrueDiv",
+    "ToFloat": "Float",
+    "FloorToInt": "Floor",
+    "CeilToInt": "Ceil",
+    "TruncToInt": "Trunc",
+}
+
+
 def evaluate(written: Json, sizes: Mapping[int, int]) -> Any:
     """Evaluate an expression for given values of its symbols.
 
@@ -241,10 +295,11 @@ def evaluate(written: Json, sizes: Mapping[int, int]) -> Any:
     if written[0] == "Number":
         return float.fromhex(str(written[1]))
     values = [evaluate(one, sizes) for one in written[1:]]
-    if any(value is None for value in values):
+    operation = OPERATIONS.get(_OF_SIZES.get(str(written[0]), str(written[0])))
+    if operation is None or any(value is None for value in values):
         return None
     try:
-        return _apply(str(written[0]), values)
+        return operation.apply(*values)
     except (ArithmeticError, ValueError):
         return None
 
@@ -284,83 +339,12 @@ def affine(written: Json) -> tuple[int, int, int] | None:
     return None
 
 
-def _apply(head: str, values: list[Any]) -> Any:  # noqa: C901  # one case per operation
-    match head:
-        case "Add":
-            return sum(values[1:], values[0])
-        case "Mul":
-            product = values[0]
-            for value in values[1:]:
-                product = product * value
-            return product
-        case "Pow" | "PowByNatural" if values[1] >= 0:
-            return values[0] ** values[1]
-        case "FloorDiv" | "CleanDiv":
-            return values[0] // values[1]
-        case "Mod" | "PythonMod":
-            return values[0] % values[1]
-        case "TrueDiv" | "IntTrueDiv":
-            return values[0] / values[1]
-        case "Max":
-            return max(values)
-        case "Min":
-            return min(values)
-        case "Abs":
-            return abs(values[0])
-        case "Float" | "ToFloat":
-            return float(values[0])
-        case "Sqrt":
-            return math.sqrt(values[0])
-        case "Floor" | "FloorToInt":
-            return math.floor(values[0])
-        case "Ceil" | "CeilToInt":
-            return math.ceil(values[0])
-        case "Trunc" | "TruncToInt":
-            return math.trunc(values[0])
-        case "Round":
-            return round(*values)
-        case "Eq":
-            return values[0] == values[1]
-        case "Ne":
-            return values[0] != values[1]
-        case "Le":
-            return values[0] <= values[1]
-        case "Lt":
-            return values[0] < values[1]
-        case "And":
-            return all(values)
-        case "Or":
-            return any(values)
-        case "Not":
-            return not values[0]
-        case _:
-            return None
-
-
 _BY_POSITION = re.compile(r"^(\d+)")  # an argument of a program without a model has an index and no name
 
 
 def describe(guard: Json, sizes: Mapping[int, str]) -> str:
     """Return a guard as a Python expression; ``sizes`` are the symbols' names, such as ``x.shape[0]``."""
     return _text(guard, sizes, 0)
-
-
-_INFIX = {
-    "Or": (" or ", 1),
-    "And": (" and ", 2),
-    "Eq": (" == ", 4),
-    "Ne": (" != ", 4),
-    "Le": (" <= ", 4),
-    "Lt": (" < ", 4),
-    "Add": (" + ", 5),
-    "Mul": (" * ", 6),
-    "Pow": (" ** ", 8),
-    "FloorDiv": (" // ", 6),
-    "CleanDiv": (" // ", 6),
-    "Mod": (" % ", 6),
-    "PythonMod": (" % ", 6),
-    "TrueDiv": (" / ", 6),
-}
 
 
 def _text(part: Json, sizes: Mapping[int, str], outer: int) -> str:
@@ -374,14 +358,15 @@ def _text(part: Json, sizes: Mapping[int, str], outer: int) -> str:
         return f"{float.fromhex(str(args[0])):g}"
     if head == "Not":
         return f"not {_text(args[0], sizes, 3)}"
-    if head not in _INFIX:
+    operation = OPERATIONS.get(str(head))
+    if operation is None or not operation.sign:
         return f"{str(head).lower()}({', '.join(_text(one, sizes, 0) for one in args)})"
-    sign, level = _INFIX[str(head)]
     if head == "Add":  # a + -1 * b reads as a - b
         args = sorted(args, key=_place_in_sum)
     if head in {"Eq", "Ne"} and isinstance(args[0], int):
         args = args[::-1]
-    text = sign.join(_text(one, sizes, level + (place > 0)) for place, one in enumerate(args))
+    level = operation.level
+    text = f" {operation.sign} ".join(_text(one, sizes, level + (place > 0)) for place, one in enumerate(args))
     text = text.replace(" + -1 * ", " - ").replace(" + -", " - ")
     return f"({text})" if level < outer else text
 
