@@ -8,7 +8,7 @@ each engine weight. Nearly all recipes are a single slot, which needs no copy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
@@ -28,6 +28,8 @@ else:  # programs without torch have slots and weight maps, too
 
 ALIGNED_BYTES = 16
 """What CUDA kernels read at a time: the alignment of memory that an engine on a GPU reads in place."""
+
+_Weight = TypeVar("_Weight")
 
 NESTED: Final = "a nested tensor"
 NESTED_HINT: Final = "use .to_padded_tensor(0.0)"
@@ -325,29 +327,55 @@ def check(
     """
     weights = tuple(weights)
     kept, needed = select_slots(weights, state, keep=keep, is_part=is_part)
+    used = {name for weight in weights for slot in weight.slots for name in slot.names}
+    others = {name: tensor for name, tensor in state.items() if name in known and name not in used}
+    faults = {name: _unused_mismatch(tensor, (unused or {}).get(name)) for name, tensor in others.items()}
+    on = None if anywhere else device
+    given = match_slots(
+        needed,
+        state,
+        known=known,
+        why_mismatch=lambda slot, tensor: _mismatch(slot, tensor, on),
+        are_alike=alike,
+        others=[f"{name} ({why})" for name, why in faults.items() if why],
+    )
+    return SlotWeights(given, device, kept)
+
+
+def match_slots(
+    needed: Mapping[int, Slot],
+    state: Mapping[str, _Weight],
+    *,
+    known: frozenset[str],
+    why_mismatch: Callable[[Slot, _Weight], str | None],
+    are_alike: Callable[[_Weight, _Weight], bool],
+    others: Iterable[str] = (),
+) -> dict[str | int, _Weight]:
+    """Return the weight of each slot, by the slot's index; ``others`` are mismatches found before.
+
+    Raises:
+        RefitError: as ``fit``.
+    """
     missing: list[str] = []
     mismatched: list[str] = []
-    tensors: dict[str | int, torch.Tensor] = {}
+    found: dict[str | int, _Weight] = {}
     for index, slot in needed.items():
         given = [(name, state[name]) for name in slot.names if name in state]
         if not given:
             missing.append(slot.names[0] if slot.names else f"slot {slot.index}")
             continue
-        on = None if anywhere else device
-        faults = [f"{name} ({why})" for name, tensor in given if (why := _mismatch(slot, tensor, on))]
-        if not faults and (why := _tie_mismatch(given)):
-            faults = [f"{given[0][0]} ({why})"]
+        (own, first), *tied = given
+        faults = [f"{name} ({why})" for name, weight in given if (why := why_mismatch(slot, weight))]
+        other = None if faults else next((name for name, weight in tied if not are_alike(weight, first)), None)
+        if other is not None:
+            faults = [f"{own} (tied to {other} in the compiled model, but their values differ)"]
         mismatched += faults
-        tensors[index] = given[0][1]
-    used = {name for weight in weights for slot in weight.slots for name in slot.names}
-    others = {name: tensor for name, tensor in state.items() if name in known and name not in used}
-    for name, tensor in others.items():
-        if why := _unused_mismatch(tensor, (unused or {}).get(name)):
-            mismatched.append(f"{name} ({why})")
+        found[index] = first
+    mismatched += others
     unexpected = sorted(set(state) - known)
     if missing or mismatched or unexpected:
         raise RefitError(tuple(missing), tuple(unexpected), tuple(mismatched))
-    return SlotWeights(tensors, device, kept)
+    return found
 
 
 def alike(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -447,14 +475,6 @@ def is_plain(tensor: torch.Tensor) -> bool:
 def is_fake(tensor: torch.Tensor) -> bool:
     """Return whether a tensor is a ``FakeTensor``, without importing that class."""
     return type(tensor).__name__ == "FakeTensor"
-
-
-def _tie_mismatch(given: list[tuple[str, torch.Tensor]]) -> str | None:
-    first = given[0][1]
-    for name, tensor in given[1:]:
-        if not alike(tensor, first):
-            return f"tied to {name} in the compiled model, but their values differ"
-    return None
 
 
 def _has_layout(weight: EngineWeight, tensor: torch.Tensor) -> bool:

@@ -23,7 +23,7 @@ from trtcache.digests import hash_bytes
 from trtcache.errors import IncompatibleEngineError, RefitError, RunError
 from trtcache.weights.arrays import HostArray, Spans, contiguous, follow, same_bytes, tensor_of
 from trtcache.weights.recipes import Operation, Recipe, WeightRef
-from trtcache.weights.slots import EngineWeight, Slot, layout, select_slots
+from trtcache.weights.slots import EngineWeight, Slot, layout, match_slots, select_slots
 
 _FLOATING = frozenset({"float32", "float64"})
 
@@ -46,7 +46,7 @@ class CheckedArrays:
         kept: names of transient engine weights that were not given and stay unchanged.
     """
 
-    given: Mapping[int, HostArray]
+    given: Mapping[str | int, HostArray]
     kept: frozenset[str]
 
 
@@ -72,26 +72,9 @@ def check_arrays(
             that the compiled model does not have. It lists them all; nothing has been changed.
     """
     kept, needed = select_slots(weights, state, keep=keep)
-    missing: list[str] = []
-    mismatched: list[str] = []
-    given: dict[int, HostArray] = {}
-    for index, slot in needed.items():
-        named = [(name, state[name]) for name in slot.names if name in state]
-        if not named:
-            missing.append(slot.names[0] if slot.names else f"slot {slot.index}")
-            continue
-        faults = [f"{name} ({why})" for name, array in named if (why := _mismatch(slot, array))]
-        if not faults:
-            faults = [
-                f"{named[0][0]} (tied to {name} in the compiled model, but their values differ)"
-                for name, array in named[1:]
-                if not _equal(library, array, named[0][1])
-            ][:1]
-        mismatched += faults
-        given[index] = named[0][1]
-    unexpected = sorted(set(state) - known)
-    if missing or mismatched or unexpected:
-        raise RefitError(tuple(missing), tuple(unexpected), tuple(mismatched))
+    given = match_slots(
+        needed, state, known=known, why_mismatch=_mismatch, are_alike=lambda one, first: _equal(library, one, first)
+    )
     return CheckedArrays(given, kept)
 
 
@@ -146,7 +129,7 @@ def make_weights(
     return HostWeights(made, own), changed
 
 
-def _make_weight(weight: EngineWeight, given: Mapping[int, HostArray], library: LibTorch) -> HostArray:
+def _make_weight(weight: EngineWeight, given: Mapping[str | int, HostArray], library: LibTorch) -> HostArray:
     array = _evaluate(weight.recipe, given, library)
     if (array.shape, array.dtype) != (weight.shape, weight.dtype):
         raise IncompatibleEngineError("weight map", f"its recipe makes {array.dtype} {array.shape} of {weight.label}")
@@ -155,7 +138,7 @@ def _make_weight(weight: EngineWeight, given: Mapping[int, HostArray], library: 
     return array
 
 
-def _evaluate(recipe: Recipe, given: Mapping[int, HostArray], library: LibTorch) -> HostArray:
+def _evaluate(recipe: Recipe, given: Mapping[str | int, HostArray], library: LibTorch) -> HostArray:
     if isinstance(recipe, WeightRef):
         return given[int(recipe.weight)]
     if recipe.operator == "cast":
@@ -175,7 +158,7 @@ def _evaluate(recipe: Recipe, given: Mapping[int, HostArray], library: LibTorch)
     return library.apply(recipe.operator, values)
 
 
-def _operand(recipe: Operation, given: Mapping[int, HostArray], library: LibTorch) -> HostArray:
+def _operand(recipe: Operation, given: Mapping[str | int, HostArray], library: LibTorch) -> HostArray:
     source = recipe.arguments[0]
     if not isinstance(source, (WeightRef, Operation)):
         raise _refusal(recipe)
