@@ -16,7 +16,7 @@ import re
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from trtcache.backends.program_forms import input_name, to_exported_program
 from trtcache.errors import BuildError, UnsupportedOperatorError
 from trtcache.lowering.model_state import quiet
 from trtcache.lowering.rewriting import arguments, calls_of, insert_call, replace, set_arguments
+from trtcache.lowering.torch_patches import patch_attributes
 
 if TYPE_CHECKING:
     from torch import fx
@@ -189,13 +190,10 @@ def _exact_constants() -> Iterator[bool]:
         log.info("torch.onnx exports without its optimiser: %s", error)
         yield False
         return
-    for module in modules:
-        module.math = _ExactMath()
-    try:
-        yield True
-    finally:
+    with ExitStack() as patches:
         for module in modules:
-            module.math = math
+            patches.enter_context(patch_attributes(module, math=_ExactMath()))
+        yield True
 
 
 class _ExactMath:

@@ -27,6 +27,7 @@ from trtcache.lowering.model_state import preserve_state, quiet
 from trtcache.lowering.operators import is_standard_library
 from trtcache.lowering.random_states import keep_random_states, random_states
 from trtcache.lowering.rewriting import covers_memory, identity_of, kind_of, storage_id
+from trtcache.lowering.torch_patches import patch_attributes
 from trtcache.lowering.trial_runs import layout_dependent_inputs, written_inputs
 from trtcache.lowering.unguarded_sizes import record_decisions
 from trtcache.lowering.unrecorded import record_assignments, reject_lost_assignments, reject_unrecorded
@@ -337,11 +338,8 @@ def lstm_states_in_shape() -> Iterator[None]:
         pairs = zip(states, hidden, strict=True)
         return out, tuple(one if one.dim() == first.dim() else one.reshape(first.shape) for one, first in pairs)
 
-    decompositions.one_layer_lstm = one_layer_lstm
-    try:
+    with patch_attributes(decompositions, one_layer_lstm=one_layer_lstm):
         yield
-    finally:
-        decompositions.one_layer_lstm = original
 
 
 def example_arguments(model: torch.nn.Module, arguments: Any) -> tuple[Any, dict[int, torch.Tensor]]:

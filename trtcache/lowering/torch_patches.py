@@ -1,4 +1,4 @@
-"""Patches of torch for decompositions: repeated work, and copies that convert. They end with their block."""
+"""Patches of torch that end with their block, and those for decompositions: repeated work, and copies that convert."""
 
 from __future__ import annotations
 
@@ -20,6 +20,22 @@ _py_impl: Callable[[OperatorBase, Any], Any] = OperatorBase.py_impl
 
 
 @contextmanager
+def patch_attributes(owner: Any, **values: Any) -> Iterator[None]:
+    """Replace attributes of a module, a class or an object in the block, in every thread."""
+    before = {name: value for name, value in vars(owner).items() if name in values}
+    try:
+        for name, value in values.items():
+            setattr(owner, name, value)
+        yield
+    finally:
+        for name in values:
+            if name in before:
+                setattr(owner, name, before[name])
+            else:  # its class has one
+                delattr(owner, name)
+
+
+@contextmanager
 def quick_overrides() -> Iterator[None]:
     """Let torch look composite operators up once in the block, and register kernels without other work.
 
@@ -36,12 +52,11 @@ def quick_overrides() -> Iterator[None]:
             _materialize()
             is_known = True
 
-    replaced: Any = OperatorBase
-    utils._materialize_cpp_cia_ops, replaced.py_impl = materialize_once, _register_kernel
-    try:
+    with (
+        patch_attributes(utils, _materialize_cpp_cia_ops=materialize_once),
+        patch_attributes(OperatorBase, py_impl=_register_kernel),
+    ):
         yield
-    finally:
-        utils._materialize_cpp_cia_ops, replaced.py_impl = _materialize, _py_impl
 
 
 def _register_kernel(operator: OperatorBase, key: Any) -> Any:
@@ -78,11 +93,8 @@ def copies_that_convert() -> Iterator[None]:
                     _convert_copy(node)
         return original(graph_module, signature)
 
-    module._remove_unnecessary_copy_op_pass = remove_copies
-    try:
+    with patch_attributes(module, _remove_unnecessary_copy_op_pass=remove_copies):
         yield
-    finally:
-        module._remove_unnecessary_copy_op_pass = original
 
 
 def _convert_copy(copy: fx.Node) -> None:

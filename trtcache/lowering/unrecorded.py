@@ -26,6 +26,7 @@ from trtcache.errors import ExportError
 from trtcache.lowering.forward_hooks import watch_assignments
 from trtcache.lowering.operators import is_standard_library
 from trtcache.lowering.symbols import sizes_differ
+from trtcache.lowering.torch_patches import patch_attributes
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -189,7 +190,6 @@ class _Calls(TorchFunctionMode):
 def _watch_threads() -> Iterator[list[str]]:
     """Yield a list, to which operators on fake tensors are added that another thread calls: torch.export loses them."""
     owner, found = threading.get_ident(), list[str]()
-    kind: Any = FakeTensor
     dispatch = vars(FakeTensor)["__torch_dispatch__"]
 
     def watch(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -197,8 +197,5 @@ def _watch_threads() -> Iterator[list[str]]:
             found.append(str(func))
         return dispatch.__func__(cls, func, types, args, kwargs or {})
 
-    kind.__torch_dispatch__ = classmethod(watch)
-    try:
+    with patch_attributes(FakeTensor, __torch_dispatch__=classmethod(watch)):
         yield found
-    finally:
-        kind.__torch_dispatch__ = dispatch

@@ -20,6 +20,7 @@ import torch
 from trtcache.digests import json_bytes
 from trtcache.errors import BuildError, ExportError
 from trtcache.lowering.arguments import whole_ranges
+from trtcache.lowering.torch_patches import patch_attributes
 from trtcache.lowering.unguarded_sizes import record_decisions, trials
 
 if TYPE_CHECKING:
@@ -134,11 +135,8 @@ def _without_layout_guards(environment: Any) -> Iterator[None]:
             return original(expr, *args, **kwargs)
         return answer
 
-    environment.evaluate_expr = evaluate_expr
-    try:
+    with patch_attributes(environment, evaluate_expr=evaluate_expr):
         yield
-    finally:
-        del environment.evaluate_expr
 
 
 def _classify_query(frame: FrameType | None) -> tuple[bool, bool]:

@@ -36,6 +36,7 @@ from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering import TORCH_LOCK
 from trtcache.lowering.model_state import quiet
 from trtcache.lowering.rewriting import PHYSICAL, lazy_constants
+from trtcache.lowering.torch_patches import patch_attributes
 from trtcache.settings import FROZEN, PACKED, REFITTABLE, Settings
 from trtcache.weights.slots import fit
 
@@ -296,12 +297,8 @@ def without_attention_patterns() -> Iterator[None]:
             patterns.patterns.update(every)
         return count
 
-    with TORCH_LOCK:
-        patterns.apply = apply
-        try:
-            yield
-        finally:
-            del patterns.apply
+    with TORCH_LOCK, patch_attributes(patterns, apply=apply):
+        yield
 
 
 @contextmanager
@@ -331,11 +328,8 @@ def own_memory_of_copies() -> Iterator[None]:
         kept: Any = output.args[0]
         output.args = (kept[: len(results)] if isinstance(returned, (list, tuple)) else kept[0],)
 
-    post_grad.remove_noop_ops = remove_noop_ops
-    try:
+    with patch_attributes(post_grad, remove_noop_ops=remove_noop_ops):
         yield
-    finally:
-        post_grad.remove_noop_ops = original
 
 
 @contextmanager
@@ -349,8 +343,7 @@ def _kept_dependencies() -> Iterator[None]:
     from torch._inductor.scheduler import SchedulerNode
     from torch.utils._ordered_set import OrderedSet
 
-    kernels: Any = SchedulerNode
-    original = kernels._compute_attrs
+    original: Any = SchedulerNode._compute_attrs
 
     def compute_attributes(node: Any, *args: Any, **kwargs: Any) -> None:
         before = node.read_writes.reads if hasattr(node, "read_writes") else ()  # a new one has none
@@ -358,11 +351,8 @@ def _kept_dependencies() -> Iterator[None]:
         if added := OrderedSet(one for one in before if isinstance(one, (WeakDep, StarDep))):
             node.set_read_writes(node.read_writes.with_read(added).rename(node.mutation_renames))
 
-    kernels._compute_attrs = compute_attributes
-    try:
+    with patch_attributes(SchedulerNode, _compute_attrs=compute_attributes):
         yield
-    finally:
-        kernels._compute_attrs = original
 
 
 def _is_attention(entry: Any) -> bool:
