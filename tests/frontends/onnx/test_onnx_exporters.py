@@ -12,7 +12,6 @@ from torch import nn
 
 from tests.backends.tensorrt.plans import network_of
 from tests.frontends.onnx.graphs import canonical
-from trtcache.backends.onnx_operators import OnnxModel
 from trtcache.frontends.onnx.file import OnnxFile
 from trtcache.frontends.onnx.weights import make_parser_model
 from trtcache.lowering.model_state import quiet
@@ -61,5 +60,5 @@ def test_every_weight_of_an_exported_model_is_a_slot(tmp_path: Path, how: dict[s
     assert {slot.names[0] for slot in found.slots} == floats
     assert len(floats) >= 8
     converted = make_parser_model(OnnxFile(path), found.slots)
-    network = network_of(OnnxModel(converted.content, converted.tensors, (), (), {}))
+    network = network_of(converted)
     assert all(network.definition.mark_weights_refittable(f"w{slot.index}") for slot in found.slots)

@@ -235,14 +235,14 @@ def test_the_parsers_model_has_weights_by_slot_and_large_tensors_by_reference(tm
     path = saved(tmp_path / "model.onnx", made, external=external)
     file = OnnxFile(path)
     converted = make_parser_model(file, canonical(path).slots)
-    assert set(converted.tensors) == {"w0", "w1", *({"c"} if external else set())}
+    assert set(converted.weights) == {"w0", "w1", *({"c"} if external else set())}
     again = onnx.ModelProto.FromString(converted.content)
     assert len(converted.content) < 700
     for tensor in again.graph.initializer:
-        if tensor.name in converted.tensors:
+        if tensor.name in converted.weights:
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
-            tensor.raw_data = converted.tensors[tensor.name].numpy().tobytes()
+            tensor.raw_data = converted.weights[tensor.name].numpy().tobytes()
     onnx.checker.check_model(again)
     x = np.random.default_rng(1).normal(size=(2, 300)).astype("f4")
     answers = [onnx.reference.ReferenceEvaluator(one).run(None, {"x": x})[0] for one in (made, again)]

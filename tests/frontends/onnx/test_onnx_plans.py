@@ -13,7 +13,6 @@ from onnx import TensorProto
 import trtcache
 from tests.backends.tensorrt.plans import network_of, stored
 from tests.frontends.onnx.graphs import BRANCHES, FUNCTION, HEAD, canonical, model, saved, small
-from trtcache.backends.onnx_operators import OnnxModel
 from trtcache.backends.tensorrt.backend import TensorRTBackend
 from trtcache.backends.tensorrt.flavour import Flavour
 from trtcache.errors import (
@@ -304,7 +303,7 @@ def test_every_weight_is_in_the_network_by_name(tmp_path: Path) -> None:
     slots = canonical(path).slots
     assert {slot.names[0] for slot in slots} == set(shapes)
     converted = make_parser_model(OnnxFile(path), slots)
-    network = network_of(OnnxModel(converted.content, converted.tensors, ("x",), ("y",), {}))
+    network = network_of(converted)
     taken = [slot.names[0] for slot in slots if network.definition.mark_weights_refittable(f"w{slot.index}")]
     assert taken == [slot.names[0] for slot in slots]
 

@@ -11,7 +11,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 import trtcache
 from tests.frontends.onnx.graphs import BRANCHES, FUNCTION, canonical, model, saved
-from trtcache.backends.onnx_operators import OnnxModel
 from trtcache.backends.protocol import ENGINE
 from trtcache.errors import OnnxFileError
 from trtcache.frontends.onnx.file import OnnxFile, tensors_in
@@ -276,7 +275,7 @@ def test_onnx_runtime_runs_what_a_builder_gets(tmp_path: Path) -> None:
     for at, made in enumerate([model(loop), model(scan), old, with_sparse, model(BRANCHES), model(FUNCTION)]):
         path = saved(tmp_path / f"{at}.onnx", made)
         parsed = make_parser_model(OnnxFile(path), canonical(path).slots)
-        content = OnnxModel(parsed.content, parsed.tensors, (), (), {}).serialize(())
+        content = parsed.serialize(())
         given: dict[str, Any] = {
             "x": np.ones([size.dim_value for size in made.graph.input[0].type.tensor_type.shape.dim], "f4")
         }

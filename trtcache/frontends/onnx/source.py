@@ -13,7 +13,6 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.backends import registry
-from trtcache.backends.onnx_operators import OnnxModel
 from trtcache.backends.protocol import CONSTANTS, ENGINE, GRAPH, INTERFACE, WEIGHT_MAP, interface_document
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey, json_bytes
@@ -274,9 +273,7 @@ class OnnxRequest(Request):
 
     def build(self, folder: Path) -> Artifact:
         """Build the plan. This changes the parsed model, which is parsed again if it is needed again."""
-        parsed = make_parser_model(self._file, self._graph.slots)
-        inputs, outputs = self._ports.names
-        model = OnnxModel(content=parsed.content, weights=parsed.tensors, inputs=inputs, outputs=outputs, places={})
+        model = make_parser_model(self._file, self._graph.slots)
         artifact = self.backend.build_onnx(
             model, self._interface, self._ports.ranges(), self.settings, self.target, folder
         )

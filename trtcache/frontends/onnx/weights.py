@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trtcache.backends.onnx_operators import OnnxModel
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import RefitError
 from trtcache.frontends.onnx.canonical import CanonicalGraph, canonical_graph, needed_nodes
@@ -25,21 +26,8 @@ if TYPE_CHECKING:
 _BY_REFERENCE_FROM_BYTES = 1024
 
 
-@frozen_dataclass
-class ParserModel:
-    """A model for TensorRT's parser.
-
-    Attributes:
-        content: the serialized ``ModelProto``.
-        tensors: the bytes of initializers that it references, by their names in it.
-    """
-
-    content: bytes
-    tensors: Mapping[str, torch.Tensor]
-
-
-def make_parser_model(file: OnnxFile, slots: Sequence[Slot]) -> ParserModel:
-    """Convert a file's model for TensorRT's parser. This changes the parsed model, which the file then drops.
+def make_parser_model(file: OnnxFile, slots: Sequence[Slot]) -> OnnxModel:
+    """Return a file's model for TensorRT's parser. This changes the parsed model, which the file then drops.
 
     Weights are renamed to ``w0``, ``w1``, ... by slot: the names are in the plan, which files with other names share.
     What the key ignores is left out, such as nodes that no output needs, and sizes that are declared inside the graph.
@@ -77,9 +65,10 @@ def make_parser_model(file: OnnxFile, slots: Sequence[Slot]) -> ParserModel:
             raise file.error(f"tensor {tensor.name!r} has external data that cannot be passed to the builder")
     for at, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{at}"  # errors name nodes
+    inputs, outputs = (tuple(port.name for port in ports) for ports in (model.graph.input, model.graph.output))
     content = model.SerializeToString()
     file.release()
-    return ParserModel(content, held)
+    return OnnxModel(content=content, weights=held, inputs=inputs, outputs=outputs, places={})
 
 
 _PASSED: Mapping[str, frozenset[str]] = {
