@@ -71,87 +71,76 @@ def to_exported_program(program: LoweredProgram, backend: str) -> ExportedProgra
     roles = _outputs(program)
     if changed := [str(role.target) for role, _ in roles if role.kind == "weight"]:
         raise BuildError(backend, f"calls change {', '.join(changed)}, and an engine keeps no state between calls")
-    writer = _Writer(program)
-    writer.write_inputs()
-    writer.write_nodes()
-    return writer.export([node for role, node in roles if role.kind not in NOT_COMPUTED])
+    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    specs = _copy_inputs(program, graph, copies)
+    _copy_calls(program, graph, copies)
+    results: list[fx.Node] = []
+    for role, node in roles:
+        if role.kind in NOT_COMPUTED:
+            continue
+        made = copies[node]
+        if made in results or made.op == "placeholder":  # an output that is returned twice or is an input is copied
+            made = _copy_value(graph.call_function(aten.clone.default, (made,)), made)
+        results.append(made)
+    graph.output(tuple(results))
+    names = [spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT]
+    arguments = pytree.tree_structure((tuple(names), {}))
+    returned = pytree.tree_structure(tuple(range(len(results))))
+    call = ModuleCallEntry("", ModuleCallSignature([], [], arguments, returned, names))
+    output_specs = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(name=one.name), None) for one in results]
+    return ExportedProgram(
+        root=torch.nn.Module(),
+        graph=graph,
+        graph_signature=ExportGraphSignature(specs, output_specs),
+        state_dict={},
+        range_constraints=dict(program.constraints),
+        module_call_graph=[call],
+        constants=dict(program.constants),
+    )
 
 
-class _Writer:
-    """Copy a lowered graph in canonical order, so that equal programs give equal graphs."""
+def _copy_inputs(program: LoweredProgram, graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> list[InputSpec]:
+    """Copy constants, inputs and weights, in this order, as placeholders, and return their specs."""
+    specs: list[InputSpec] = []
 
-    def __init__(self, program: LoweredProgram) -> None:
-        self._program = program
-        self._graph = fx.Graph()
-        self._copies: dict[fx.Node, fx.Node] = {}
-        self._specs: list[InputSpec] = []
-
-    def write_inputs(self) -> None:
-        """Write constants, inputs and weights, in this order."""
-        constants: dict[str, fx.Node] = {}
-        for node in self._program.order:
-            if node.op == "get_attr":
-                name = node.meta["constant"][0]
-                if name not in constants:
-                    constants[name] = self._placeholder(name, node, InputKind.CONSTANT_TENSOR)
-                self._copies[node] = constants[name]
-        for node in self._program.graph_module.graph.find_nodes(op="placeholder"):
-            if "input" in node.meta:
-                self._placeholder(input_name(node.meta["input"]), node, InputKind.USER_INPUT)
-        for node in self._program.order:
-            if "engine_weight" in node.meta:
-                self._placeholder(node.meta["engine_weight"].name, node, InputKind.USER_INPUT)
-
-    def _placeholder(self, name: str, node: fx.Node, kind: InputKind) -> fx.Node:
-        copy = self._graph.placeholder(name)
-        copy.meta["val"] = node.meta["val"]
-        self._copies[node] = copy
+    def add_placeholder(name: str, node: fx.Node, kind: InputKind) -> fx.Node:
+        copies[node] = copy = _copy_value(graph.placeholder(name), node)
         target = name if kind is InputKind.CONSTANT_TENSOR else None
-        self._specs.append(InputSpec(kind, TensorArgument(name=copy.name), target))
+        specs.append(InputSpec(kind, TensorArgument(name=copy.name), target))
         return copy
 
-    def write_nodes(self) -> None:
-        """Write the calls."""
-        for node in self._program.order:
-            if node in self._copies:
-                continue
-            copy = self._copies[node] = self._graph.node_copy(node, self._copies.__getitem__)
-            if node.target is aten.reshape.default:
-                # Its argument is made contiguous: torch.onnx traces a reshape into a view by the strides of one trace,
-                # and a later trace has others: "Cannot view a tensor" for attention in T5 and Swin (torch 2.13). In
-                # ONNX the copy is removed.
-                source: Any = copy.args[0]
-                contiguous: dict[str, Any] = {"memory_format": torch.contiguous_format}
-                with self._graph.inserting_before(copy):
-                    dense = self._graph.call_function(aten.clone.default, (source,), contiguous)
-                dense.meta["val"] = source.meta["val"].contiguous()
-                copy.args = (dense, *copy.args[1:])
+    constants: dict[str, fx.Node] = {}
+    for node in program.order:
+        if node.op == "get_attr":
+            name = node.meta["constant"][0]
+            if name not in constants:
+                constants[name] = add_placeholder(name, node, InputKind.CONSTANT_TENSOR)
+            copies[node] = constants[name]
+    for node in program.graph_module.graph.find_nodes(op="placeholder"):
+        if "input" in node.meta:
+            add_placeholder(input_name(node.meta["input"]), node, InputKind.USER_INPUT)
+    for node in program.order:
+        if "engine_weight" in node.meta:
+            add_placeholder(node.meta["engine_weight"].name, node, InputKind.USER_INPUT)
+    return specs
 
-    def export(self, outputs: list[fx.Node]) -> ExportedProgram:
-        """Return the program; an output that is returned twice or is an input is copied."""
-        results: list[fx.Node] = []
-        for node in outputs:
-            made = self._copies[node]
-            if made in results or made.op == "placeholder":
-                value = made.meta["val"]
-                made = self._graph.call_function(aten.clone.default, (made,))
-                made.meta["val"] = value
-            results.append(made)
-        self._graph.output(tuple(results))
-        specs = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(name=one.name), None) for one in results]
-        names = [spec.arg.name for spec in self._specs if spec.kind is InputKind.USER_INPUT]
-        arguments = pytree.tree_structure((tuple(names), {}))
-        returned = pytree.tree_structure(tuple(range(len(results))))
-        call = ModuleCallEntry("", ModuleCallSignature([], [], arguments, returned, names))
-        return ExportedProgram(
-            root=torch.nn.Module(),
-            graph=self._graph,
-            graph_signature=ExportGraphSignature(self._specs, specs),
-            state_dict={},
-            range_constraints=dict(self._program.constraints),
-            module_call_graph=[call],
-            constants=dict(self._program.constants),
-        )
+
+def _copy_calls(program: LoweredProgram, graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> None:
+    """Copy the calls in canonical order, so that equal programs give equal graphs."""
+    for node in program.order:
+        if node in copies:
+            continue
+        copy = copies[node] = graph.node_copy(node, copies.__getitem__)
+        if node.target is aten.reshape.default:
+            # Its argument is made contiguous: torch.onnx traces a reshape into a view by the strides of one trace, and
+            # a later trace has others: "Cannot view a tensor" for attention in T5 and Swin (torch 2.13). In ONNX the
+            # copy is removed.
+            source: Any = copy.args[0]
+            contiguous: dict[str, Any] = {"memory_format": torch.contiguous_format}
+            with graph.inserting_before(copy):
+                dense = graph.call_function(aten.clone.default, (source,), contiguous)
+            dense.meta["val"] = source.meta["val"].contiguous()
+            copy.args = (dense, *copy.args[1:])
 
 
 def to_graph_module(program: LoweredProgram, backend: str) -> fx.GraphModule:
