@@ -21,7 +21,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from trtcache.config.frozen import frozen_dataclass
@@ -29,7 +28,7 @@ from trtcache.digests import Json, json_bytes
 from trtcache.errors import ExportError
 from trtcache.lowering.arguments import TRACED_FROM, leaf_paths
 from trtcache.lowering.interface import SmallSizes, bounds, evaluate
-from trtcache.lowering.trial_runs import layout_dependent_inputs, small_size_guards
+from trtcache.lowering.trial_runs import input_nodes, layout_dependent_inputs, small_size_guards
 from trtcache.lowering.unguarded_sizes import operator_checks, shape_environment
 
 if TYPE_CHECKING:
@@ -190,18 +189,12 @@ def _live(environment: Any) -> list[Any]:
 
 def _named_terms(program: ExportedProgram) -> dict[str, Any]:
     """Return the sizes, strides and numbers of a program's inputs by their terms in guards."""
-    placeholders = program.graph.find_nodes(op="placeholder")
-    inputs = [
-        node
-        for node, spec in zip(placeholders, program.graph_signature.input_specs, strict=True)
-        if spec.kind is InputKind.USER_INPUT
-    ]
     entry = program.module_call_graph[0].signature
     names = list(entry.forward_arg_names or ()) if entry else []
     paths = leaf_paths(program.call_spec.in_spec)
     own = {_argument_name(path, names) for path in paths}
     terms: dict[str, Any] = {}
-    for leaf, (node, path) in enumerate(zip(inputs, paths, strict=True)):
+    for leaf, (node, path) in enumerate(zip(input_nodes(program), paths, strict=True)):
         value = node.meta.get("val")
         for root in _roots(leaf, path, names, own):
             if isinstance(value, torch.SymInt) or type(value) is int:

@@ -12,13 +12,13 @@ an index of an empty tensor), while their fake kernels accept them; these operat
 have no value for an empty tensor (``max``) are run on real tensors.
 
 In the program, ``reshape`` and ``contiguous`` copy; when they run with a size of 1, they may return the tensor itself.
-A later write to one of the two is then visible in both, so such sizes are excluded as well. ``trial_runs.py`` runs the
-graph with inputs in other layouts, for the same reason.
+A later write to one of the two is then visible in both, so such sizes are excluded as well.
 
-``reshape``, ``contiguous`` and their like return the memory of their input or a copy, depending on its layout. A later
-write to one of the two is visible in both, or not. In the program this is as the example's layout had it, and an input
-in another layout is copied into that one, so the program could change a tensor that eager torch leaves as it is. Such
-inputs are accepted in the example's layout only. Nothing is run if no write comes after such an operator.
+The graph is run with inputs in other layouts as well. ``reshape``, ``contiguous`` and their like return the memory of
+their input or a copy, depending on its layout, and a later write to one of the two is visible in both, or not. In the
+program this is as the example's layout had it, and an input in another layout is copied into that one, so the program
+could change a tensor that eager torch leaves as it is. Such inputs are accepted in the example's layout only. Nothing
+is run if no write comes after such an operator.
 
 Decisions in Python, such as ``if not x.is_contiguous()``, are not in the graph.
 """
@@ -352,7 +352,8 @@ def layout_dependent_inputs(program: ExportedProgram) -> frozenset[int]:
     example = TrialRun(program, sizes)
     if not succeeds(example):
         return frozenset()
-    leaves = {node.name: leaf for leaf, node in enumerate(_input_nodes(program)) if _is_strided_node(node)}
+    inputs = enumerate(input_nodes(program))
+    leaves = {node.name: leaf for leaf, node in inputs if _is_strided(node.meta.get("val"))}
 
     def differs(names: Iterable[str], layout: int) -> bool | None:
         """Return whether a write changes others than in the program; None if another operator fails before."""
@@ -371,7 +372,7 @@ def layout_dependent_inputs(program: ExportedProgram) -> frozenset[int]:
 def written_inputs(program: ExportedProgram) -> frozenset[int]:
     """Return the leaves of the inputs that an exported program may write to."""
     written = {node for sources, _ in _writes(program.graph) for node in sources}
-    return frozenset(leaf for leaf, node in enumerate(_input_nodes(program)) if node in written)
+    return frozenset(leaf for leaf, node in enumerate(input_nodes(program)) if node in written)
 
 
 def _writes(graph: fx.Graph) -> Iterator[tuple[frozenset[fx.Node], bool]]:
@@ -389,22 +390,15 @@ def _writes(graph: fx.Graph) -> Iterator[tuple[frozenset[fx.Node], bool]]:
             yield memory, not copied.isdisjoint(memory)
         shares = makes_view(node.target) or node.target is operator.getitem
         sources[node] = frozenset({node}).union(*(sources[one] for one in node.all_input_nodes if shares))
-        if shares and not is_mutating(node) and _is_composed(node.target):
+        is_composed = isinstance(node.target, torch._ops.OpOverload) and node.target._can_decompose()
+        if shares and not is_mutating(node) and is_composed:
             copied |= sources[node]
 
 
-def _is_composed(target: object) -> bool:
-    return isinstance(target, torch._ops.OpOverload) and target._can_decompose()
-
-
-def _input_nodes(program: ExportedProgram) -> list[fx.Node]:
+def input_nodes(program: ExportedProgram) -> list[fx.Node]:
+    """Return the placeholders of an exported program's inputs, in the order of leaves."""
     nodes = zip(program.graph.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True)
     return [node for node, spec in nodes if spec.kind is InputKind.USER_INPUT]
-
-
-def _is_strided_node(node: fx.Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.layout == torch.strided
 
 
 def _strides(number: int, shape: Sequence[int]) -> list[int]:
