@@ -54,7 +54,13 @@ def decompose(
         assume_sizes_of_two(program)
         whole = getattr(program, "_has_whole_ranges", False)
         with quick_overrides():
-            table = _decompositions(program, keep, stays)  # of the program as it is: what follows changes its graph
+            # The decomposition of a random operator may draw other numbers: `bernoulli` is not `rand() < p` on a GPU.
+            # They are those of the program as it is: what follows changes its graph.
+            drawing = {node.target for node in program.graph.nodes if draws_random_numbers(node)}
+            table: Any = torch.export.default_decompositions()
+            for target in list(table):
+                if str(target).rpartition(".")[0] in keep or stays(target) or target in drawing:
+                    del table[target]
             with (
                 quiet(),
                 _without_classes(program) as signature,
@@ -74,25 +80,11 @@ def decompose(
         raise ExportError("the program", f"decompositions: {explain_failure(error)}") from error
     finally:
         program._guards_code = guards
-    if not any(map(_has_misshapen_states, all_nodes(program.graph_module))):
+    # What follows an LSTM as torch 2.11 exports it, with states of four dimensions, has shapes that no call has.
+    lstms = [node for node in all_nodes(program.graph_module) if node.target is torch.ops.aten.lstm.input]
+    if all(node.meta["val"][1].dim() != 4 for node in lstms):
         _compare_results(program, decomposed)
     return decomposed
-
-
-def _decompositions(program: ExportedProgram, keep: Collection[str], stays: Callable[[object], bool]) -> Any:
-    """Return torch's table of decompositions without those of operators that are kept."""
-    # The decomposition of a random operator may draw other numbers: `bernoulli` is not `rand() < p` on a GPU.
-    drawing = {node.target for node in program.graph.nodes if draws_random_numbers(node)}
-    table = torch.export.default_decompositions()
-    for target in list(table):
-        if str(target).rpartition(".")[0] in keep or stays(target) or target in drawing:
-            del table[target]
-    return table
-
-
-def _has_misshapen_states(node: fx.Node) -> bool:
-    """Return whether a node is an LSTM as torch 2.11 exports it: what follows has shapes that no call has."""
-    return node.target is torch.ops.aten.lstm.input and node.meta["val"][1].dim() == 4
 
 
 @contextmanager
@@ -149,7 +141,8 @@ def _without_dropout(graph_module: fx.GraphModule) -> Iterator[None]:
     nodes = all_nodes(graph_module)
     if any(map(is_mutating, nodes)):
         for node in nodes:
-            if (source := _source_of_dropout(node)) is not None:
+            source, probability, train = arguments(node) if node.target in _DROPOUTS else (None, None, None)
+            if source is not None and (train is False or probability == 0):
                 changed.append((node, node.target, node.args, node.kwargs))
                 node.target, node.args, node.kwargs = torch.ops.aten.alias.default, (source,), {}
     try:
@@ -188,14 +181,6 @@ def _with_copies(graph: fx.Graph) -> Iterator[None]:
         for node, copy, source in copies:
             node.replace_input_with(copy, source)
             graph.erase_node(copy)
-
-
-def _source_of_dropout(node: fx.Node) -> fx.Node | None:
-    """Return the tensor that a dropout without effect returns; None for other nodes."""
-    if node.target not in _DROPOUTS:
-        return None
-    source, probability, train = arguments(node)
-    return source if train is False or probability == 0 else None
 
 
 def _nodes_used(graph: fx.Graph) -> Iterator[fx.Node]:
