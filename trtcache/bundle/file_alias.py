@@ -32,7 +32,7 @@ from trtcache.bundle.archive import BROKEN, HEADER, MODEL, content_of, directory
 from trtcache.bundle.engines import report_engine
 from trtcache.bundle.load_program import TorchNeeded, assemble, read_array
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.digests import CacheKey, Digest, Json, canonical, encode, hash_bytes, json_bytes
+from trtcache.digests import CacheKey, Digest, Json, canonical, json_bytes
 from trtcache.errors import (
     CanonicalizationError,
     IncompatibleEngineError,
@@ -48,7 +48,14 @@ from trtcache.runtime.executable import parse_interface
 from trtcache.runtime.report import Report
 from trtcache.settings import Settings
 from trtcache.target import Target, resolve_target
-from trtcache.weights.files import KNOWN_VERSION, SAVE_AGAIN, TensorRecord
+from trtcache.weights.files import (
+    KNOWN_VERSION,
+    SAVE_AGAIN,
+    TensorRecord,
+    digest_without_weights,
+    read_records,
+    weight_members,
+)
 from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
@@ -65,7 +72,6 @@ log = logging.getLogger(__name__)
 _FILE_MEMBER = "file.json"
 _FORMAT = 1
 _BACKENDS = ("auto", host.NAME)
-_SERIALIZATION_ID = ".data/serialization_id"  # a hash over all members, weights too
 
 
 class MappedPt2File:
@@ -86,31 +92,14 @@ class MappedPt2File:
         try:
             self._data = content_of(path)
             self._places = directory(self._data, str(path))
-            self._records = self._read_records()
-            self._weights = {
-                f"data/weights/{one['path_name']}"
-                for one in self._records.values()
-                if one["folder"] == "weights" and one["use_pickle"] is False
-            }
+            if "byteorder" in self._places and bytes(self.content("byteorder")).decode().strip() != sys.byteorder:
+                raise ValueError("another byte order")
+            self._records = read_records(self.content)
+            weights = weight_members(self._records)
         except (ProgramFileError, *BROKEN) as error:
             raise TorchNeeded(f"it is not a file that is read without torch ({error})") from error
-        forms: dict[str, Any] = {}
-        for name, place in self._places.items():
-            form: list[Any] = [0, place.size_bytes]
-            left_out = name in self._weights or name == _SERIALIZATION_ID
-            forms[name] = form if left_out else [*form, hash_bytes(self.content(name)).hex()]
-        encoded = encode(forms)
-        self.digest = Digest(hash_bytes(encoded).hex(), len(encoded))
-
-    def _read_records(self) -> dict[str, dict[str, Any]]:
-        """Return torch's records of weights and constants by name."""
-        if "byteorder" in self._places and bytes(self.content("byteorder")).decode().strip() != sys.byteorder:
-            raise ValueError("another byte order")
-        records: dict[str, dict[str, Any]] = {}
-        for folder in ("constants", "weights"):
-            config = json.loads(bytes(self.content(f"data/{folder}/model_{folder}_config.json")))
-            records |= {name: {**record, "folder": folder} for name, record in config["config"].items()}
-        return records
+        members = {name: (0, place.size_bytes) for name, place in self._places.items()}  # none is compressed
+        self.digest = digest_without_weights(members, weights, self.content)
 
     @property
     def names(self) -> set[str]:

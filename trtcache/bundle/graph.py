@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.bundle.formats import without_classes
 from trtcache.errors import ProgramFileError
-from trtcache.frontends.weight_files import OF_ALL_BYTES, register_tensor
+from trtcache.frontends.weight_files import register_tensor
 from trtcache.lowering import export_lock
 from trtcache.lowering.guard_checks import failed_guard
 from trtcache.lowering.interface import Interface, affine, evaluate
@@ -40,6 +40,7 @@ from trtcache.partition.partitions import (
 )
 from trtcache.runtime.checks import bind_sizes, evaluate_size
 from trtcache.runtime.operator import specs_of, with_carriers
+from trtcache.weights.files import OF_ALL_BYTES
 from trtcache.weights.recipes import evaluate as evaluate_recipe
 from trtcache.weights.slots import contiguous, weight_map
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from trtcache.config.paths import StatFingerprint
-from trtcache.digests import Digest, Json, encode, hash_bytes
+from trtcache.digests import Digest, Json
 from trtcache.errors import ModelFileError
 from trtcache.frontends.exported import (
     called_operators,
@@ -36,7 +36,6 @@ from trtcache.frontends.exported import (
 )
 from trtcache.frontends.source import Source
 from trtcache.frontends.weight_files import (
-    OF_ALL_BYTES,
     Hashing,
     capture_logged_error,
     read_tensors,
@@ -110,14 +109,10 @@ class Pt2Source(Source):
             self._hashing.start()
             stack.callback(self._hashing.end)
             self._read_directory()
-            # The digest covers all members; those of weights enter with their sizes only.
-            forms: dict[str, Json] = {}
-            for member, info in self._members.items():
-                form: list[Json] = [info.compress_type, info.file_size]
-                left_out = member in self._weights or member == OF_ALL_BYTES
-                forms[member] = form if left_out else [*form, hash_bytes(archives.raw(self._bytes, info)).hex()]
-            encoded = encode(forms)
-            self.digest = Digest(hash_bytes(encoded).hex(), len(encoded))
+            members = {name: (info.compress_type, info.file_size) for name, info in self._members.items()}
+            self.digest = archives.digest_without_weights(
+                members, self._weights, lambda name: archives.raw(self._bytes, self._members[name])
+            )
             stack.pop_all()
         self._storages: dict[tuple[str, str, torch.device], torch.Tensor] = {}
         self.file_s = time.perf_counter() - start
@@ -298,20 +293,15 @@ class Pt2Source(Source):
         Raises:
             ValueError: the archive was written with another byte order.
         """
-        payloads: dict[str, dict[str, Any]] = {}
         if self._text("byteorder", sys.byteorder) != sys.byteorder:
             raise ValueError("it was written on a machine of another byte order")
-        for folder in ("constants", "weights"):
-            config = json.loads(bytes(self._content(f"data/{folder}/model_{folder}_config.json")))
-            payloads |= {name: {**meta, "folder": folder} for name, meta in config["config"].items()}
-        return payloads
+        return archives.read_records(self._content)
 
     @cached_property
     def _weights(self) -> frozenset[str]:
         """The members that contain only the bytes of weights."""
         try:
-            metas = [meta for meta in self._payloads.values() if meta["folder"] == "weights"]
-            return frozenset(f"data/weights/{meta['path_name']}" for meta in metas if meta["use_pickle"] is False)
+            return archives.weight_members(self._payloads)
         except (*_OTHER_FORM, ValueError):
             return frozenset()
 

@@ -124,9 +124,6 @@ def _state_dict(path: Path) -> dict[str, torch.Tensor]:
 
 log = logging.getLogger(__name__)
 
-OF_ALL_BYTES = ".data/serialization_id"
-"""The member with a hash over all members, weights too: torch/csrc/.../inline_container.cc."""
-
 
 def flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
     """Return bytes as a flat tensor: a view of them if they are aligned, else a copy."""

@@ -10,11 +10,12 @@ import math
 import mmap
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from trtcache.config.frozen import frozen_dataclass
+from trtcache.digests import Digest, Json, encode, hash_bytes
 from trtcache.errors import WeightsFileError
 from trtcache.weights.arrays import ITEM_BYTES, HostArray, contiguous, pointer_of
 
@@ -319,6 +320,37 @@ class TensorRecord:
         last = sum((size - 1) * step for size, step in zip(self.shape, self.strides, strict=True))
         if math.prod(self.shape) and self.offset + last >= count:
             raise ValueError("a weight that is larger than its bytes")
+
+
+OF_ALL_BYTES: Final = ".data/serialization_id"
+"""The member with a hash over all members, weights too: torch/csrc/.../inline_container.cc."""
+
+
+def read_records(content_of: Callable[[str], memoryview]) -> dict[str, dict[str, Any]]:
+    """Return torch's records of an archive's constants and weights by name; ``content_of`` returns a member's bytes."""
+    records: dict[str, dict[str, Any]] = {}
+    for folder in ("constants", "weights"):
+        config = json.loads(bytes(content_of(f"data/{folder}/model_{folder}_config.json")))
+        records |= {name: {**record, "folder": folder} for name, record in config["config"].items()}
+    return records
+
+
+def weight_members(records: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
+    """Return the members that contain only the bytes of weights."""
+    weights = [record for record in records.values() if record["folder"] == "weights"]
+    return frozenset(f"data/weights/{one['path_name']}" for one in weights if one["use_pickle"] is False)
+
+
+def digest_without_weights(
+    members: Mapping[str, tuple[int, int]], weights: Collection[str], stored: Callable[[str], memoryview]
+) -> Digest:
+    """Return the digest of an archive's members: compression, size, and the ``stored`` bytes of all but ``weights``."""
+    forms: dict[str, Json] = {}
+    for name, form in members.items():
+        left_out = name in weights or name == OF_ALL_BYTES
+        forms[name] = [*form, *([] if left_out else [hash_bytes(stored(name)).hex()])]
+    encoded = encode(forms)
+    return Digest(hash_bytes(encoded).hex(), len(encoded))
 
 
 def parse_device(written: Mapping[str, Any]) -> str:
