@@ -7,7 +7,6 @@ import logging
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
@@ -24,7 +23,7 @@ from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.device_guard import keep_device_guard
 from trtcache.lowering.forward_hooks import record_changed_arguments
 from trtcache.lowering.model_state import preserve_state, quiet
-from trtcache.lowering.operators import is_standard_library
+from trtcache.lowering.operators import code_owner
 from trtcache.lowering.random_states import keep_random_states, random_states
 from trtcache.lowering.rewriting import covers_memory, identity_of, kind_of, storage_id
 from trtcache.lowering.torch_patches import patch_attributes
@@ -46,6 +45,7 @@ _CLASSES = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 _ADVICE = ("For ", "If you suspect", "Caused by:", "consider using", "The error above", "The following call", "  File ")
 _STATE_IGNORED = "an engine answers each call as the first one; use a buffer, and write to it in place"
 _ARGUMENT_IGNORED = "an engine leaves the caller's as they are; return what is new instead"
+_LONGEST_MESSAGE = 600
 NO_RESHAPE = "use t() or reshape() instead of t_() or resize_()"
 _REMEDIES = {
     "Cache'> in output": "pass use_cache=False: torch.export cannot return this cache",
@@ -67,7 +67,6 @@ _REMEDIES = {
     "data-dependent expression": "it branches on values of tensors: use torch.where, or run that part outside of it",
 }
 """What torch's message contains -> what to do."""
-_TORCH, _OURS = Path(torch.__file__).parent, Path(__file__).parents[1]
 
 
 Model = torch.nn.Module
@@ -380,23 +379,17 @@ def example_arguments(model: torch.nn.Module, arguments: Any) -> tuple[Any, dict
     return examples, gapped
 
 
-def explain_failure(error: Exception, most: int = 600) -> str:
+def explain_failure(error: Exception) -> str:
     """Return torch's message without frames of C++ and advice on logging, the line of the model, and a remedy."""
     message = str(error).partition("\nException raised from ")[0]
     kept = [line for line in message.splitlines() if line.strip() and not line.startswith(_ADVICE)]
     text = f"{type(error).__name__}: {' '.join(kept) if len(kept) < 3 else chr(10).join(kept)}".strip()
-    text = text if len(text) <= most else f"{text[:most]} ..."
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_library(frame.filename)]
+    text = text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]} ..."
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if code_owner(frame.filename) == "model"]
     if frames:
         text += f" (at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}: {frames[-1].line})"
     remedy = next((remedy for sign, remedy in _REMEDIES.items() if sign in str(error)), "")
     return f"{text}; {remedy}" if remedy else text
-
-
-def _is_library(file: str) -> bool:
-    """Return whether a source file is torch's, Python's or this package's, or not a file."""
-    ours = Path(file).is_relative_to(_TORCH) or Path(file).is_relative_to(_OURS)
-    return file.startswith("<") or ours or is_standard_library(file)
 
 
 def reject_fake_weights(program: ExportedProgram, label: str) -> None:

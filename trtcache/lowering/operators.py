@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import Digest, Json
@@ -566,3 +566,18 @@ def _torchs_folder() -> str:
 def is_standard_library(file: str) -> bool:
     """Return whether a source file belongs to Python's standard library, such as a decorator's."""
     return file.startswith(sysconfig.get_path("stdlib") + os.sep) and "-packages" not in file
+
+
+_OURS = f"{Path(__file__).parents[1]}{os.sep}"
+
+
+@functools.lru_cache(maxsize=1024)
+def code_owner(file: str) -> Literal["python", "torch", "trtcache", "generated", "model"]:
+    """Return whose code a frame with this file runs; ``generated`` is code without a file (``<string>``)."""
+    if file.startswith("<frozen ") or is_standard_library(file):
+        return "python"
+    if file.startswith("<"):
+        return "generated"
+    if _is_torchs(file):
+        return "torch"
+    return "trtcache" if file.startswith(_OURS) else "model"

@@ -35,7 +35,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +49,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import FloorDiv, IntTrueDiv, Max, Min, PythonMod
 
 from trtcache.errors import ExportError
-from trtcache.lowering.operators import is_standard_library, operator_name
+from trtcache.lowering.operators import code_owner, operator_name
 from trtcache.lowering.rewriting import (
     argument_names,
     arguments,
@@ -89,7 +88,6 @@ _ARITHMETIC: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
 }
 _REFLECTED = {"__rfloordiv__": "__floordiv__", "__rmod__": "__mod__", "__rtruediv__": "__truediv__"}
 _NUMBERS: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-_NOT_THE_MODELS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[1]}/")
 _DIVISIONS = frozenset({"__floordiv__", "__mod__", "__truediv__"})
 _TRIED = (0, 1, 2, 3, 7)
 _MOST_TRIED = 256
@@ -351,9 +349,9 @@ def _text(original: Callable[..., str]) -> Any:
 def _is_asked_by_model(frame: FrameType | None) -> bool:
     """Return whether the innermost function outside of the standard library is neither torch's nor this package's."""
     while frame is not None:
-        file = frame.f_code.co_filename
-        if not (file.startswith("<") or is_standard_library(file)):
-            return not file.startswith(_NOT_THE_MODELS)
+        owner = code_owner(frame.f_code.co_filename)
+        if owner not in {"python", "generated"}:
+            return owner == "model"
         frame = frame.f_back
     return False
 

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from trtcache.errors import ExportError
 from trtcache.lowering.forward_hooks import watch_assignments
-from trtcache.lowering.operators import is_standard_library
+from trtcache.lowering.operators import code_owner
 from trtcache.lowering.symbols import sizes_differ
 from trtcache.lowering.torch_patches import patch_attributes
 
@@ -130,7 +129,6 @@ def _is_returned(program: ExportedProgram, weight: fx.Node | None) -> bool:
     return False
 
 
-_TORCH = f"{Path(torch.__file__).parent}/"
 _DATA: Any = torch.Tensor.data
 
 
@@ -180,8 +178,9 @@ class _Calls(TorchFunctionMode):
         """Return the name of the first function whose error was caught by code that is not torch's, and the error."""
         for name, error in self._errors:
             caught_by = error.__traceback__  # begins with the frame that caught it
-            path = caught_by.tb_frame.f_code.co_filename if caught_by is not None else _TORCH
-            if not path.startswith((_TORCH, "<frozen ")) and not is_standard_library(path):
+            if caught_by is None:
+                continue
+            if code_owner(caught_by.tb_frame.f_code.co_filename) not in {"python", "torch"}:
                 return f"{name} ({type(error).__name__})"
         return ""
 
