@@ -311,7 +311,7 @@ def _bound_slice(node: fx.Node, values: list[Any]) -> None:
     start = 0 if start is None else start
     end_value = end.meta.get("val") if isinstance(end, fx.Node) else end
     if type(size) is int:
-        start, end = _clip_bound(start, size), _clip_bound(end, size)
+        start, end = clip_bound(start, size), clip_bound(end, size)
     elif (
         end is None
         or (type(end) is int and end >= 2**31)
@@ -321,7 +321,8 @@ def _bound_slice(node: fx.Node, values: list[Any]) -> None:
     values[start_place + 1 : start_place + 3] = [start, end]
 
 
-def _clip_bound(bound: Any, size: int) -> Any:
+def clip_bound(bound: Any, size: int) -> Any:
+    """Return a bound of a slice as an index from 0 to the size; one that is computed is unchanged."""
     if bound is None:
         return size
     if type(bound) is not int:

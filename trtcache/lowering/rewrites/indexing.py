@@ -12,6 +12,7 @@ from torch import fx
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.rewrites.dimensions import clip_bound
 from trtcache.lowering.rewrites.sizes import SizeNodes
 from trtcache.lowering.rewriting import (
     arguments,
@@ -80,17 +81,11 @@ def _merge_slices(node: fx.Node) -> bool:
     size, middle_size, original_size = sizes = (result.shape[dim], middle.shape[dim], original.shape[dim])
     if not is_static(sizes) or not is_static((start or 0, inner_start or 0)):
         return False
-    first = _clamp_start(inner_start, original_size) + _clamp_start(start, middle_size) * inner_step
+    first = clip_bound(inner_start or 0, original_size) + clip_bound(start or 0, middle_size) * inner_step
     end = first + (size - 1) * step * inner_step + 1 if size else first
     node.args = (inner, dim, first, end, step * inner_step)
     node.kwargs = {}
     return True
-
-
-def _clamp_start(start: int | None, size: int) -> int:
-    """Return the start of a slice as an index from 0 to the size; a negative one counts from the end."""
-    start = start or 0
-    return min(max(start + size if start < 0 else start, 0), size)
 
 
 _Call = tuple[Any, tuple[Any, ...]]
