@@ -7,7 +7,6 @@ then the environment alone decides; both give the same result for the same confi
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -92,7 +91,9 @@ class AotInductor(Backend):
             "torch_git": torch.version.git_version,
         }
         if device == "cuda":
-            facts |= {"cuda": torch.version.cuda, "triton": _version("triton")}
+            from trtcache.backends.fitness import distribution_version  # a hit on the CPU does not need it
+
+            facts |= {"cuda": torch.version.cuda, "triton": distribution_version(["triton"])}
         return facts
 
     def ambient(self) -> Mapping[str, object]:
@@ -155,13 +156,6 @@ class AotInductor(Backend):
         except IncompatibleEngineError:  # the entry is built again when it is loaded
             return frozenset()
         return assumptions.refused_sizes(sizes) if assumptions is not None else frozenset()
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def ambient() -> dict[str, object]:
