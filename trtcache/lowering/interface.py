@@ -68,7 +68,7 @@ class ValueInput:
 class Result:
     """One output of the engine or of the model.
 
-    ``kind`` is ``result``, ``value``, ``size``, ``number``, ``weight`` or ``input`` as in ``capture.Role``; new
+    ``kind`` is ``result``, ``value``, ``size``, ``number``, ``weight`` or ``input`` as in ``marked_graph.Role``; new
     contents of weights are not results, since an engine updates its own weights. The value of a size is JSON for
     ``evaluate``. ``layout`` is the memory order of a result's dimensions in the model, from the outermost;
     None if it need not be kept.

@@ -322,9 +322,6 @@ def _numbers(dtype: str, code: str, values: Sequence[float], scalar: bool) -> li
     return ["constant", [str(Digest.of(content))], [dtype, [] if scalar else [len(values)], "cpu"]]
 
 
-"""The operator of a record that selects one of several outputs, as in torch's graphs."""
-
-
 class GraphWalk:
     """Records and digests of the tensors of a graph.
 

@@ -1,4 +1,4 @@
-"""Dead code elimination."""
+"""Removal of dead code, dead stores, common subexpressions, and operators without effect."""
 
 from __future__ import annotations
 
