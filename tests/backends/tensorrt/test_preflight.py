@@ -20,10 +20,10 @@ from trtcache.backends.tensorrt.preflight import (
     MEMBER,
     Machine,
     PlanFacts,
+    find_obstacle,
     other_gpu_product,
     require_loadable_version,
     why_invalid,
-    why_not_here,
 )
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
 from trtcache.target import Gpu, host_platform
@@ -46,11 +46,11 @@ def for_product(gpu: Gpu) -> dict[str, Any]:
 def test_a_plan_for_this_machine_may_be_loaded() -> None:
     """One of its capabilities is enough, and so is what was recorded of no plan before."""
     require_loadable_version(FACTS, HERE)
-    assert why_not_here(FACTS, HERE) is None
+    assert find_obstacle(FACTS, HERE) is None
     require_loadable_version(replace(FACTS, version=""), HERE)
-    assert why_not_here(replace(FACTS, target={}, cuda=None), HERE) is None
-    assert why_not_here(replace(FACTS, target=for_product(ADA)), HERE) is None
-    assert why_not_here(replace(FACTS, target={**TARGET, "capability": "ampere+"}), HERE) is None
+    assert find_obstacle(replace(FACTS, target={}, cuda=None), HERE) is None
+    assert find_obstacle(replace(FACTS, target=for_product(ADA)), HERE) is None
+    assert find_obstacle(replace(FACTS, target={**TARGET, "capability": "ampere+"}), HERE) is None
 
 
 @pytest.mark.parametrize(
@@ -70,15 +70,15 @@ def test_a_plan_for_this_machine_may_be_loaded() -> None:
 )
 def test_a_plan_for_another_machine_is_told_why(facts: PlanFacts, machine: Machine, why: str) -> None:
     """The reason names what the plan wants and what is here."""
-    found = why_not_here(facts, machine)
+    found = find_obstacle(facts, machine)
     assert found is not None
-    assert re.search(why, found)
+    assert re.search(why, found.why)
 
 
 def test_a_plan_for_another_product_of_the_capability_may_run() -> None:
     """It may be used where the settings allow it, and its product is reported."""
     facts = replace(FACTS, target=for_product(L4))
-    assert why_not_here(facts, HERE) is None
+    assert find_obstacle(facts, HERE) is None
     assert other_gpu_product(facts, HERE) == "NVIDIA L4"
     assert other_gpu_product(replace(FACTS, target=for_product(ADA)), HERE) is None
 

@@ -14,7 +14,7 @@ from trtcache.backends.onnx_operators import OnnxModel, Range, why_no_onnx
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities, Engine
 from trtcache.backends.tensorrt import preflight
 from trtcache.backends.tensorrt.engine import REFITTABLE, UnloadedPlan, load_plan, refit_plan
-from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, Flavour, plan_target
+from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, TENSORRT, TENSORRT_RTX, Flavour, plan_target
 from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts
 from trtcache.config.backend_settings import TensorRTSettings
 from trtcache.errors import NoDeviceError
@@ -140,8 +140,10 @@ class TensorRTBackend(Backend):
         return preflight.why_misfit(self.flavour, stored)
 
     def rank(self, target: Mapping[str, Any]) -> int:
-        """Return how well a plan fits."""
-        return preflight.rank(target)
+        """Return how well a plan fits: higher for a plan for one GPU product, then for fewer GPU generations."""
+        capability = str(target.get("capability") or "")
+        width = 100 if capability == AMPERE_PLUS else len(capability.split(","))
+        return (500 if target.get("gpu") else 0) - width
 
     def diagnose(self, *, quick: bool) -> Iterator[Check]:  # noqa: ARG002  # all of it is quick
         """Yield whether it is installed, and what it can do here."""

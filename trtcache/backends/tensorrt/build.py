@@ -22,7 +22,7 @@ from trtcache.backends.protocol import Artifact
 from trtcache.backends.tensorrt.callbacks import defer_exceptions_of_handlers, get_logger, monitor_of, writer_of
 from trtcache.backends.tensorrt.engine import REFITTABLE
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, WINDOWS, Flavour, capabilities_of
-from trtcache.backends.tensorrt.preflight import MEMBER, record_facts
+from trtcache.backends.tensorrt.preflight import FORMAT, MEMBER
 from trtcache.backends.tensorrt.runner import dtypes_of
 from trtcache.backends.tensorrt.tuning import TimingCache
 from trtcache.config.backend_settings import TensorRTSettings
@@ -255,14 +255,18 @@ def build_onnx_plan(
         if not built:
             raise failure(flavour, target, errors)
         measured.keep()
-    facts: dict[str, Json] = {
+    facts: dict[str, Any] = {
+        "format": FORMAT,
         "refit": refit,
         "weights": support.document(),
         "profiles": [[range_.document() for range_ in ranges]] if ranges else [],
         "arguments": list(arguments),
         "inputs": list(model.inputs),
         "outputs": list(model.outputs),
-        **record_facts(flavour, own, target),
+        "version": flavour.version,
+        "target": target.document(),
+        "cuda": flavour.cuda,
+        "version_compatible": bool(own.version_compatible),
     }
     return Artifact(path, {MEMBER: json.dumps(facts, sort_keys=True).encode()})
 

@@ -20,9 +20,9 @@ from trtcache.backends.tensorrt.callbacks import ErrorCollector, get_logger
 from trtcache.backends.tensorrt.preflight import (
     Machine,
     PlanFacts,
+    find_obstacle,
     other_gpu_product,
     require_loadable_version,
-    why_not_here,
 )
 from trtcache.backends.tensorrt.tuning import RuntimeCache
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
@@ -61,14 +61,16 @@ def load_plan(
     """
     machine = machine or Machine.here(flavour)
     require_loadable_version(facts, machine)
-    why = why_not_here(facts, machine)
-    if why is None:
+    obstacle = find_obstacle(facts, machine)
+    if obstacle is None:
         if product := other_gpu_product(facts, machine):
             log.warning("a plan of %s was built for %s: it may be slower here, or not load", flavour.title, product)
         try:
             return LoadedPlan(flavour, plan, facts, device, weights, current_tuning_store())
         except NoDeviceError as error:
             why = error.why
+    else:
+        why = obstacle.why
     log.info("a plan of %s is not loaded: %s", flavour.title, why)
     return UnloadedPlan(flavour, plan, weights, why, is_refittable=facts.refit)
 

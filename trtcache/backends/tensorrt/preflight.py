@@ -20,12 +20,10 @@ from trtcache.backends.fitness import Check, Distance, Misfit, SelfTest, check_d
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, TENSORRT, Flavour
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BackendUnavailableError, IncompatibleEngineError
-from trtcache.target import Gpu, Target, capability_words, host_platform
+from trtcache.target import Gpu, capability_words, host_platform
 
 if TYPE_CHECKING:
     from trtcache.backends.fitness import StoredTarget
-    from trtcache.config.backend_settings import TensorRTSettings
-    from trtcache.digests import Json
 
 
 MEMBER = "plan.json"
@@ -36,19 +34,8 @@ UNFIT = ("MALFORMED_ENGINE", "VERSION_MISMATCH")
 ELSEWHERE = ("UNSUPPORTED_CC", "OLD_CUDA_DRIVER", "OLD_CUDA_RUNTIME", "INSUFFICIENT_GPU_MEMORY", "CUDA_ERROR")
 """Its diagnostics for plans that another machine may run."""
 
-_FORMAT = 1
-
-
-def record_facts(flavour: Flavour, settings: TensorRTSettings, target: Target) -> dict[str, Json]:
-    """Return the facts about a plan that follow from where and how it is built; ``build_onnx_plan`` adds the others."""
-    written: dict[str, Any] = {
-        "format": _FORMAT,
-        "version": flavour.version,
-        "target": target.document(),
-        "cuda": flavour.cuda,
-        "version_compatible": bool(settings.version_compatible),
-    }
-    return written
+FORMAT = 1
+"""Version of the member."""
 
 
 @frozen_dataclass
@@ -129,8 +116,8 @@ def require_loadable_version(facts: PlanFacts, machine: Machine) -> None:
     Raises:
         IncompatibleEngineError: the message has both versions.
     """
-    if facts.format != _FORMAT:
-        why = f"its facts (plan.json) have format {facts.format}, and this version of trtcache reads {_FORMAT}"
+    if facts.format != FORMAT:
+        why = f"its facts (plan.json) have format {facts.format}, and this version of trtcache reads {FORMAT}"
         raise IncompatibleEngineError("plan", why)
     if facts.version in {"", machine.version}:
         return
@@ -150,12 +137,6 @@ class Obstacle:
 
     what: Literal["platform", "gpu", "driver"]
     why: str
-
-
-def why_not_here(facts: PlanFacts, machine: Machine) -> str | None:
-    """Return why a sound plan cannot run on this machine, or None if it can."""
-    obstacle = find_obstacle(facts, machine)
-    return None if obstacle is None else obstacle.why
 
 
 def find_obstacle(facts: PlanFacts, machine: Machine) -> Obstacle | None:
@@ -232,16 +213,6 @@ def why_misfit(flavour: Flavour, stored: StoredTarget) -> Misfit | None:
     capability = str(stored.target.get("capability") or "")
     gpu = f"a GPU of {capability_words(capability)}" if capability else "an NVIDIA GPU"
     return Misfit(obstacle.why, f"run it on a machine with {gpu}{again}", Distance.GPU)
-
-
-def rank(target: Mapping[str, Any]) -> int:
-    """Return how well a plan fits.
-
-    Higher is better: first a plan built for one GPU product, then plans for fewer GPU generations.
-    """
-    capability = str(target.get("capability") or "")
-    width = 100 if capability == AMPERE_PLUS else len(capability.split(","))
-    return (500 if target.get("gpu") else 0) - width
 
 
 _TARGET = "sm_89"
