@@ -143,18 +143,13 @@ class TorchRequest(Request):
             BuildError: the build failed, or weights changed whose values are in the key.
         """
         artifact = build_artifact(self.backend, self.program, self.settings, self.target, folder)
-        if not self._has_its_frozen_weights():
-            raise BuildError(self.backend.name, "weights that the engine has in it changed meanwhile; compile it again")
-        return artifact
-
-    def _has_its_frozen_weights(self) -> bool:
-        """Return whether the weights still have the values that are in the key, if there are any."""
         slots = self.backend.frozen_slots(self.program, self.settings)
-        if not slots or not isinstance(self.key, CacheKey):
-            return True
-        parts = self.key.parts
-        now = canonical(frozen_part(self.program, slots)["frozen"])
-        return bool(parts["frozen"] == now)
+        if slots and isinstance(self.key, CacheKey):  # their values are in the key
+            parts = self.key.parts
+            if parts["frozen"] != canonical(frozen_part(self.program, slots)["frozen"]):
+                why = "weights that the engine has in it changed meanwhile; compile it again"
+                raise BuildError(self.backend.name, why)
+        return artifact
 
     def members(self, artifact: Artifact) -> Built:
         """Return the members of the engine's entry."""

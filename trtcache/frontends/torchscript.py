@@ -236,8 +236,9 @@ class Script:
     @property
     def unregistered(self) -> dict[str, Any]:
         """What the graph reads besides weights: tensors and containers of tensors in attributes, and its constants."""
-        constants = [node.output().toIValue() for node in _nodes(self._graph) if node.kind() == "prim::Constant"]
-        return {**self.tensors, **self._nested, "(constants)": [one for one in constants if _has_tensors(one)]}
+        values = [node.output().toIValue() for node in _nodes(self._graph) if node.kind() == "prim::Constant"]
+        constants = [one for one in values if any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(one))]
+        return {**self.tensors, **self._nested, "(constants)": constants}
 
     def run(
         self,
@@ -369,10 +370,6 @@ class Scripted(torch.nn.Module):
         for name, tensor in updates.items():
             live[name].copy_(tensor)
         return outputs
-
-
-def _has_tensors(value: object) -> bool:
-    return any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value))
 
 
 def _convert(value: Any, kind: Any) -> Any:

@@ -71,10 +71,6 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
             raise WeightsFileError(str(path), f"{what}; {SUPPORTED}")
     if path.suffix == ".json":
         return read_index(path, read_weights)
-    return _safetensors(path)
-
-
-def _safetensors(path: Path) -> dict[str, torch.Tensor]:
     header, content = read_header(path)
     return {name: tensor_at(one, content) for name, one in header.items()}
 
