@@ -461,14 +461,12 @@ def _memory_owner(node: fx.Node) -> fx.Node:
     owner: fx.Node = node.args[0]  # type: ignore[assignment]  # its first argument is a tensor
     while owner.op == "call_function" and is_view(owner):
         source = owner.all_input_nodes[0]
-        if owner.target in _CAN_COPY and not _are_alike(source.meta["val"], owner.meta["val"]):
-            break
+        if owner.target in _CAN_COPY:
+            before, after = source.meta["val"], owner.meta["val"]
+            if kind_of(before) != kind_of(after) or not same_sizes(before.stride(), after.stride()):
+                break
         owner = source
     return owner
-
-
-def _are_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return kind_of(one) == kind_of(other) and same_sizes(one.stride(), other.stride())
 
 
 def _is_inside_memory(node: fx.Node) -> Any:

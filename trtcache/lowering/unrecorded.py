@@ -70,7 +70,10 @@ def reject_lost_assignments(program: ExportedProgram, assigned: Mapping[str, Ass
         is_changed = what is not Assigned.KEPT
         node, kind = weights.get(name, (None, InputKind.BUFFER))
         if "." not in name and kind is InputKind.BUFFER:
-            is_written = node is not None and any(_writes(user, node) for user in node.users)
+            writes = (
+                [one for one in node.users if one.target is torch.ops.aten.copy_.default] if node is not None else []
+            )
+            is_written = any(one.args[0] is node for one in writes)
             is_lost = not is_written or (is_changed and _is_returned(program, node)) or what is Assigned.CONVERTED
         else:
             is_lost = is_changed and node is not None and bool(node.users)
@@ -81,18 +84,14 @@ def reject_lost_assignments(program: ExportedProgram, assigned: Mapping[str, Ass
 
 
 def _judge(before: object, value: object) -> Assigned:
-    if _keeps_value(before, value):
+    origin = _origin(before)
+    # The old value, on another device or of another dtype, or its beginning.
+    if before is value or (origin is not None and origin is _origin(value)):
         return Assigned.KEPT
     if not isinstance(before, torch.Tensor) or not isinstance(value, torch.Tensor):
         return Assigned.CHANGED
     is_converted = before.dtype != value.dtype or sizes_differ(before.shape, value.shape)
     return Assigned.CONVERTED if is_converted else Assigned.CHANGED
-
-
-def _keeps_value(before: object, value: object) -> bool:
-    """Return whether a new value is the old one on another device or of another dtype, or its beginning."""
-    origin = _origin(before)
-    return before is value or (origin is not None and origin is _origin(value))
 
 
 def _origin(value: Any) -> Any:
@@ -110,10 +109,6 @@ def _origin(value: Any) -> Any:
             break
         node = node.args[0]
     return node
-
-
-def _writes(node: fx.Node, weight: fx.Node) -> bool:
-    return node.target is torch.ops.aten.copy_.default and node.args[0] is weight
 
 
 def _is_returned(program: ExportedProgram, weight: fx.Node | None) -> bool:

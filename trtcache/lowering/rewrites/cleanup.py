@@ -255,7 +255,8 @@ class NoOps(Pass):
             if node.target in _COPIES and (
                 any(map(reads_strides, node.users))
                 or (is_returned(node) and not _is_fresh(source, node))
-                or (_is_of_input(source) and any(map(_reads_memory, node.users)))
+                # an input, or a view of one, can be a part of a larger memory
+                or ("input" in memory_owner(source).meta and any(map(_reads_memory, node.users)))
             ):
                 continue  # a caller can distinguish the copy from its source
             if kind_of(source.meta["val"]) != kind_of(node.meta["val"]):
@@ -276,11 +277,6 @@ def _free_views(node: fx.Node) -> None:
             if user.target is aten.view.default:
                 user.target = aten.reshape.default
             _free_views(user)
-
-
-def _is_of_input(node: fx.Node) -> bool:
-    """Return whether a node is an input or a view of one, which can be a part of a larger memory."""
-    return "input" in memory_owner(node).meta
 
 
 def _reads_memory(user: fx.Node) -> bool:
