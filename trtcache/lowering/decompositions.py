@@ -67,11 +67,12 @@ def decompose(
                 whole_ranges() if whole else nullcontext(),
                 lstm_states_in_shape(),
                 copies_that_convert(),
-                _keep_unused_draws(program.graph),
-                _integer_thresholds(program.graph),
-                _without_dropout(program.graph_module),
-                _with_copies(program.graph),
+                restore_graph(program.graph_module),
             ):
+                _keep_unused_draws(program.graph)
+                _make_thresholds_integers(program.graph)
+                _remove_dropouts(program.graph_module)
+                _copy_shuffled(program.graph)
                 decomposed = _without_tokens(program.run_decompositions(table))
         decomposed.module_call_graph[0].signature, decomposed._example_inputs = signature, program.example_inputs
     except ExportError:
@@ -88,15 +89,28 @@ def decompose(
 
 
 @contextmanager
-def _keep_unused_draws(graph: fx.Graph) -> Iterator[None]:
-    """Add a user to each unused draw of random numbers in the block; a pass removes it.
+def restore_graph(graph_module: fx.GraphModule) -> Iterator[None]:
+    """Undo, at the end of the block, what it changes in a graph and in its subgraphs: changed calls and new nodes."""
+    before = {node: (node.target, node.args, node.kwargs) for node in all_nodes(graph_module)}
+    try:
+        yield
+    finally:
+        for node, (target, args, kwargs) in before.items():
+            if node.target is not target or node.args is not args or node.kwargs is not kwargs:
+                node.target, node.args, node.kwargs = target, args, kwargs
+        for node in reversed(all_nodes(graph_module)):  # users first
+            if node not in before:
+                node.graph.erase_node(node)
+
+
+def _keep_unused_draws(graph: fx.Graph) -> None:
+    """Add a user to each unused draw of random numbers; a pass removes it.
 
     Decompositions remove what nothing uses, and the draws after it would then be other numbers. Nothing is added if no
     result depends on a draw.
     """
     used = set(_nodes_used(graph))
     found = [node for node in graph.nodes if draws_random_numbers(node)]
-    added = []
     if any(node in used or is_mutating(node) for node in found):
         for node in found:
             if node not in used:
@@ -104,57 +118,35 @@ def _keep_unused_draws(graph: fx.Graph) -> Iterator[None]:
                 with graph.inserting_after(node):
                     value = graph.call_function(operator.getitem, (node, 0)) if several else node
                 with graph.inserting_after(value):
-                    added += [graph.call_function(_NO_OP_USER, (value,)), *([value] if several else [])]
-    try:
-        yield
-    finally:
-        for node in added:
-            graph.erase_node(node)
+                    graph.call_function(_NO_OP_USER, (value,))
 
 
-@contextmanager
-def _integer_thresholds(graph: fx.Graph) -> Iterator[None]:
-    """Let ``threshold`` of integers have integers in the block, as its kernel converts its numbers.
+def _make_thresholds_integers(graph: fx.Graph) -> None:
+    """Let ``threshold`` of integers have integers, as its kernel converts its numbers.
 
     Its decomposition computes with floats, which have fewer digits (torch 2.13).
     """
-    changed: list[tuple[fx.Node, Any]] = []
     for node in graph.nodes:
         if node.target in _THRESHOLDS and not (value := node.args[0].meta["val"].dtype).is_floating_point:
             numbers = [int(one) if isinstance(one, float) and value is not torch.bool else one for one in node.args[1:]]
-            changed.append((node, node.args))
             node.args = (node.args[0], *numbers)
-    try:
-        yield
-    finally:
-        for node, args in changed:
-            node.args = args
 
 
-@contextmanager
-def _without_dropout(graph_module: fx.GraphModule) -> Iterator[None]:
-    """Let a dropout without effect be an alias of its input in the block, if a tensor is changed in place.
+def _remove_dropouts(graph_module: fx.GraphModule) -> None:
+    """Let a dropout without effect be an alias of its input, if a tensor is changed in place.
 
     It returns its input, so an in-place change affects both; decompositions make it another tensor (torch 2.13).
     """
-    changed: list[tuple[fx.Node, Any, Any, Any]] = []
     nodes = all_nodes(graph_module)
-    if any(map(is_mutating, nodes)):
-        for node in nodes:
-            source, probability, train = arguments(node) if node.target in _DROPOUTS else (None, None, None)
-            if source is not None and (train is False or probability == 0):
-                changed.append((node, node.target, node.args, node.kwargs))
-                node.target, node.args, node.kwargs = torch.ops.aten.alias.default, (source,), {}
-    try:
-        yield
-    finally:
-        for node, target, args, kwargs in changed:
-            node.target, node.args, node.kwargs = target, args, kwargs
+    dropouts = [node for node in nodes if node.target in _DROPOUTS] if any(map(is_mutating, nodes)) else []
+    for node in dropouts:
+        source, probability, train = arguments(node)
+        if train is False or probability == 0:
+            node.target, node.args, node.kwargs = torch.ops.aten.alias.default, (source,), {}
 
 
-@contextmanager
-def _with_copies(graph: fx.Graph) -> Iterator[None]:
-    """In the block, copy the input of a ``channel_shuffle`` that keeps the order: its decomposition returns a view.
+def _copy_shuffled(graph: fx.Graph) -> None:
+    """Copy the input of a ``channel_shuffle`` that keeps the order: its decomposition returns a view.
 
     Its kernel returns a copy, and so does that of ``native_dropout`` without effect, for which torch.export has already
     taken its input (torch 2.13).
@@ -168,19 +160,12 @@ def _with_copies(graph: fx.Graph) -> Iterator[None]:
             if not train or probability == 0:
                 why = "torch.export takes native_dropout without effect for its input, and forward changes a tensor"
                 raise ExportError("the program", f"{why} in place: use torch.nn.functional.dropout")
-    copies = []
     for node in [node for node in graph.nodes if node.target in _SHUFFLES]:
         source, groups = arguments(node)
         if groups in (1, expression(source.meta["val"].shape[1])):
             with graph.inserting_before(node):
-                copies.append((node, graph.call_function(torch.ops.aten.clone.default, (source,)), source))
-            node.replace_input_with(source, copies[-1][1])
-    try:
-        yield
-    finally:
-        for node, copy, source in copies:
-            node.replace_input_with(copy, source)
-            graph.erase_node(copy)
+                copy = graph.call_function(torch.ops.aten.clone.default, (source,))
+            node.replace_input_with(source, copy)
 
 
 def _nodes_used(graph: fx.Graph) -> Iterator[fx.Node]:

@@ -21,7 +21,7 @@ import torch
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import PassError, PostconditionError, PreconditionError, SettingsError, did_you_mean
 from trtcache.lowering.capture import export
-from trtcache.lowering.decompositions import decompose
+from trtcache.lowering.decompositions import decompose, restore_graph
 from trtcache.lowering.devices import move_weights
 from trtcache.lowering.guards import ExportGuards
 from trtcache.lowering.marked_graph import mark
@@ -253,7 +253,8 @@ def lower(
     start = time.perf_counter()
     guards = ExportGuards.of(exported)  # before decompositions, which may lose the saved guards
     forced = torch_executed or TorchSelection()
-    with forced.annotate(exported.graph), assert_numbers(exported.graph):
+    with forced.annotate(exported.graph), restore_graph(exported.graph_module):
+        assert_numbers(exported.graph)
         decomposed = decompose(exported, keep, forced.keeps)
     guards = guards.with_small_sizes(exported, decomposed)
     exported = decomposed

@@ -506,18 +506,10 @@ _SQUEEZES = frozenset({aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims
 _NOT_EMPTY = ("aten::upsample", "aten::_upsample")
 
 
-@contextmanager
-def assert_numbers(graph: fx.Graph) -> Iterator[None]:
-    """Add assertions on numbers to an exported graph in the block; decompositions keep them."""
-    before = set(graph.nodes)
+def assert_numbers(graph: fx.Graph) -> None:
+    """Add assertions on numbers to an exported graph; decompositions keep them."""
     for node in list(graph.nodes):
         _add_assertions(node)
-    try:
-        yield
-    finally:
-        for node in reversed(graph.nodes):  # users first
-            if node not in before:
-                graph.erase_node(node)
 
 
 def _add_assertions(node: fx.Node) -> None:
