@@ -70,10 +70,8 @@ def reject_lost_assignments(program: ExportedProgram, assigned: Mapping[str, Ass
         is_changed = what is not Assigned.KEPT
         node, kind = weights.get(name, (None, InputKind.BUFFER))
         if "." not in name and kind is InputKind.BUFFER:
-            writes = (
-                [one for one in node.users if one.target is torch.ops.aten.copy_.default] if node is not None else []
-            )
-            is_written = any(one.args[0] is node for one in writes)
+            users = node.users if node is not None else ()
+            is_written = any(one.target is torch.ops.aten.copy_.default and one.args[0] is node for one in users)
             is_lost = not is_written or (is_changed and _is_returned(program, node)) or what is Assigned.CONVERTED
         else:
             is_lost = is_changed and node is not None and bool(node.users)
