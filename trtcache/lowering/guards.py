@@ -28,8 +28,9 @@ from trtcache.digests import Json, json_bytes
 from trtcache.errors import ExportError
 from trtcache.lowering.arguments import TRACED_FROM, leaf_paths
 from trtcache.lowering.interface import SmallSizes, bounds, evaluate
+from trtcache.lowering.rewriting import shape_environment
 from trtcache.lowering.trial_runs import input_nodes, layout_dependent_inputs, small_size_guards
-from trtcache.lowering.unguarded_sizes import operator_checks, shape_environment
+from trtcache.lowering.unguarded_sizes import operator_checks
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -104,7 +105,8 @@ class ExportGuards:
         terms = _named_terms(program) if texts else {}
         added = getattr(program, "_added_guards", {})
         layouts = layout_dependent_inputs(program)
-        return cls(texts, terms, shape_environment(program), operator_checks(program), (), layouts, added)
+        environment = shape_environment(program.graph.nodes)
+        return cls(texts, terms, environment, operator_checks(program), (), layouts, added)
 
     def with_small_sizes(self, program: ExportedProgram, decomposed: ExportedProgram) -> ExportGuards:
         """Return these guards with conditions on sizes of 0 and 1, found by trial (``trial_runs.py``)."""

@@ -24,7 +24,7 @@ from trtcache.lowering.interface import (
 )
 from trtcache.lowering.operators import NodeNames, live_engines, operator_name
 from trtcache.lowering.rewrites.sizes import PROVEN
-from trtcache.lowering.rewriting import canonical_order, group_tied, recipe_of
+from trtcache.lowering.rewriting import canonical_order, group_tied, recipe_of, shape_environment
 from trtcache.lowering.symbols import Symbols, write_number
 from trtcache.weights import recipes
 from trtcache.weights.recipes import WeightRef, rename, sources
@@ -180,6 +180,8 @@ def assemble_program(
     mutated = {str(role.target) for role in roles if role.kind == "weight"}
     slots, weights = number_weights(order, state, mutated=mutated, state_dict_names=state_dict_names)
     constants, digests = _constants(graph_module, order)
+    environment = shape_environment(graph_module.graph.find_nodes(op="placeholder"))
+    known = environment.backed_var_to_val if environment is not None else {}
     return LoweredProgram(
         name=name,
         device=device_of(name, graph_module.graph.nodes),
@@ -205,16 +207,8 @@ def assemble_program(
         constraints=constraints,
         pipeline=pipeline,
         runs=runs,
-        example_sizes=_example_sizes(graph_module, symbols),
+        example_sizes={number: int(known[symbol]) for number, symbol in enumerate(symbols.order) if symbol in known},
     )
-
-
-def _example_sizes(graph_module: fx.GraphModule, symbols: Symbols) -> dict[int, int]:
-    values = (node.meta.get("val") for node in graph_module.graph.find_nodes(op="placeholder"))
-    shapes: Iterable[Any] = (value.shape for value in values if isinstance(value, torch.Tensor))
-    size = next((size for shape in shapes for size in shape if isinstance(size, torch.SymInt)), None)
-    known = size.node.shape_env.backed_var_to_val if size is not None else {}
-    return {number: int(known[symbol]) for number, symbol in enumerate(symbols.order) if symbol in known}
 
 
 def _constants(graph_module: fx.GraphModule, order: list[fx.Node]) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:

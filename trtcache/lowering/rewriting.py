@@ -91,6 +91,16 @@ def example_of(size: Any, unknown: int) -> int:
     return unknown if number is None else int(number)
 
 
+def shape_environment(nodes: Iterable[fx.Node]) -> Any:
+    """Return the ``ShapeEnv`` of the first symbolic size among nodes; None if there is none."""
+    for node in nodes:
+        value = node.meta.get("val")
+        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
+            if isinstance(size, torch.SymInt):
+                return size.node.shape_env
+    return None
+
+
 def set_arguments(node: fx.Node, values: Sequence[Any]) -> None:
     """Set a node's arguments in the order of its operator's schema, without those that equal their defaults."""
     schema = _parameters(node.target)

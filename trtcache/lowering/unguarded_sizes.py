@@ -59,6 +59,7 @@ from trtcache.lowering.rewriting import (
     is_view,
     kind_of,
     same_sizes,
+    shape_environment,
     tensor_of,
     written_nodes,
 )
@@ -149,7 +150,7 @@ class Decisions:
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import ShapeGuardPythonPrinter
 
-        environment = shape_environment(program)
+        environment = shape_environment(program.graph.nodes)
         if environment is None:
             return
         sources = environment.var_to_sources
@@ -201,16 +202,6 @@ def _number(term: Any, sizes: dict[Any, Any]) -> Any:
     if isinstance(value, sympy.Basic):
         return int(value) if value.is_integer else float(value)
     return value
-
-
-def shape_environment(program: ExportedProgram) -> Any:
-    """Return the ``ShapeEnv`` of a program's symbols, or None."""
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
-            if isinstance(size, torch.SymInt):
-                return size.node.shape_env
-    return None
 
 
 def _asking_code() -> str:

@@ -15,11 +15,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import sympy
-import torch
 
 from trtcache.digests import json_bytes
 from trtcache.errors import BuildError, ExportError
 from trtcache.lowering.arguments import whole_ranges
+from trtcache.lowering.rewriting import shape_environment
 from trtcache.lowering.torch_patches import patch_attributes
 from trtcache.lowering.unguarded_sizes import record_decisions, trials
 
@@ -86,7 +86,8 @@ class SizeGuards:
 @contextmanager
 def record_assumptions(program: LoweredProgram) -> Iterator[SizeGuards]:
     """Record assumptions about a program's sizes in the block, without leaving them in its ``ShapeEnv``."""
-    result, environment = SizeGuards(), _environment(program)
+    result, placeholders = SizeGuards(), program.graph_module.graph.find_nodes(op="placeholder")
+    environment = shape_environment(placeholders)
     if environment is None:
         yield result
         return
@@ -173,13 +174,3 @@ def _fails_for_small_sizes(condition: Any) -> bool:
         except (ArithmeticError, AssertionError):  # it divides by 0
             return True
     return False
-
-
-def _environment(program: LoweredProgram) -> Any:
-    for node in program.graph_module.graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val")
-        sizes: tuple[Any, ...] = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
-        for size in sizes:
-            if isinstance(size, torch.SymInt):
-                return size.node.shape_env
-    return None
