@@ -36,7 +36,7 @@ from trtcache.lowering.rewriting import (
     same_sizes,
     tensor_of,
 )
-from trtcache.lowering.symbols import InputSizes, as_tensor
+from trtcache.lowering.symbols import as_tensor, follows_from_inputs
 from trtcache.weights.slots import is_fake, layout
 
 if TYPE_CHECKING:
@@ -200,7 +200,6 @@ def _mark_outputs(graph_module: fx.GraphModule, specs: list[OutputSpec], leaves:
     output = graph_module.graph.output_node()
     roles: list[Role] = []
     results: list[Any] = list(output.args[0])  # type: ignore[arg-type]  # a tuple, from export
-    sizes = InputSizes(graph_module.graph)
     for place, spec in enumerate(specs):
         node = results[place]
         if _is_none(node):
@@ -218,7 +217,8 @@ def _mark_outputs(graph_module: fx.GraphModule, specs: list[OutputSpec], leaves:
             if isinstance(number, (bool, int, float)):
                 role = Role("value", value=number)
             else:
-                role = Role("size", value=number) if sizes.can_evaluate(number) else Role("number")
+                is_size = follows_from_inputs(number, graph_module.graph)
+                role = Role("size", value=number) if is_size else Role("number")
             results[place] = as_tensor(node, output) if role.kind == "number" else None
         elif spec.kind is OutputKind.PARAMETER_MUTATION:
             why = f"it writes to parameter {spec.target}; register it as a buffer (register_buffer) instead"

@@ -95,27 +95,19 @@ def _to_int(bound: Any) -> int | None:
     return int(bound) if bound.is_Integer else None
 
 
-class InputSizes:
-    """The symbols that the sizes of a program's inputs determine."""
-
-    def __init__(self, graph: fx.Graph) -> None:
-        """Read the sizes of a graph whose inputs are marked."""
-        self._symbols = Symbols()
-        self._bound: dict[int, int] = {}
-        for node in graph.find_nodes(op="placeholder"):
-            value = node.meta.get("val")
-            if "input" in node.meta and isinstance(value, torch.Tensor):
-                for size in value.shape:
-                    if found := affine(self._symbols.write(size)):
-                        self._bound[found[0]] = 2  # any value: this only tests whether an expression can be evaluated
-
-    def can_evaluate(self, number: Any) -> bool:
-        """Return whether a call can compute a number from these sizes."""
-        try:
-            written = write_number(number, self._symbols.copy())
-        except ExportError:
-            return False
-        return evaluate(written, self._bound) is not None
+def follows_from_inputs(number: Any, graph: fx.Graph) -> bool:
+    """Return whether a call can compute a number from the sizes of a graph's marked inputs."""
+    symbols, bound = Symbols(), dict[int, int]()
+    for node in graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if "input" in node.meta and isinstance(value, torch.Tensor):
+            for size in value.shape:
+                if found := affine(symbols.write(size)):
+                    bound[found[0]] = 2  # any value: this only tests whether the number can be evaluated
+    try:
+        return evaluate(write_number(number, symbols), bound) is not None
+    except ExportError:
+        return False
 
 
 def write_number(number: Any, symbols: Symbols) -> Json:
