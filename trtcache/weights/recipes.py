@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
     from trtcache.digests import Json
 
-    _Tensors = dict[str | int, torch.Tensor]
-else:
-    _Tensors = dict
-
 
 @frozen_dataclass
 class WeightRef:
@@ -75,14 +71,16 @@ def _apply(operator: str, arguments: Iterable[Any], into: torch.Tensor | None = 
 
 
 def evaluate(recipe: Recipe, weights: Mapping[str | int, torch.Tensor]) -> torch.Tensor:
-    """Evaluate a recipe on the weights' own device; the tensor of a reference is returned as is.
+    """Evaluate a recipe on the weights' own device; the tensor of a reference is returned as is."""
+    return _evaluate(recipe, weights.__getitem__)
 
-    Intermediate results are released as soon as they have been used.
-    """
+
+def _evaluate(recipe: Recipe, weight_of: Callable[[str | int], torch.Tensor]) -> torch.Tensor:
+    """Evaluate a recipe; intermediate results are released as soon as they have been used."""
     if isinstance(recipe, WeightRef):
-        return weights[recipe.weight]
-    arguments = (evaluate(arg, weights) if isinstance(arg, (WeightRef, Operation)) else arg for arg in recipe.arguments)
-    return _apply(recipe.operator, arguments)
+        return weight_of(recipe.weight)
+    values = (_evaluate(one, weight_of) if isinstance(one, (WeightRef, Operation)) else one for one in recipe.arguments)
+    return _apply(recipe.operator, values)
 
 
 Bring: TypeAlias = "Callable[[str | int, torch.Tensor], torch.Tensor]"
@@ -122,17 +120,6 @@ def _places(shape: tuple[int, ...]) -> list[Any]:
     return [slice(start, start + rows) for start in range(0, shape[0], rows)]
 
 
-class _LazyWeights(_Tensors):
-    """Weights that are moved on access and not kept."""
-
-    def __init__(self, weights: Mapping[str | int, torch.Tensor], bring: Bring) -> None:
-        super().__init__()
-        self._weights, self._bring = weights, bring
-
-    def __missing__(self, name: str | int) -> torch.Tensor:
-        return self._bring(name, self._weights[name])
-
-
 @frozen_dataclass
 class _Rows:
     """Evaluate some rows of recipes; operands that are broadcast over rows are used whole."""
@@ -150,7 +137,7 @@ class _Rows:
             arguments = (self.of(one) if isinstance(one, (WeightRef, Operation)) else one for one in recipe.arguments)
             return _apply(recipe.operator, arguments, into)
         if id(recipe) not in self.whole:
-            self.whole[id(recipe)] = evaluate(recipe, _LazyWeights(self.weights, self.bring))
+            self.whole[id(recipe)] = _evaluate(recipe, lambda name: self.bring(name, self.weights[name]))
         return self._rows_of(self.whole[id(recipe)])
 
     def _rows_of(self, tensor: torch.Tensor) -> torch.Tensor:
