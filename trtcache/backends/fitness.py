@@ -214,7 +214,6 @@ def compare_with_here(
 
 
 def _compare_gpus(capability: str) -> Misfit | None:
-
     gpu, wanted = gpu_here(), capability_words(capability)
     if gpu is not None and gpu.capability == capability:
         return None

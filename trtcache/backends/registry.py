@@ -14,9 +14,9 @@ from functools import lru_cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trtcache.backends.protocol import Artifact, Backend, Engine, Parallel
+from trtcache.backends.protocol import Artifact, Backend, Capabilities, Engine, Parallel
 from trtcache.config import backend_settings
-from trtcache.config.backend_settings import BUILT_IN
+from trtcache.config.backend_settings import BUILT_IN, BackendSettings
 from trtcache.errors import (
     BackendUnavailableError,
     BuildError,
@@ -107,7 +107,7 @@ def load_backend(name: str) -> Backend:
         BackendUnavailableError: the name is unknown, or its class cannot be imported or is not a backend.
     """
     backend_class = backend_settings.load_backend_class(name)
-    if name in backend_settings.BUILT_IN:
+    if name in BUILT_IN:
         built_in: Backend = backend_class()
         return built_in
     require_contract(name, backend_class)
@@ -179,9 +179,6 @@ def require_contract(name: str, backend_class: type) -> None:
     """
     from dataclasses import fields
 
-    from trtcache.backends.protocol import Backend, Capabilities
-    from trtcache.config.backend_settings import BackendSettings
-
     if not (isinstance(backend_class, type) and issubclass(backend_class, Backend)):
         raise BackendUnavailableError(name, f"{backend_class!r} is not a class that derives from trtcache's Backend")
     where = f"{backend_class.__module__}.{backend_class.__qualname__}"
@@ -215,8 +212,6 @@ def require_engine(backend: Backend, engine: object) -> None:
     Raises:
         BackendUnavailableError: something is missing or misnamed; the message names each.
     """
-    from trtcache.backends.protocol import Engine
-
     kind = type(engine)
     required = ("run", "refit") if backend.capabilities.refit else ("run",)
     wrong = []

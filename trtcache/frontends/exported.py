@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -361,7 +361,7 @@ def _require_run_as_graph(model: torch.fx.GraphModule) -> None:
         raise ExportError(label, "its graph and its forward differ: call recompile() after a change of the graph")
 
 
-def device_type_of(values: Collection[object] | Iterator[object]) -> str:
+def device_type_of(values: Iterable[object]) -> str:
     """Return ``cuda`` if one of the tensors among some values is on a GPU, else ``cpu``."""
     return "cuda" if any(isinstance(value, torch.Tensor) and value.is_cuda for value in values) else "cpu"
 
