@@ -98,7 +98,7 @@ class MappedPt2File:
             weights = weight_members(self._records)
         except (ProgramFileError, *BROKEN) as error:
             raise TorchNeeded(f"it is not a file that is read without torch ({error})") from error
-        members = {name: (0, place.size_bytes) for name, place in self._places.items()}  # none is compressed
+        members = {name: (0, place.size_bytes, name) for name, place in self._places.items()}  # none is compressed
         self.digest = digest_without_weights(members, weights, self.content)
 
     @property

@@ -20,7 +20,7 @@ import time
 import zipfile
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -109,10 +109,8 @@ class Pt2Source(Source):
             self._hashing.start()
             stack.callback(self._hashing.end)
             self._read_directory()
-            members = {name: (info.compress_type, info.file_size) for name, info in self._members.items()}
-            self.digest = archives.digest_without_weights(
-                members, self._weights, lambda name: archives.raw(self._bytes, self._members[name])
-            )
+            members = {name: (info.compress_type, info.file_size, info) for name, info in self._members.items()}
+            self.digest = archives.digest_without_weights(members, self._weights, partial(archives.raw, self._bytes))
             stack.pop_all()
         self._storages: dict[tuple[str, str, torch.device], torch.Tensor] = {}
         self.file_s = time.perf_counter() - start

@@ -322,6 +322,8 @@ class TensorRecord:
             raise ValueError("a weight that is larger than its bytes")
 
 
+_Member = TypeVar("_Member")
+
 OF_ALL_BYTES: Final = ".data/serialization_id"
 """The member with a hash over all members, weights too: torch/csrc/.../inline_container.cc."""
 
@@ -342,13 +344,13 @@ def weight_members(records: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
 
 
 def digest_without_weights(
-    members: Mapping[str, tuple[int, int]], weights: Collection[str], stored: Callable[[str], memoryview]
+    members: Mapping[str, tuple[int, int, _Member]], weights: Collection[str], stored: Callable[[_Member], memoryview]
 ) -> Digest:
     """Return the digest of an archive's members: compression, size, and the ``stored`` bytes of all but ``weights``."""
     forms: dict[str, Json] = {}
-    for name, form in members.items():
+    for name, (compression, size_bytes, member) in members.items():
         left_out = name in weights or name == OF_ALL_BYTES
-        forms[name] = [*form, *([] if left_out else [hash_bytes(stored(name)).hex()])]
+        forms[name] = [compression, size_bytes, *([] if left_out else [hash_bytes(stored(member)).hex()])]
     encoded = encode(forms)
     return Digest(hash_bytes(encoded).hex(), len(encoded))
 
