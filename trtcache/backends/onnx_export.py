@@ -25,9 +25,9 @@ import torch
 from trtcache.backends.onnx_operators import OnnxModel
 from trtcache.backends.program_forms import input_name, to_exported_program
 from trtcache.errors import BuildError, UnsupportedOperatorError
+from trtcache.lowering import patch_attributes
 from trtcache.lowering.model_state import quiet
 from trtcache.lowering.rewriting import arguments, calls_of, insert_call, replace, set_arguments
-from trtcache.lowering.torch_patches import patch_attributes
 
 if TYPE_CHECKING:
     from torch import fx

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trtcache.config.imports import lazy_names
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _EXPORTS = {"LoweredProgram": "trtcache.lowering.program", "lower": "trtcache.lowering.stages"}
 
-__all__ = ["TORCH_LOCK", "LoweredProgram", "export_lock", "lower"]
+__all__ = ["TORCH_LOCK", "LoweredProgram", "export_lock", "lower", "patch_attributes"]
 
 TORCH_LOCK = threading.RLock()
 """Held by a thread in which torch loads, exports, decomposes or compiles a program.
@@ -47,6 +47,22 @@ def export_lock(*, imports_dynamo: bool = True) -> Iterator[None]:
             locks.enter_context(compile_lock)
         locks.enter_context(TORCH_LOCK)
         yield
+
+
+@contextmanager
+def patch_attributes(owner: Any, **values: Any) -> Iterator[None]:
+    """Replace attributes of a module, a class or an object in the block, in every thread."""
+    before = {name: value for name, value in vars(owner).items() if name in values}
+    try:
+        for name, value in values.items():
+            setattr(owner, name, value)
+        yield
+    finally:
+        for name in values:
+            if name in before:
+                setattr(owner, name, before[name])
+            else:  # its class has one
+                delattr(owner, name)
 
 
 __getattr__ = lazy_names(__name__, _EXPORTS)

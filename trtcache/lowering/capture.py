@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from trtcache.errors import ExportError
+from trtcache.lowering import patch_attributes
 from trtcache.lowering.arguments import replace_inputs, whole_ranges
 from trtcache.lowering.caches import preserve_caches
 from trtcache.lowering.device_guard import keep_device_guard
@@ -26,7 +27,6 @@ from trtcache.lowering.model_state import preserve_state, quiet
 from trtcache.lowering.operators import code_owner
 from trtcache.lowering.random_states import keep_random_states, random_states
 from trtcache.lowering.rewriting import covers_memory, identity_of, kind_of, storage_id
-from trtcache.lowering.torch_patches import patch_attributes
 from trtcache.lowering.trial_runs import layout_dependent_inputs, written_inputs
 from trtcache.lowering.unguarded_sizes import record_decisions
 from trtcache.lowering.unrecorded import record_assignments, reject_lost_assignments, reject_unrecorded

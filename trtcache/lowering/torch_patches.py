@@ -1,4 +1,4 @@
-"""Patches of torch that end with their block, and those for decompositions: repeated work, and copies that convert."""
+"""Patches of torch for decompositions: repeated work, and copies that convert. They end with their block."""
 
 from __future__ import annotations
 
@@ -12,27 +12,12 @@ from torch import fx
 from torch._export import utils
 from torch._ops import OperatorBase
 
+from trtcache.lowering import patch_attributes
 from trtcache.lowering.symbols import sizes_differ
 
 _materialize = utils._materialize_cpp_cia_ops
 _FORMATS = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d)
 _py_impl: Callable[[OperatorBase, Any], Any] = OperatorBase.py_impl
-
-
-@contextmanager
-def patch_attributes(owner: Any, **values: Any) -> Iterator[None]:
-    """Replace attributes of a module, a class or an object in the block, in every thread."""
-    before = {name: value for name, value in vars(owner).items() if name in values}
-    try:
-        for name, value in values.items():
-            setattr(owner, name, value)
-        yield
-    finally:
-        for name in values:
-            if name in before:
-                setattr(owner, name, before[name])
-            else:  # its class has one
-                delattr(owner, name)
 
 
 @contextmanager

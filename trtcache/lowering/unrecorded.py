@@ -22,10 +22,10 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.overrides import TorchFunctionMode
 
 from trtcache.errors import ExportError
+from trtcache.lowering import patch_attributes
 from trtcache.lowering.forward_hooks import watch_assignments
 from trtcache.lowering.operators import code_owner
 from trtcache.lowering.symbols import sizes_differ
-from trtcache.lowering.torch_patches import patch_attributes
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

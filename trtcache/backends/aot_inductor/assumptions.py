@@ -18,9 +18,9 @@ import sympy
 
 from trtcache.digests import json_bytes
 from trtcache.errors import BuildError, ExportError
+from trtcache.lowering import patch_attributes
 from trtcache.lowering.arguments import whole_ranges
 from trtcache.lowering.rewriting import shape_environment
-from trtcache.lowering.torch_patches import patch_attributes
 from trtcache.lowering.unguarded_sizes import record_decisions, trials
 
 if TYPE_CHECKING:

@@ -33,10 +33,9 @@ from trtcache.backends.protocol import Artifact
 from trtcache.config import paused_collector
 from trtcache.config.backend_settings import PINNED_INDUCTOR_OPTIONS, InductorSettings, Option
 from trtcache.errors import BuildError, SettingsError
-from trtcache.lowering import TORCH_LOCK
+from trtcache.lowering import TORCH_LOCK, patch_attributes
 from trtcache.lowering.model_state import quiet
 from trtcache.lowering.rewriting import PHYSICAL, lazy_constants
-from trtcache.lowering.torch_patches import patch_attributes
 from trtcache.settings import FROZEN, PACKED, REFITTABLE, Settings
 from trtcache.weights.slots import fit
 
