@@ -106,7 +106,7 @@ def test_one_engine_serves_every_set_of_weights(root: Path) -> None:
     """Another model hits; A, B, A by refits is bit for bit A again; packed weights are really packed."""
     module = compiled(net(), root)
     engine: PackageEngine = module._swap.engine
-    packed = engine._loaded.packed
+    packed = engine._loaded.given._packed
     assert packed is not None
     assert sum(tensor.is_mkldnn for tensor in packed.tensors.values()) == 5 + 4
     assert module.report.partitions[0].outcome == "hit"
@@ -271,7 +271,7 @@ def test_dynamic_sizes_and_partitions(tmp_path: Path) -> None:
     """With a dynamic batch linear layers are packed, for any batch, and convolutions are not; so are partitions'."""
     model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3), nn.Flatten(2), nn.Linear(64, 5)).eval()
     module = compiled(model, tmp_path, dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
-    packed = module._swap.engine._loaded.packed
+    packed = module._swap.engine._loaded.given._packed
     assert [name for name, tensor in packed.tensors.items() if tensor.is_mkldnn] == ["packed0"]
     for batch in (1, 2, 5, 64):
         x = torch.randn(batch, 4, 12, 12)
@@ -350,7 +350,7 @@ def test_small_linear_layers_are_not_packed(monkeypatch: pytest.MonkeyPatch, dyn
 def test_auto_packs_on_a_cpu(tmp_path: Path, interpreter: str) -> None:
     """The engine takes packed weights, is refitted, and the report says so; a backend without a choice takes it too."""
     module = compiled(net(), tmp_path, settings={"weights": "auto"})
-    assert module._swap.engine._loaded.packed is not None
+    assert module._swap.engine._loaded.given.are_packed
     assert "packed: it takes packed copies of weights" in str(module.report)
     module.refit(net(1))
     assert_answers(module, net(1))

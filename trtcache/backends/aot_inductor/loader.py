@@ -434,32 +434,39 @@ def _empty_tensor(layout: torch.layout, is_inference: bool) -> torch.Tensor:
         return torch.empty(0, layout=layout)
 
 
-class Addresses:
-    """The addresses of tensors' memory, to notice that it was moved or freed.
+class GivenTensors:
+    """The tensors that a package was given, and where their memory was: it notices that a package has others to read.
 
     A package reads its constants at the addresses that they had when they were set (``ConstantHandle`` in
     ``aoti_runtime``). ``share_memory_``, which a queue of processes calls as well, and ``resize_`` move the memory of a
     storage and free the old one. torch does not count these changes, so the addresses are compared before each call,
     which takes some 50 ns for each storage.
+
+    Attributes:
+        tensors: the tensors as the package takes them, some of them packed, by the engine's names.
+        are_packed: whether some of them are.
     """
 
-    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Store the addresses as they are now."""
+    def __init__(self, given: Mapping[str, torch.Tensor], packing: Packing, *, frozen: bool) -> None:
+        """Store the addresses as they are now; of a ``frozen`` package, which reads none, no addresses."""
         import torch
 
-        storages = [tensor.untyped_storage() for tensor in tensors if tensor.numel()]
+        storages = [] if frozen else [tensor.untyped_storage() for tensor in given.values() if tensor.numel()]
         self._storages: list[Any] = list({storage._cdata: storage for storage in storages}.values())
         self._read = torch.UntypedStorage.data_ptr
         self._addresses = list(map(self._read, self._storages))
+        self._packed: PackedTensors | None = None
+        if packing:
+            from trtcache.backends.aot_inductor.packing import PackedTensors  # few packages need it
+
+            self._packed = PackedTensors(given, packing)
+        self.tensors = given if self._packed is None else self._packed.tensors
+        self.are_packed = self._packed is not None
 
     def are_current(self) -> bool:
-        """Return whether all memory is where it was."""
-        return list(map(self._read, self._storages)) == self._addresses
-
-
-def _are_current(addresses: Addresses, packed: PackedTensors | None) -> bool:
-    """Return whether all memory is where it was, and no weight that was packed has been changed in place."""
-    return addresses.are_current() and (packed is None or packed.is_current())
+        """Return whether all memory is where it was, and no weight that was packed has been changed in place."""
+        is_there = list(map(self._read, self._storages)) == self._addresses
+        return is_there and (self._packed is None or self._packed.is_current())
 
 
 def require_memory(tensors: Iterable[torch.Tensor]) -> None:
@@ -477,7 +484,7 @@ class _Loaded:
 
     Attributes:
         frozen: whether the package has the values of its weights in it.
-        packed: the tensors, if some of them are packed.
+        given: the tensors, which must outlive the loader.
     """
 
     def __init__(self, package: Package, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -491,20 +498,14 @@ class _Loaded:
         weakref.finalize(self, package.return_loader, self._loader, self._aliases).atexit = False
         metadata = self._loader.get_metadata()
         self.frozen = FROZEN_MARK in metadata
-        self._addresses = Addresses(() if self.frozen else tensors.values())
-        self.packed = pack(tensors, read_mark(metadata))
-        self._tensors = tensors if self.packed is None else self.packed.tensors  # these must outlive the loader
+        self.given = GivenTensors(tensors, read_mark(metadata), frozen=self.frozen)
         if not self.frozen:
             names = set(self._loader.get_constant_fqns())
-            if missing := names - self._tensors.keys():
+            if missing := names - self.given.tensors.keys():
                 raise IncompatibleEngineError("package", f"it needs constants that are missing: {sorted(missing)}")
-            self._aliases.fill({name: self._tensors[name] for name in names})
+            self._aliases.fill({name: self.given.tensors[name] for name in names})
             # The binding has no keyword arguments.
             self._loader.load_constants(self._aliases.tensors, False, False, True)
-
-    def is_current(self) -> bool:
-        """Return whether all memory is where it was, and no packed weight has been changed in place."""
-        return _are_current(self._addresses, self.packed)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the package.
@@ -521,15 +522,6 @@ class _Loaded:
 
             raise RunError("aot_inductor", without_frames(str(error))) from error
         return outputs if self.frozen else self._aliases.replace_in(outputs)
-
-
-def pack(tensors: Mapping[str, torch.Tensor], packing: Packing) -> PackedTensors | None:
-    """Return a package's tensors with some of them packed; None if it takes none packed."""
-    if not packing:
-        return None
-    from trtcache.backends.aot_inductor.packing import PackedTensors  # few packages need it, and it imports torch
-
-    return PackedTensors(tensors, packing)
 
 
 class PackageEngine:
@@ -552,7 +544,7 @@ class PackageEngine:
         self._shared = {**constants, **weights}
         self._loaded = _Loaded(package, self._shared)
         self.frozen = self._loaded.frozen
-        self.shares_weights = not (self.frozen or self._loaded.packed)
+        self.shares_weights = not (self.frozen or self._loaded.given.are_packed)
         self._enters = package.device.type == "cuda"
         if self._enters:  # calls return before their kernels, which may still read this engine's weights
             weakref.finalize(self, _wait, package.device).atexit = False
@@ -603,7 +595,7 @@ class PackageEngine:
                 torch.zeros(1, device=device)
                 entered[device] = True
         loaded = self._loaded
-        if not loaded.is_current():
+        if not loaded.given.are_current():
             require_memory(self._shared.values())
             if self._enters:
                 _wait(self._package.device)
@@ -628,15 +620,13 @@ class ParallelEngine:
         self.shares_weights = not (package.library.frozen or package.library.packing)
         self._loaded = self._load()
 
-    def _load(self) -> tuple[ProcessContainer, Addresses, PackedTensors | None]:
-        """Return a container with the weights as they are now, their addresses, and the tensors if some are packed."""
+    def _load(self) -> tuple[ProcessContainer, GivenTensors]:
+        """Return a container with the weights as they are now, and these."""
         from trtcache.backends.aot_inductor.container import Container, ProcessContainer
 
         library = self._package.library
-        addresses = Addresses(() if library.frozen else self._weights.values())
-        packed = pack(self._weights, library.packing)
-        shared = self._weights if packed is None else packed.tensors
-        return ProcessContainer(lambda: Container(library, shared, self._calls)), addresses, packed
+        given = GivenTensors(self._weights, library.packing, frozen=library.frozen)
+        return ProcessContainer(lambda: Container(library, given.tensors, self._calls)), given
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> ParallelEngine:
         """Return an engine of the same library with other weights; running calls on this one are unaffected.
@@ -669,11 +659,11 @@ class ParallelEngine:
             RunError: it failed, or the memory of a weight was freed.
         """
         self._package.check_sizes(inputs)
-        here, addresses, packed = self._loaded
-        if not _are_current(addresses, packed):
+        here, given = self._loaded
+        if not given.are_current():
             require_memory(self._weights.values())
             # All are replaced at once: a concurrent call must not see new tensors with the old container.
-            here, *_ = self._loaded = self._load()
+            here, _ = self._loaded = self._load()
         return here().run(inputs)
 
 
