@@ -334,8 +334,8 @@ class TorchSelection:
         """Return whether an operator must not be decomposed."""
         return self._match(operator) is not None
 
-    def mark(self, graph: fx.Graph) -> int:
-        """Mark selected operators in a decomposed graph, and hide them from passes; return their number.
+    def mark(self, graph: fx.Graph) -> None:
+        """Mark selected operators in a decomposed graph, and hide them from passes.
 
         The mark, ``meta["torch_executed"]``, is the reason as text. Sizes are not marked, and operators with side
         effects are not hidden.
@@ -344,8 +344,8 @@ class TorchSelection:
             SettingsError: no operator or module has a selected name.
         """
         if not self.modules and not self.operators:
-            return 0
-        modules, count = set[str](), 0
+            return
+        modules = set[str]()
         for node in graph.nodes:
             names = set(_modules(node))
             modules |= names
@@ -361,10 +361,8 @@ class TorchSelection:
                 node.meta["torch_executed"] = reason
                 if not (draws_random_numbers(node) if is_random(node.target) else node.is_impure()):
                     node.target = TorchExecuted(node.target)
-                count += 1
         self._check("torch_executed_modules", set(self.modules), {one for one in modules if not one.startswith(_NOTE)})
         self._check("torch_executed_ops", {name.replace("::", ".") for name in self.operators}, self._seen)
-        return count
 
     def _check(self, setting: str, wanted: set[str], known: set[str]) -> None:
         for name in sorted(wanted - known):

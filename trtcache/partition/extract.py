@@ -86,21 +86,21 @@ def find_unsupported(
     return reasons
 
 
-def find_dependents(order: Iterable[fx.Node], find_unsupported: Collection[fx.Node]) -> dict[fx.Node, str]:
-    """Return the nodes that stay in torch because other nodes do.
+def find_dependents(order: Iterable[fx.Node], unsupported: Collection[fx.Node]) -> dict[fx.Node, str]:
+    """Return the nodes that stay in torch because ``unsupported`` nodes do.
 
     Data-dependent numbers cannot be engine inputs, ``getitem`` stays with its operator, and a size check is not worth
     an engine.
     """
     reasons: dict[fx.Node, str] = {}
     for node in order:
-        if node in find_unsupported or not is_step(node):
+        if node in unsupported or not is_step(node):
             continue
         if depends_on_values(node):
             reasons[node] = ON_VALUES
         elif is_check(node):
             reasons[node] = CHECK
-        elif node.target is operator.getitem and (node.args[0] in find_unsupported or node.args[0] in reasons):
+        elif node.target is operator.getitem and (node.args[0] in unsupported or node.args[0] in reasons):
             reasons[node] = ""
     return reasons
 
@@ -278,13 +278,13 @@ class _Extraction:
             raise ExportError(self._whole.name, f"{why}; leave that operator in torch: torch_executed_ops")
         return value.contiguous()
 
-    def _carry(self, size: Any) -> fx.Node:
+    def _carry(self, size: Any) -> None:
+        """Add a tensor input for a size that no other input has."""
         assert self._fake is not None  # noqa: S101  # a cluster with sizes has tensors
         made = self._graph.placeholder(f"size_{len(self._sizes)}")
         made.meta["val"] = self._fake.new_empty((size, 0), dtype=torch.float32)
         self._wires[made] = SizeTensor(self._sources.size(size))
         self._sizes[expression(size)] = (made, 0)
-        return made
 
     def _map_node(self, node: fx.Node) -> fx.Node:
         """Return the copy of a node; sizes are computed again from the sizes of the new graph's inputs."""
