@@ -106,8 +106,8 @@ def test_one_engine_serves_every_set_of_weights(root: Path) -> None:
     """Another model hits; A, B, A by refits is bit for bit A again; packed weights are really packed."""
     module = compiled(net(), root)
     engine: PackageEngine = module._swap.engine
-    packed = engine._loaded.given._packed
-    assert packed is not None
+    packed = engine._loaded.given
+    assert packed.are_packed
     assert sum(tensor.is_mkldnn for tensor in packed.tensors.values()) == 5 + 4
     assert module.report.partitions[0].outcome == "hit"
     assert_answers(module, net())
@@ -271,7 +271,7 @@ def test_dynamic_sizes_and_partitions(tmp_path: Path) -> None:
     """With a dynamic batch linear layers are packed, for any batch, and convolutions are not; so are partitions'."""
     model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3), nn.Flatten(2), nn.Linear(64, 5)).eval()
     module = compiled(model, tmp_path, dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
-    packed = module._swap.engine._loaded.given._packed
+    packed = module._swap.engine._loaded.given
     assert [name for name, tensor in packed.tensors.items() if tensor.is_mkldnn] == ["packed0"]
     for batch in (1, 2, 5, 64):
         x = torch.randn(batch, 4, 12, 12)

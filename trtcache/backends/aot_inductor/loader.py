@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import torch
 
     from trtcache.backends.aot_inductor.container import PackageLibrary, ProcessContainer
-    from trtcache.backends.aot_inductor.packing import PackedTensors
+    from trtcache.weights.fingerprints import Snapshot
 
 ASSUMPTIONS = "assumptions.json"
 """The member with Inductor's guards, and the input shapes that define their symbols."""
@@ -455,13 +455,12 @@ class GivenTensors:
         self._storages: list[Any] = list({storage._cdata: storage for storage in storages}.values())
         self._read = torch.UntypedStorage.data_ptr
         self._addresses = list(map(self._read, self._storages))
-        self._packed: PackedTensors | None = None
+        self.tensors, self.are_packed = given, bool(packing)
+        self._packed: Snapshot | None = None
         if packing:
-            from trtcache.backends.aot_inductor.packing import PackedTensors  # few packages need it
+            from trtcache.backends.aot_inductor.packing import pack_weights  # few packages need it
 
-            self._packed = PackedTensors(given, packing)
-        self.tensors = given if self._packed is None else self._packed.tensors
-        self.are_packed = self._packed is not None
+            self.tensors, self._packed = pack_weights(given, packing)
 
     def are_current(self) -> bool:
         """Return whether all memory is where it was, and no weight that was packed has been changed in place."""

@@ -194,33 +194,23 @@ def mark(packing: Packing) -> dict[str, str]:
     return {PACKED_MARK: json.dumps(packing)}
 
 
-class PackedTensors:
-    """The tensors of a package, some of them packed.
+def pack_weights(given: Mapping[str, torch.Tensor], packing: Packing) -> tuple[Mapping[str, torch.Tensor], Snapshot]:
+    """Return the tensors of a package by the engine's names, some of them packed, and the weights as they were packed.
 
-    Weights are shared with the model, and the copies would not follow a change in place. So each call looks for one.
+    Weights are shared with the model, and the copies do not follow a change in place: so each call looks for one. Those
+    of inference mode stay as they are: they have no version counter.
 
-    Attributes:
-        tensors: the tensors by the engine's names.
+    Raises:
+        IncompatibleEngineError: a weight is missing.
     """
-
-    def __init__(self, given: Mapping[str, torch.Tensor], packing: Packing) -> None:
-        """Pack the weights, except those of inference mode: they have no version counter, and stay as they are.
-
-        Raises:
-            IncompatibleEngineError: a weight is missing.
-        """
-        weights = {name for _, name, *_ in packing.values()}
-        if missing := weights - given.keys():
-            raise IncompatibleEngineError("package", f"it needs weights that are missing: {sorted(missing)}")
-        sources = {name: given[name] for name in weights}
-        self._packed = Snapshot(tensor for tensor in sources.values() if not tensor.is_inference())
-        with torch.no_grad():
-            packed = {one: _pack(kind, sources[name].detach(), rest) for one, (kind, name, *rest) in packing.items()}
-        self.tensors = {**given, **packed}
-
-    def is_current(self) -> bool:
-        """Return whether no packed weight has been changed in place; none may have moved."""
-        return self._packed.is_current()
+    weights = {name for _, name, *_ in packing.values()}
+    if missing := weights - given.keys():
+        raise IncompatibleEngineError("package", f"it needs weights that are missing: {sorted(missing)}")
+    sources = {name: given[name] for name in weights}
+    snapshot = Snapshot(tensor for tensor in sources.values() if not tensor.is_inference())
+    with torch.no_grad():
+        packed = {one: _pack(kind, sources[name].detach(), rest) for one, (kind, name, *rest) in packing.items()}
+    return {**given, **packed}, snapshot
 
 
 def _pack(kind: str, weight: torch.Tensor, arguments: list[Any]) -> torch.Tensor:
