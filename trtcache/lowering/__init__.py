@@ -50,7 +50,7 @@ def export_lock(*, imports_dynamo: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def patch_attributes(owner: Any, **values: Any) -> Iterator[None]:
+def patch_attributes(owner: Any, /, **values: Any) -> Iterator[None]:
     """Replace attributes of a module, a class or an object in the block, in every thread."""
     before = {name: value for name, value in vars(owner).items() if name in values}
     try:

@@ -43,6 +43,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, guard_or_false
 from torch.utils import _pytree as pytree
 
+from trtcache.lowering import patch_attributes
 from trtcache.lowering.rewriting import expression, is_mutating, makes_view, storage_id, written_nodes
 
 if TYPE_CHECKING:
@@ -308,15 +309,12 @@ def _value(size: Any, sizes: Mapping[Any, int]) -> int | None:
 def succeeds(run: TrialRun) -> bool:
     """Return whether a run raises nothing."""
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
-    # torch logs errors of fake tensors: mismatched sizes are expected here.
-    logged, _FAKE_TENSOR_LOG.disabled = _FAKE_TENSOR_LOG.disabled, True
     try:
-        with mode, torch.no_grad():
+        # torch logs errors of fake tensors: mismatched sizes are expected here.
+        with patch_attributes(_FAKE_TENSOR_LOG, disabled=True), mode, torch.no_grad():
             run.check()
     except Exception:  # noqa: BLE001  # an operator may raise anything for an unsupported size
         return False
-    finally:
-        _FAKE_TENSOR_LOG.disabled = logged
     return True
 
 

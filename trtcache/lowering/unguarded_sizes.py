@@ -34,7 +34,7 @@ import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import FloorDiv, IntTrueDiv, Max, Min, PythonMod
 
 from trtcache.errors import ExportError
+from trtcache.lowering import patch_attributes
 from trtcache.lowering.operators import code_owner, operator_name
 from trtcache.lowering.rewriting import (
     argument_names,
@@ -251,34 +252,32 @@ def record_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decis
         counts: returns whether to record decisions of the calling code; by default all except those inside an operator.
     """
     decisions = Decisions(counts)
-    replaced: list[tuple[Any, str, Any]] = []
-
-    def replace(owner: Any, name: str, method: Any) -> None:
-        replaced.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, method)
-
-    try:
-        for name, head in (_RELATIONS | _CONNECTIVES).items():
-            replace(SymNode, name, _comparison(head, getattr(SymNode, name)))
-        replace(SymNode, "bool_", _outcome(decisions, SymNode.bool_, only_true=False))
-        replace(SymNode, "expect_true", _outcome(decisions, SymNode.expect_true, only_true=True))
-        for name in (*_ARITHMETIC, *_REFLECTED):
-            replace(torch.SymInt, name, _arithmetic(decisions, name, getattr(torch.SymInt, name)))
-        replace(torch.SymBool, "__sym_ite__", _choice(decisions, torch.SymBool.__sym_ite__))
-        for kind in _NUMBERS if counts is None else ():
-            replace(kind, "__repr__", _text(kind.__repr__))
-        # torch says where a guard comes from: the nearest caller that is not in one of these files.
-        uninteresting = symbolic_shapes.uninteresting_files
-        replace(
+    comparisons = {
+        name: _comparison(head, getattr(SymNode, name)) for name, head in (_RELATIONS | _CONNECTIVES).items()
+    }
+    outcomes = {
+        "bool_": _outcome(decisions, SymNode.bool_, only_true=False),
+        "expect_true": _outcome(decisions, SymNode.expect_true, only_true=True),
+    }
+    arithmetic = {
+        name: _arithmetic(decisions, name, getattr(torch.SymInt, name)) for name in (*_ARITHMETIC, *_REFLECTED)
+    }
+    # torch says where a guard comes from: the nearest caller that is not in one of these files.
+    uninteresting = symbolic_shapes.uninteresting_files
+    with (
+        patch_attributes(SymNode, **comparisons, **outcomes),
+        patch_attributes(torch.SymInt, **arithmetic),
+        patch_attributes(torch.SymBool, __sym_ite__=_choice(decisions, torch.SymBool.__sym_ite__)),
+        patch_attributes(
             symbolic_shapes,
-            "uninteresting_files",
-            functools.cache(lambda: {*uninteresting(), __file__, logging.__file__}),
-        )
-        with _Layouts(decisions, keeps=counts is None):
-            yield decisions
-    finally:
-        for owner, name, original in replaced:
-            setattr(owner, name, original)
+            uninteresting_files=functools.cache(lambda: {*uninteresting(), __file__, logging.__file__}),
+        ),
+        ExitStack() as texts,
+        _Layouts(decisions, keeps=counts is None),
+    ):
+        for kind in _NUMBERS if counts is None else ():
+            texts.enter_context(patch_attributes(kind, __repr__=_text(kind.__repr__)))
+        yield decisions
 
 
 def _comparison(head: Any, original: Any) -> Any:
