@@ -42,17 +42,13 @@ def watch_assignments(model: torch.nn.Module, watch: Callable[[str, object, obje
             if (old := before.get(name)) is not (new := now.get(name)):
                 watch(name, old, new, False)
 
-    handles = [
+    with (
         hooks.register_module_buffer_registration_hook(notify),
         hooks.register_module_parameter_registration_hook(notify),
         model.register_forward_pre_hook(remember, prepend=True),
         model.register_forward_hook(compare),
-    ]
-    try:
+    ):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def copy_attributes(tensor: torch.Tensor, fake: torch.Tensor) -> None:
@@ -94,12 +90,5 @@ def record_changed_arguments(model: torch.nn.Module) -> Iterator[list[str]]:
             if name not in changed and not are_same(elements, elements_of(container)):
                 changed.append(name)
 
-    handles = [
-        model.register_forward_pre_hook(record, with_kwargs=True),
-        model.register_forward_hook(compare),
-    ]
-    try:
+    with model.register_forward_pre_hook(record, with_kwargs=True), model.register_forward_hook(compare):
         yield changed
-    finally:
-        for handle in handles:
-            handle.remove()
