@@ -22,7 +22,6 @@ from trtcache.weights.arrays import ITEM_BYTES, HostArray, contiguous, pointer_o
 ALIGNED_BYTES = 64
 """Alignment of member contents in torch's archives, so that they can be used in place."""
 
-_LOCAL_HEADER_BYTES = 30
 _ENCRYPTED = 1
 _HEADER_BYTES, _ZIP64_BYTES, _EXTRA_BYTES = 30, 20, 4
 
@@ -99,9 +98,9 @@ def content(mapped: memoryview, info: zipfile.ZipInfo) -> memoryview:
 
 def raw(mapped: memoryview, info: zipfile.ZipInfo) -> memoryview:
     """Return a member's stored bytes, fewer than declared if the archive is cut off."""
-    header = bytes(mapped[info.header_offset : info.header_offset + _LOCAL_HEADER_BYTES])
+    header = bytes(mapped[info.header_offset : info.header_offset + _HEADER_BYTES])
     names = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
-    start = info.header_offset + _LOCAL_HEADER_BYTES + sum(names)
+    start = info.header_offset + _HEADER_BYTES + sum(names)
     return mapped[start : start + info.compress_size]
 
 
