@@ -142,7 +142,7 @@ class _GraphComparison:
         found: list[KeyDifference] = []
         operands: list[tuple[str, int, int]] = []
         sizes_x, sizes_y = _sizes(x, self.a), _sizes(y, self.b)
-        for path, before, after in compare_arguments(x.arguments, y.arguments, nodes=True):
+        for path, before, after in compare_arguments(x.arguments, y.arguments):
             name = self.a.argument_name(x, path[0]) + "".join(f"[{index}]" for index in path[1:])
             if is_use(before) and is_use(after):
                 operands.append((name, x.uses[before["$use"]], y.uses[after["$use"]]))

@@ -257,7 +257,7 @@ def _descend(a: StoredGraph, b: StoredGraph, matched: Matched) -> None:
             # Operands in equal places of the arguments.
             stack += [
                 pair
-                for _, before, after in compare_arguments(x.arguments, y.arguments, nodes=True)
+                for _, before, after in compare_arguments(x.arguments, y.arguments)
                 if is_use(before)
                 and is_use(after)
                 and (pair := (x.uses[before["$use"]], y.uses[after["$use"]]))[0] not in matched
@@ -269,12 +269,10 @@ def is_use(argument: object) -> bool:
     return isinstance(argument, dict) and "$use" in argument
 
 
-def compare_arguments(
-    x: Any, y: Any, path: tuple[int, ...] = (), *, nodes: bool = False
-) -> Iterator[tuple[tuple[int, ...], Any, Any]]:
-    """Yield ``(path, before, after)`` for the innermost differing arguments; with ``nodes``, for operands too."""
+def compare_arguments(x: Any, y: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any, Any]]:
+    """Yield ``(path, before, after)`` for the innermost differing arguments, and for all operands."""
     if isinstance(x, list) and isinstance(y, list) and len(x) == len(y):
         for index, (one, other) in enumerate(zip(x, y, strict=True)):
-            yield from compare_arguments(one, other, (*path, index), nodes=nodes)
-    elif type(x) is not type(y) or x != y or (nodes and is_use(x)):
+            yield from compare_arguments(one, other, (*path, index))
+    elif type(x) is not type(y) or x != y or is_use(x):
         yield path, x, y
