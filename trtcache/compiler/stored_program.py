@@ -132,9 +132,7 @@ class _GraphBuilder:
             for record in records:
                 nodes.append(self._node(record, nodes, inputs))
         used = [nodes[place] for place in output[-1]]
-        output_node = self._graph.output(
-            tuple(self._value(argument, used, lambda node: node) for *_, argument in output[1])
-        )
+        output_node = self._graph.output(tuple(self._value(argument, used) for *_, argument in output[1]))
         outside = outside or CallStructure.of_part(len(inputs), len(output[1]))
         output_node.meta["roles"] = outside.roles
         slots = self._interface["slots"]
@@ -205,7 +203,7 @@ class _GraphBuilder:
         used = [nodes[place] for place in record[-1]]
         target = _target(kind)
         node: fx.Node = self._graph.call_function(target, ())
-        values = [self._value(one, used, lambda node: node) for one in arguments]
+        values = [self._value(one, used) for one in arguments]
         if isinstance(node.target, torch._ops.OpOverload):
             set_arguments(node, values)
         else:
@@ -240,17 +238,15 @@ class _GraphBuilder:
         node.meta |= {"val": self._fakes.from_tensor(tensor, static_shapes=True), "content": self._contents[name]}
         return node
 
-    def _value(  # noqa: C901  # one case a kind
-        self, written: Any, used: list[fx.Node], found: Callable[[fx.Node], Any]
-    ) -> Any:
+    def _value(self, written: Any, used: list[fx.Node]) -> Any:  # noqa: C901  # one case a kind
         if isinstance(written, list):
-            return [self._value(one, used, found) for one in written]
+            return [self._value(one, used) for one in written]
         if not isinstance(written, dict):
             return written
         ((kind, value),) = written.items()
         match kind:
             case "$use":
-                return found(used[value])
+                return used[value]
             case "$float":
                 return float.fromhex(value)
             case "$torch":
@@ -260,7 +256,7 @@ class _GraphBuilder:
             case "$complex":
                 return complex(*map(float.fromhex, value))
             case "$slice":
-                return slice(*(self._value(one, used, found) for one in value))
+                return slice(*(self._value(one, used) for one in value))
             case "$size":
                 return self._size(value)
             case "$number":  # a result that engines do not compute
