@@ -20,7 +20,7 @@ from typing import Any
 
 from trtcache.backends.protocol import Artifact, make_members
 from trtcache.digests import CacheKey
-from trtcache.errors import BuildError
+from trtcache.errors import BuildError, TrtcacheError
 from trtcache.frontends.request import Request, TorchRequest
 from trtcache.keys.key import EXAMPLE_SIZES
 
@@ -40,8 +40,6 @@ def main() -> None:
 
 
 def _answer(folder: Path) -> dict[str, Any]:
-    from trtcache.errors import BuildError, TrtcacheError
-
     try:
         return _build(folder)
     except BuildError as error:
@@ -65,13 +63,9 @@ def _build(folder: Path) -> dict[str, Any]:
     device = torch.device(request["device"])
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    description = {
-        "name": request["name"],
-        "pipeline": request["pipeline"],
-        "hints": request["hints"],
-        "device": device,
-    }
-    program = rebuild_program(members, **description)
+    program = rebuild_program(
+        members, name=request["name"], pipeline=request["pipeline"], hints=request["hints"], device=device
+    )
     settings = Settings.of(request["settings"])
     target = Target(**{**request["target"], "instruction_sets": tuple(request["target"]["instruction_sets"])})
     backend = registry.find(request["backend"], device.type)
