@@ -14,7 +14,7 @@ import torch
 
 import trtcache
 from trtcache.backends.aot_inductor.backend import ambient
-from trtcache.compiler.background import BackgroundBuild, build_in_thread
+from trtcache.compiler.background import BackgroundBuild, BuildThread
 from trtcache.compiler.program_file import read_flags
 from trtcache.frontends.resolve import resolve
 from trtcache.frontends.source import CompileOptions
@@ -83,7 +83,7 @@ def test_an_option_of_inductor_holds_in_the_thread_of_a_build(tmp_path: Path) ->
 
     with config.patch({"epilogue_fusion": False}), pytest.MonkeyPatch.context() as patch:
         patch.setattr(BackgroundBuild, "run", lambda *_: "built")
-        build_in_thread(build, load, seen.append, ExitStack())
+        BuildThread(build, load, seen.append, ExitStack()).start()
         assert done.wait(30)
     assert seen == ["built", {"epilogue_fusion": False}]
 

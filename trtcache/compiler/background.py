@@ -31,10 +31,10 @@ from trtcache.cache import Cache
 from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.compiler.background_worker import PROGRAM, REQUEST, kill_and_remove, layouts_of
 from trtcache.compiler.compile import find_or_export, store_manifest_after_export, try_fast_path
-from trtcache.compiler.program_file import KeptOptions, read_flags
+from trtcache.compiler.program_file import KeptOptions, read_flags, without_classes
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import ContentionPolicy, format_duration
-from trtcache.digests import CacheKey, Json
+from trtcache.digests import CacheKey
 from trtcache.errors import BuildForbiddenError, CanonicalizationError, LockTimeoutError, TrtcacheError
 from trtcache.lowering.operators import live_engines
 from trtcache.runtime.background import BackgroundModule
@@ -191,7 +191,10 @@ class BackgroundBuild:
                 assert process.stdin is not None  # noqa: S101  # both are pipes
                 assert process.stdout is not None  # noqa: S101
                 with process.stdin:
-                    folder = _parse_folder(process.stdout.readline())
+                    line = process.stdout.readline()
+                    if not line.endswith("\n"):
+                        raise WorkerError("the worker cannot create a temporary folder")
+                    folder = Path(line.rstrip("\n"))
                     self._write_request(folder)
                     process.stdin.write("build\n")
                 self.handed_over.set()
@@ -219,14 +222,15 @@ class BackgroundBuild:
         file = source.path
         backend = source.find_backend(options)
         layouts = None
-        sent, structures = _without_classes(source.program())
+        try:
+            sent, structures = without_classes(source.program())
+        except CanonicalizationError as error:  # a class of its arguments or results has no stable description
+            raise WorkerError(str(error)) from error
         if file is None or structures:  # the worker cannot read a file with classes that it lacks
             file = None
             if not backend.capabilities.can_freeze:
                 layouts = layouts_of(sent.state_dict)
             _save(sent, folder / PROGRAM, with_weights=layouts is None)
-        kept = KeptOptions.of(options)
-        settings = {"build_processes": 1, **kept.settings}
         request = {
             "name": source.name,
             "file": str(Path(file).absolute()) if file is not None else "",
@@ -236,8 +240,8 @@ class BackgroundBuild:
             "export_s": source.export_s,
             "device_type": source.device_type,
             "backend": backend.name,
-            "settings": settings,
-            "target": kept.target,
+            "settings": {"build_processes": 1, **options.settings.explicit},
+            "target": options.target,
             "is_subgraph": options.is_subgraph,
             "keep_program": self.keep_program,
         }
@@ -255,33 +259,6 @@ class BackgroundBuild:
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "TRTCACHE_NO_TORCH": "0",
         }
-
-
-def _parse_folder(line: str) -> Path:
-    """Return the folder that a supervisor prints.
-
-    Raises:
-        WorkerError: it could not create one.
-    """
-    if not line.endswith("\n"):
-        raise WorkerError("the worker cannot create a temporary folder")
-    return Path(line.rstrip("\n"))
-
-
-def _without_classes(
-    program: torch.export.ExportedProgram,
-) -> tuple[torch.export.ExportedProgram, dict[str, Json]]:
-    """Return a program for a process without the classes of its arguments and results, and a description of these.
-
-    Raises:
-        WorkerError: a class has no stable description.
-    """
-    from trtcache.compiler.program_file import without_classes
-
-    try:
-        return without_classes(program)
-    except CanonicalizationError as error:
-        raise WorkerError(str(error)) from error
 
 
 def _save(program: torch.export.ExportedProgram, path: Path, *, with_weights: bool) -> None:
@@ -434,22 +411,11 @@ def _build_for(
         module.take_over(loaded)
         log.info("%s", module.report)
 
-    build_in_thread(build, load, module.fail, resources.pop_all(), busy)
+    BuildThread(build, load, module.fail, resources.pop_all(), busy).start()
     return module
 
 
-def build_in_thread(
-    build: BackgroundBuild,
-    load: Callable[[str], None],
-    fail: Callable[[str], None],
-    resources: ExitStack,
-    busy: Sequence[str] = (),
-) -> None:
-    """Start a thread that builds, and calls ``load`` with how it was built, or ``fail`` with why it was not."""
-    _BuildThread(build, load, fail, resources, busy).start()
-
-
-class _BuildThread(threading.Thread):
+class BuildThread(threading.Thread):
     """Waits for a build, and loads the engine. The process may end meanwhile, but not while it loads."""
 
     def __init__(
@@ -458,8 +424,9 @@ class _BuildThread(threading.Thread):
         load: Callable[[str], None],
         fail: Callable[[str], None],
         resources: ExitStack,
-        busy: Sequence[str],
+        busy: Sequence[str] = (),
     ) -> None:
+        """Store what to build, and to call with how it was built (``load``) or why it was not (``fail``)."""
         super().__init__(name=f"trtcache: {build.source.name}", daemon=True)
         self._build, self._load, self._fail, self._resources, self._busy = build, load, fail, resources, busy
         self._loading, self._is_ending, self._pid = threading.Lock(), False, os.getpid()

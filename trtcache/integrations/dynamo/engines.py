@@ -228,7 +228,7 @@ class GraphEngine:
 
     def _start_worker(self, compilation: Compilation, fail: Callable[[str], None]) -> bool:
         """Start a background build; return whether one is needed and possible."""
-        from trtcache.compiler.background import BackgroundBuild, build_in_thread  # a hit needs none of it
+        from trtcache.compiler.background import BackgroundBuild, BuildThread  # a hit needs none of it
 
         build = BackgroundBuild(compilation.source, compilation.options, compilation.cache)
         if compilation.module is not None or build.why_not:
@@ -244,7 +244,7 @@ class GraphEngine:
             self._instances.start_from(module)
             self._is_built = True
 
-        build_in_thread(build, load, fail, ExitStack())
+        BuildThread(build, load, fail, ExitStack()).start()
         return True
 
     def __call__(self, args: Sequence[Any]) -> tuple[Any, ...]:
