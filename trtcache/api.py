@@ -93,9 +93,9 @@ def compile(  # noqa: A001  # named like torch.compile
                 if isinstance(source, Pt2Source):
                     store_alias(source, module, options, cache)
             if keep_program:
-                from trtcache.compiler.program_file import KeptOptions, keep  # rarely needed
+                from trtcache.compiler.program_file import keep  # rarely needed
 
-                keep(cache, module.report, source.program, KeptOptions.of(options))
+                keep(cache, module.report, source.program, options)
             if guard_policy != "error":
                 compile_again = partial(
                     compile,

@@ -136,7 +136,7 @@ def _build(folder: Path) -> Report:
     """Build the engines of a request, and return the report."""
     from trtcache.cache import Cache
     from trtcache.compiler.compile import build_source
-    from trtcache.compiler.program_file import KeptOptions, keep, set_flags
+    from trtcache.compiler.program_file import keep, set_flags
     from trtcache.frontends.source import CompileOptions
     from trtcache.settings import Settings
 
@@ -149,7 +149,7 @@ def _build(folder: Path) -> Report:
     with open_source(folder, request) as source:
         report = build_source(source, options, cache)
         if request["keep_program"]:
-            keep(cache, report, source.program, KeptOptions.of(options))
+            keep(cache, report, source.program, options)
     return report
 
 

@@ -26,6 +26,7 @@ from trtcache.compiler.program_file import (
     PROGRAM,
     STRUCTURES,
     KeptOptions,
+    keep,
     key_of,
     read_program,
     use_flags,
@@ -296,9 +297,7 @@ def build(
         report = build_source(source, options, store, output)
         report.file_s = source.file_s
         if keep_program:
-            from trtcache.compiler.program_file import KeptOptions, keep  # rarely needed
-
-            keep(store, report, source.program, KeptOptions.of(options))
+            keep(store, report, source.program, options)
     report.compile_s = time.perf_counter() - start
     log.info("%s", report)
     return report

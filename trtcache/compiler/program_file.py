@@ -280,7 +280,7 @@ class KeptOptions:
 
 
 def keep(
-    cache: Cache, report: Report, program: Callable[[], torch.export.ExportedProgram], options: KeptOptions
+    cache: Cache, report: Report, program: Callable[[], torch.export.ExportedProgram], options: CompileOptions
 ) -> None:
     """Keep a program beside its engines, unless it is there. A failure is only a warning.
 
@@ -304,7 +304,7 @@ def keep(
     except (TrtcacheError, AssertionError, RuntimeError, ValueError, TypeError) as error:
         log.warning("the program of %s is not kept: it cannot be saved: %s", report.name, error)
         return
-    contents = {PROGRAM: data.getvalue(), OPTIONS: options.write(), FLAGS: json.dumps(flags).encode()}
+    contents = {PROGRAM: data.getvalue(), OPTIONS: KeptOptions.of(options).write(), FLAGS: json.dumps(flags).encode()}
     if structures:
         contents[STRUCTURES] = json.dumps(structures).encode()
     cache.keep(key, contents, build_s=report.export_s + report.decompose_s, name=report.name)
