@@ -29,9 +29,9 @@ import torch
 
 from trtcache.cache import Cache
 from trtcache.compiler.alias_lookup import AliasLookup
-from trtcache.compiler.background_worker import PROGRAM, REQUEST, kill_and_remove, layouts_of
+from trtcache.compiler.background_worker import PROGRAM, REQUEST, kill_and_remove
 from trtcache.compiler.compile import find_or_export, store_manifest_after_export, try_fast_path
-from trtcache.compiler.program_file import KeptOptions, read_flags, without_classes
+from trtcache.compiler.program_file import KeptOptions, layouts_of, read_flags, without_classes
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import ContentionPolicy, format_duration
 from trtcache.digests import CacheKey
@@ -228,7 +228,7 @@ class BackgroundBuild:
             raise WorkerError(str(error)) from error
         if file is None or structures:  # the worker cannot read a file with classes that it lacks
             file = None
-            if not backend.capabilities.can_freeze:
+            if not backend.capabilities.can_freeze and all(map(_is_plain, sent.state_dict.values())):
                 layouts = layouts_of(sent.state_dict)
             _save(sent, folder / PROGRAM, with_weights=layouts is None)
         request = {
@@ -280,6 +280,12 @@ def _save(program: torch.export.ExportedProgram, path: Path, *, with_weights: bo
     except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
         raise WorkerError(f"torch cannot send the program to a worker: {error}") from error
     path.write_bytes(data.getbuffer())  # torch's own writer aborts the process where the disk is full (torch 2.13)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Return whether zeros of its layout can replace a weight: a plain tensor on the CPU."""
+    is_dense = type(tensor) in {torch.Tensor, torch.nn.Parameter} and tensor.layout == torch.strided
+    return is_dense and tensor.device.type == "cpu" and not (tensor.is_conj() or tensor.is_neg())
 
 
 def changes_weights(program: torch.export.ExportedProgram) -> bool:

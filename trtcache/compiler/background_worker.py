@@ -27,8 +27,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import torch
-
     from trtcache.frontends.source import Source
     from trtcache.runtime import Report
 
@@ -158,7 +156,7 @@ def open_source(folder: Path, request: dict[str, Any]) -> Source:
 
     If the parent sent only the layouts of the weights, the weights are zeros.
     """
-    from trtcache.compiler.program_file import read_program
+    from trtcache.compiler.program_file import read_program, zeros_with_layouts
     from trtcache.frontends.exported import ExportedSource
     from trtcache.frontends.resolve import resolve
 
@@ -172,56 +170,6 @@ def open_source(folder: Path, request: dict[str, Any]) -> Source:
     if request["layouts"] is not None:
         program._state_dict = zeros_with_layouts(request["layouts"])
     return ExportedSource(program, request["name"], export_s=request["export_s"], device_type=request["device_type"])
-
-
-def zeros_with_layouts(layouts: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """Return zeros with the layouts of weights, which share memory as the weights do. The zeros take no memory."""
-    import mmap
-
-    import torch
-
-    storages: dict[int, torch.UntypedStorage] = {}
-    blank: dict[str, torch.Tensor] = {}
-    for layout in layouts:
-        place, size_bytes = layout["storage"], layout["bytes"]
-        if place not in storages:
-            memory = torch.frombuffer(mmap.mmap(-1, size_bytes), dtype=torch.uint8) if size_bytes else torch.empty(0)
-            storages[place] = memory.untyped_storage()
-        zeros = torch.empty(0, dtype=getattr(torch, layout["dtype"])).set_(
-            storages[place], layout["offset"], layout["shape"], layout["stride"]
-        )
-        if layout["parameter"]:
-            zeros = torch.nn.Parameter(zeros, layout["requires_grad"])
-        blank[layout["name"]] = zeros
-    return blank
-
-
-def layouts_of(weights: dict[str, torch.Tensor]) -> list[dict[str, Any]] | None:
-    """Return the layouts of weights, as JSON values; None if one is not a plain tensor on the CPU."""
-    import torch
-
-    storages: dict[int, int] = {}
-    layouts: list[dict[str, Any]] = []
-    for name, tensor in weights.items():
-        if type(tensor) not in {torch.Tensor, torch.nn.Parameter} or tensor.layout != torch.strided:
-            return None
-        if tensor.device.type != "cpu" or tensor.is_conj() or tensor.is_neg():
-            return None
-        storage = tensor.untyped_storage()
-        layouts.append(
-            {
-                "name": name,
-                "storage": storages.setdefault(storage._cdata, len(storages)),
-                "bytes": storage.nbytes(),
-                "dtype": str(tensor.dtype).removeprefix("torch."),
-                "offset": tensor.storage_offset(),
-                "shape": list(tensor.shape),
-                "stride": list(tensor.stride()),
-                "parameter": isinstance(tensor, torch.nn.Parameter),
-                "requires_grad": tensor.requires_grad,
-            }
-        )
-    return layouts
 
 
 if __name__ == "__main__":

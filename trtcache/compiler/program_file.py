@@ -17,6 +17,7 @@ import copy
 import io
 import json
 import logging
+import mmap
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
@@ -301,7 +302,7 @@ def keep(
         flags = read_flags()
         saved, structures = without_classes(without_weights(program()))
         torch.export.save(saved, data)
-    except (TrtcacheError, AssertionError, RuntimeError, ValueError, TypeError) as error:
+    except (OSError, TrtcacheError, AssertionError, RuntimeError, ValueError, TypeError) as error:
         log.warning("the program of %s is not kept: it cannot be saved: %s", report.name, error)
         return
     contents = {PROGRAM: data.getvalue(), OPTIONS: KeptOptions.of(options).write(), FLAGS: json.dumps(flags).encode()}
@@ -323,18 +324,47 @@ def without_weights(program: torch.export.ExportedProgram) -> torch.export.Expor
 
     Constants stay: results depend on them, and they are part of the key.
     """
-    storages: dict[int, torch.UntypedStorage] = {}
-
-    def blank(tensor: torch.Tensor) -> torch.Tensor:
-        source = tensor.untyped_storage()
-        if source._cdata not in storages:
-            storages[source._cdata] = torch.zeros(source.nbytes(), dtype=torch.uint8).untyped_storage()
-        zeros = torch.empty(0, dtype=tensor.dtype).set_(
-            storages[source._cdata], tensor.storage_offset(), tensor.size(), tensor.stride()
-        )
-        return torch.nn.Parameter(zeros, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else zeros
-
     blanked = copy.copy(program)
-    blanked._state_dict = {name: blank(tensor) for name, tensor in program.state_dict.items()}
+    blanked._state_dict = zeros_with_layouts(layouts_of(program.state_dict))
     blanked._example_inputs = None  # users' data
     return blanked
+
+
+def layouts_of(weights: Mapping[str, torch.Tensor]) -> list[dict[str, Any]]:
+    """Return the layouts of weights, as JSON values."""
+    storages: dict[int, int] = {}
+    layouts: list[dict[str, Any]] = []
+    for name, tensor in weights.items():
+        storage = tensor.untyped_storage()
+        layouts.append(
+            {
+                "name": name,
+                "storage": storages.setdefault(storage._cdata, len(storages)),
+                "bytes": storage.nbytes(),
+                "dtype": str(tensor.dtype).removeprefix("torch."),
+                "offset": tensor.storage_offset(),
+                "shape": list(tensor.shape),
+                "stride": list(tensor.stride()),
+                "parameter": isinstance(tensor, torch.nn.Parameter),
+                "requires_grad": tensor.requires_grad,
+            }
+        )
+    return layouts
+
+
+def zeros_with_layouts(layouts: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    """Return zeros with the layouts of weights, which share memory as the weights do. The zeros take no memory."""
+    storages: dict[int, torch.UntypedStorage] = {}
+    blank: dict[str, torch.Tensor] = {}
+    for layout in layouts:
+        place, size_bytes = layout["storage"], layout["bytes"]
+        if place not in storages:
+            memory = torch.frombuffer(mmap.mmap(-1, size_bytes), dtype=torch.uint8) if size_bytes else torch.empty(0)
+            storages[place] = memory.untyped_storage()
+        zeros = torch.empty(0, dtype=getattr(torch, layout["dtype"])).set_(
+            storages[place], layout["offset"], layout["shape"], layout["stride"]
+        )
+        if layout["parameter"]:
+            zeros = torch.nn.Parameter(zeros, layout["requires_grad"])
+        blank[layout["name"]] = zeros
+    return blank
