@@ -334,7 +334,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
             off_by = None
             with self._refit_guard_branches(sources, source):
                 if verify is False:
-                    refitted = refit(self._swap, self._weights, needed, sources, device=self._device)
+                    refitted = refit(self._swap, needed, sources, device=self._device)
                 else:
                     inputs = self._inputs(args, kwargs)
                     refitted, off_by = self._refit_verified(sources, source, inputs, tolerance)
@@ -438,7 +438,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         if changing:  # the call modified them
             refitted = make_new_weights(self._weights, needed, sources, device=self._device)
             engine = engine.refit(refitted.weights)
-        replace_engine(self._swap, engine, refitted.weights, self._weights, sources.kept, device=self._device)
+        replace_engine(self._swap, engine, refitted.weights, sources.kept, device=self._device)
         return refitted, off_by
 
     def runners(self, count: int | None = None, *, intra: int | None = None) -> Runners:

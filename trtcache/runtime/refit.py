@@ -51,12 +51,7 @@ class RefitResult:
 
 
 def refit(
-    swap: EngineSwap,
-    current: EngineWeights,
-    weights: Sequence[EngineWeight],
-    sources: SlotWeights,
-    *,
-    device: torch.device,
+    swap: EngineSwap, weights: Sequence[EngineWeight], sources: SlotWeights, *, device: torch.device
 ) -> RefitResult:
     """Replace an engine's weights. Each call sees only the old weights or only the new.
 
@@ -64,23 +59,17 @@ def refit(
         IncompatibleEngineError: the engine cannot be loaded again; nothing changed.
         RefitStoppedError: raised by later calls if memory ran out or a GPU failed while weights were overwritten.
     """
-    if swap.engine.shares_weights and _is_much(current, weights, sources):
-        refitted = _in_place(swap, current, weights, sources, device)
+    if swap.engine.shares_weights and _is_much(swap.weights, weights, sources):
+        refitted = _in_place(swap, weights, sources, device)
         if refitted is not None:
             return refitted
-    refitted = make_new_weights(current, weights, sources, device=device)
-    replace_engine(swap, swap.engine.refit(refitted.weights), refitted.weights, current, sources.kept, device=device)
+    refitted = make_new_weights(swap.weights, weights, sources, device=device)
+    replace_engine(swap, swap.engine.refit(refitted.weights), refitted.weights, sources.kept, device=device)
     return refitted
 
 
 def replace_engine(
-    swap: EngineSwap,
-    engine: Engine,
-    weights: EngineWeights,
-    current: EngineWeights,
-    kept: Iterable[str],
-    *,
-    device: torch.device,
+    swap: EngineSwap, engine: Engine, weights: EngineWeights, kept: Iterable[str], *, device: torch.device
 ) -> None:
     """Route calls to a new engine, which takes over the state that calls modify from the current one.
 
@@ -90,34 +79,28 @@ def replace_engine(
         swap: routes the calls.
         engine: the new engine.
         weights: its weights.
-        current: those of the current one.
         kept: the names of weights that keep their values.
         device: where the engines run.
     """
-    changing = [(weights[name], current[name]) for name in kept] if engine.shares_weights else []
+    changing = [(weights[name], swap.weights[name]) for name in kept] if engine.shares_weights else []
     if changing:
         try:
             swap.pause(_WAIT_S)
-            _copy_all(changing, device)
+            with torch.inference_mode():
+                _wait_for(device)  # kernels of calls that have returned may still write
+                for target, source in changing:
+                    target.copy_(source)
+                _wait_for(device)
         except BaseException:
             swap.swap_in(swap.engine)
             raise
     swap.swap_in(engine, weights)
 
 
-@torch.inference_mode()
-def _copy_all(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]], device: torch.device) -> None:
-    _wait_for(device)  # kernels of calls that have returned may still write
-    for target, source in pairs:
-        target.copy_(source)
-    _wait_for(device)
-
-
 def make_new_weights(
-    current: EngineWeights, weights: Iterable[EngineWeight], sources: SlotWeights, *, device: torch.device
+    current: EngineWeights, weights: Sequence[EngineWeight], sources: SlotWeights, *, device: torch.device
 ) -> RefitResult:
     """Allocate new weights, except those that would be unchanged."""
-    weights = tuple(weights)
     made: dict[str, torch.Tensor] = {}
     own, changed = set(), []
     for weight in weights:
@@ -147,17 +130,13 @@ def _is_much(current: EngineWeights, weights: Iterable[EngineWeight], sources: S
 
 
 def _in_place(
-    swap: EngineSwap,
-    current: EngineWeights,
-    weights: Iterable[EngineWeight],
-    sources: SlotWeights,
-    device: torch.device,
+    swap: EngineSwap, weights: Sequence[EngineWeight], sources: SlotWeights, device: torch.device
 ) -> RefitResult | None:
     """Overwrite the old weights; None, with nothing done, if running calls do not end in time.
 
     Or if a new weight is computed from one that would be overwritten, such as one of this module's state_dict.
     """
-    weights = tuple(weights)
+    current = swap.weights
     chosen: dict[str, torch.Tensor] = {}
     own, changed = set(), []
     writes: deque[EngineWeight] = deque()
@@ -215,24 +194,18 @@ def _overwrite(
     _wait_for(device)  # kernels of calls that have returned may still read them
     while writes:
         try:
-            _overwrite_next(writes, written, current, sources)
+            weight = writes[0]
+            for place, piece in sources.pieces(weight):
+                target = current[weight.name][place]
+                if not alike(piece, target):
+                    if weight not in written:
+                        written.append(weight)
+                    target.copy_(piece)
+            writes.popleft()
         except KeyboardInterrupt as error:
             interrupt = error  # the interrupted weight is written again
     _wait_for(device)
     return written, interrupt
-
-
-def _overwrite_next(
-    writes: deque[EngineWeight], written: list[EngineWeight], current: EngineWeights, sources: SlotWeights
-) -> None:
-    weight = writes[0]
-    for place, piece in sources.pieces(weight):
-        target = current[weight.name][place]
-        if not alike(piece, target):
-            if weight not in written:
-                written.append(weight)
-            target.copy_(piece)
-    writes.popleft()
 
 
 def _wait_for(device: torch.device) -> None:
