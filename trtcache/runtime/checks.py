@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import GuardError, InputError, RunError
 from trtcache.lowering.guard_checks import SIZES_HINT, failed_guard
 from trtcache.lowering.interface import describe, evaluate, symbol_names, symbols_in
+from trtcache.weights.slots import NESTED, dtype_name
 
 if TYPE_CHECKING:
     from trtcache.digests import Json
@@ -64,14 +66,10 @@ class CallCheck:
         """Return whether a dynamic int is a tracer's symbol."""
         return False
 
-    def describe(self, given: Any) -> str:
-        """Return an argument in readable form, for messages."""
-        return describe_value(given)
-
     def no_tensor(self, spec: TensorInput, given: Any, hint: str = "") -> InputError:
         """Return the error for a leaf that is no tensor."""
         article = "an" if spec.dtype.startswith("i") else "a"
-        return self.wrong(spec.leaf, f"{article} {spec.dtype} tensor", self.describe(given), hint)
+        return self.wrong(spec.leaf, f"{article} {spec.dtype} tensor", describe_argument(given), hint)
 
     def check_values(self, leaves: Sequence[Any]) -> None:
         """Compare the leaves that are not tensors.
@@ -84,7 +82,7 @@ class CallCheck:
             if given is not value and not same_value(given, value):
                 note = self.fixed_sizes.get((leaf, None))
                 hint = str(note) if note else "compiled for this value: compile again"
-                raise self.wrong(leaf, repr(value), self.describe(given), hint)
+                raise self.wrong(leaf, repr(value), describe_argument(given), hint)
 
     def check_numbers(self, leaves: Sequence[Any]) -> None:
         """Check the dynamic ints; a tracer's may be symbols.
@@ -95,7 +93,7 @@ class CallCheck:
         for leaf in self.number_leaves:
             given = leaves[leaf]
             if type(given) is not int and not self.is_symbol(given):
-                raise self.wrong(leaf, "an int", self.describe(given))
+                raise self.wrong(leaf, "an int", describe_argument(given))
             if type(given) is int and not 0 <= given < _INTS:
                 hint = "an int that varies is a size to the engine"
                 raise self.wrong(leaf, "an int from 0 to 2**63 - 1", str(given), hint)
@@ -267,6 +265,14 @@ def _expression(written: Json) -> str:
     if isinstance(written, list):
         return f"{written[0]}({', '.join(_expression(one) for one in written[1:])})"
     return str(written)
+
+
+def describe_argument(given: Any) -> str:
+    """Return an argument in readable form, for messages: only a tensor of torch is described by its shape."""
+    tensor: Any = getattr(sys.modules.get("torch"), "Tensor", ())
+    if not isinstance(given, tensor):
+        return describe_value(given)
+    return NESTED if given.is_nested else f"a tensor of {shape_text(given.shape)}, {dtype_name(given.dtype)}"
 
 
 def describe_value(given: object) -> str:

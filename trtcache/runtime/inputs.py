@@ -15,7 +15,7 @@ import torch
 
 from trtcache.lowering.guard_checks import compile_guards
 from trtcache.lowering.interface import Interface, TensorInput, evaluate, symbols_in
-from trtcache.runtime.checks import CallCheck, bind, describe_value, shape_text
+from trtcache.runtime.checks import CallCheck, bind
 from trtcache.weights.arrays import Spans, can_overlap_itself, dense_strides
 from trtcache.weights.slots import (
     ALIGNED_BYTES,
@@ -190,14 +190,6 @@ class InputCheck(CallCheck):
     def is_symbol(self, given: object) -> bool:
         """Return whether a dynamic int is a tracer's symbol."""
         return isinstance(given, torch.SymInt)
-
-    def describe(self, given: Any) -> str:
-        """Return an argument in readable form, for messages."""
-        if isinstance(given, torch.Tensor):
-            if given.is_nested:
-                return NESTED
-            return f"a tensor of {shape_text(given.shape)}, {dtype_name(given.dtype)}"
-        return describe_value(given)
 
     def check_tensors(self, leaves: Sequence[Any]) -> None:
         """Check that there is a tensor for each input, whatever it is like.

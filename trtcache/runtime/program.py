@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import os
 import struct
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -34,9 +33,7 @@ from trtcache.runtime.checks import (
     bind,
     bind_sizes,
     check_outputs,
-    describe_value,
     evaluate_size,
-    shape_text,
 )
 from trtcache.runtime.report import RefitReport, Report
 from trtcache.weights.arrays import (
@@ -130,15 +127,6 @@ class ArrayCheck(CallCheck):
         """Prepare the checks of a program on the CPU."""
         super().__init__(interface, label)
         self._kernels = kernels
-
-    def describe(self, given: Any) -> str:
-        """Return an argument in readable form, for messages: only a tensor of torch is described by its shape."""
-        tensor: Any = getattr(sys.modules.get("torch"), "Tensor", ())
-        if not isinstance(given, tensor):
-            return describe_value(given)
-        from trtcache.weights.slots import NESTED  # most calls are without torch
-
-        return NESTED if given.is_nested else f"a tensor of {shape_text(given.shape)}, {str(given.dtype)[6:]}"
 
     def __call__(self, leaves: Sequence[Any]) -> tuple[list[HostArray], dict[int, HostArray]]:
         """Return the engine's inputs, and the caller's arrays by leaf.
