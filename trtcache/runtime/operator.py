@@ -16,7 +16,6 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -65,7 +64,7 @@ class EngineCall:
     leaves: tuple[int, ...]
     input_spec: str
     output_spec: str
-    numbers: tuple[tuple[int, str], ...] = ()
+    numbers: tuple[tuple[int, str], ...]
 
     @classmethod
     def of(cls, interface: Interface, live: LiveEngine) -> EngineCall | None:
@@ -77,13 +76,9 @@ class EngineCall:
         except ValueError:
             return None
         numbers = tuple((one.leaf, one.device) for one in interface.inputs if one.number)
-        return cls("", tuple(one.leaf for one in interface.inputs), *specs, numbers).another(live)
-
-    def another(self, live: LiveEngine) -> EngineCall:
-        """Register another engine with the same specs."""
         handle = f"{LIVE_PREFIX}{secrets.token_hex(8)}"
         _LIVE[handle] = live
-        return replace(self, handle=handle)
+        return cls(handle, tuple(one.leaf for one in interface.inputs), *specs, numbers)
 
     def __call__(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
         """Call the operator with the leaves of a call's arguments; results have no gradient."""
