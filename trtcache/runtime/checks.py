@@ -191,6 +191,12 @@ class CallCheck:
         return error(self._label(leaf), expected, found, hint)
 
 
+def describe_guards(interface: Interface, label: Callable[[int], str]) -> tuple[str, ...]:
+    """Return a program's guards in readable form; ``label`` returns the caller's name for a leaf."""
+    names = symbol_names(((one.leaf, one.shape, one.number) for one in interface.inputs), label)
+    return tuple(describe(guard, names) for guard in interface.conditions)
+
+
 def bind_sizes(inputs: Sequence[TensorInput], given: Sequence[Any]) -> dict[int, int]:
     """Return the values of symbols that the sizes of checked inputs determine, by number.
 

@@ -17,7 +17,8 @@ from torch.nn.modules import module as nn_module
 from trtcache.config import threads as thread_counts
 from trtcache.config.threads import Threads, fork_safe_lock
 from trtcache.errors import InputError, RefitError, VerifyError
-from trtcache.lowering.interface import FixedSize, describe, symbol_names
+from trtcache.lowering.interface import FixedSize
+from trtcache.runtime.checks import describe_guards
 from trtcache.runtime.module_call import ModuleCall
 from trtcache.runtime.module_state import ModelNames, changed_by, part_of, prefix_of, publish, tensors_by_name
 from trtcache.runtime.operator import storage
@@ -204,9 +205,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
     @property
     def guards(self) -> tuple[str, ...]:
         """The program's guards, which are conditions on the sizes of its arguments."""
-        inputs = ((one.leaf, one.shape, one.number) for one in self._interface.inputs)
-        names = symbol_names(inputs, self._signature.label)
-        return tuple(describe(guard, names) for guard in self._interface.conditions)
+        return describe_guards(self._interface, self._signature.label)
 
     def stored_form(self) -> tuple[Executable, CallSignature]:
         """Return what ``export`` writes beside the engines and the weights."""

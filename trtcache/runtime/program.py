@@ -33,6 +33,7 @@ from trtcache.runtime.checks import (
     bind,
     bind_sizes,
     check_outputs,
+    describe_guards,
     evaluate_size,
 )
 from trtcache.runtime.report import RefitReport, Report
@@ -250,11 +251,7 @@ class Program:
     @property
     def guards(self) -> tuple[str, ...]:
         """The program's guards, which are conditions on the sizes of its arguments."""
-        from trtcache.lowering.interface import describe, symbol_names
-
-        inputs = ((one.leaf, one.shape, one.number) for one in self._interface.inputs)
-        names = symbol_names(inputs, self._call.label)
-        return tuple(describe(guard, names) for guard in self._interface.conditions)
+        return describe_guards(self._interface, self._call.label)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the model would return.
