@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.threads import fork_safe_lock
@@ -50,6 +50,7 @@ from trtcache.weights.arrays import (
 if TYPE_CHECKING:
     import inspect
 
+    from trtcache.backends.host import HostEngine, LibTorch
     from trtcache.lowering.interface import Interface, TensorInput
     from trtcache.weights.slots import EngineWeight
 
@@ -58,30 +59,6 @@ OUTPUTS: Final = ("numpy", "torch", "dlpack")
 _FORMATS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I"}
 _FORMATS |= {"int64": "q", "uint64": "Q", "float16": "e", "float32": "f", "float64": "d"}
 _NOTHING = bytearray(64)
-
-
-class HostKernels(Protocol):
-    """Copies of arrays between layouts, by the library that runs the engine."""
-
-    def copy(self, source: HostArray, strides: tuple[int, ...], dtype: str = "") -> HostArray:
-        """Return a copy with these strides, and another dtype if one is given."""
-        ...
-
-    def copy_into(self, target: HostArray, source: HostArray) -> None:
-        """Copy values into an array of the same shape."""
-        ...
-
-
-class ArrayEngine(Protocol):
-    """A live engine that runs on arrays."""
-
-    def run(self, inputs: Sequence[HostArray]) -> list[HostArray]:
-        """Return the outputs."""
-        ...
-
-    def find_shared(self, array: HostArray) -> str | None:
-        """Return the name of a weight or a constant that shares memory with an array; None if there is none."""
-        ...
 
 
 class PlainSignature(ArgumentOrder):
@@ -124,7 +101,7 @@ class PlainSignature(ArgumentOrder):
 class ArrayCheck(CallCheck):
     """Convert the leaves of a call's arguments to the engine's input arrays."""
 
-    def __init__(self, interface: Interface, label: Callable[[int], str], kernels: HostKernels) -> None:
+    def __init__(self, interface: Interface, label: Callable[[int], str], kernels: LibTorch) -> None:
         """Prepare the checks of a program on the CPU."""
         super().__init__(interface, label)
         self._kernels = kernels
@@ -385,7 +362,7 @@ class Renewed:
         kept: the arrays of state that calls modify and that keeps its value, with those of the last engine.
     """
 
-    engine: ArrayEngine
+    engine: HostEngine
     changed: list[EngineWeight]
     own: int
     kept: list[tuple[HostArray, HostArray]]
@@ -400,8 +377,8 @@ class ProgramWeights:
 
     def __init__(
         self,
-        engine: ArrayEngine,
-        kernels: HostKernels,
+        engine: HostEngine,
+        kernels: LibTorch,
         renew: Callable[[Any], Renewed],
         *,
         is_mutated: bool,
@@ -443,9 +420,7 @@ class ProgramWeights:
         Raises:
             GuardError: it was compiled for others.
         """
-        check = getattr(self._engine, "check_sizes", None)
-        if check is not None:
-            check(inputs)
+        self._engine.check_sizes(inputs)
 
     def refit(self, weights: Any) -> tuple[list[EngineWeight], int]:
         """Replace the engine; running calls end on the old one."""
