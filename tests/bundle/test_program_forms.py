@@ -111,7 +111,7 @@ def test_a_loaded_program_is_refitted_with_a_state_dict(interpreter: str, tmp_pa
 def test_a_program_takes_no_other_constants() -> None:
     """A mapping with another tensor for one is refused; an equal one is taken."""
     scale = torch.tensor([1.0, 2.0])
-    renewal = _Renewal(*[None] * 3, frozenset({"scale"}), {"scale": Content.of(scale)}, None)
+    renewal = _Renewal(None, frozenset({"scale"}), {"scale": Content.of(scale)}, None)
     assert list(renewal._read({"scale": scale.numpy()})) == ["scale"]
     with pytest.raises(RefitError, match=r"scale .a constant of the program; compile the new model instead"):
         renewal._read({"scale": scale + 1})

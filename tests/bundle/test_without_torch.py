@@ -26,6 +26,7 @@ import trtcache
 from tests.bundle.plain_models import FAST, Copies, Subject, subjects
 from tests.effort import TORTURE
 from tests.models import nested_tensor, retrained
+from trtcache.backends.host import HostWeights
 from trtcache.errors import InputError, RefitError, RunError, SettingsError, WeightsFileError
 from trtcache.runtime import program as programs
 from trtcache.runtime.argument_order import Output
@@ -581,15 +582,15 @@ class Counting:
 
 def test_no_change_of_state_is_lost_in_a_refit() -> None:
     """A call while the new engine is made changes the state that it begins with."""
-    first = Counting(np.zeros(1))
+    first, none = Counting(np.zeros(1)), HostWeights({})
 
-    def renew(_: object) -> programs.Renewed:
+    def renew(*_: object) -> programs.Renewed:
         second = Counting(first.count.copy())
         weights.run([])
         pairs = [(array_of(second.count), array_of(first.count))]
-        return programs.Renewed(second, [], 1, pairs)  # type: ignore[arg-type]  # arrays they are
+        return programs.Renewed(second, none, [], pairs)  # type: ignore[arg-type]  # arrays they are
 
-    weights = programs.ProgramWeights(first, first, renew, is_mutated=True)  # type: ignore[arg-type]  # it only copies
+    weights = programs.ProgramWeights(first, none, first, renew, is_mutated=True)  # type: ignore[arg-type]  # it copies
     weights.run([])
     weights.refit({})
     weights.run([])

@@ -205,8 +205,7 @@ def assemble(
     package = library_of(entry.read(ENGINE))
     engine = HostEngine(package, constants, weights, calls=1 if is_mutated else cores(), assumptions=assumptions)
     sources = parse_sources(document["sources"])
-    renewal = _Renewal(engine, weights, interface, known, sources, library)
-    live = ProgramWeights(engine, library, renewal, is_mutated=is_mutated)
+    live = ProgramWeights(engine, weights, library, _Renewal(interface, known, sources, library), is_mutated=is_mutated)
     return Program(interface, call, live, load_s=time.perf_counter() - start, outputs=outputs)
 
 
@@ -250,27 +249,18 @@ class _Renewal:
     """Makes an engine with other weights for each refit."""
 
     def __init__(
-        self,
-        engine: HostEngine,
-        weights: HostWeights,
-        interface: Interface,
-        known: frozenset[str],
-        sources: Mapping[str, Content],
-        library: LibTorch,
+        self, interface: Interface, known: frozenset[str], sources: Mapping[str, Content], library: LibTorch
     ) -> None:
-        self._engine, self._weights, self._interface = engine, weights, interface
-        self._known, self._sources, self._library = known, sources, library
+        self._interface, self._known, self._sources, self._library = interface, known, sources, library
 
-    def __call__(self, given: Any) -> Renewed:
-        """Return an engine with these weights."""
+    def __call__(self, engine: HostEngine, current: HostWeights, given: Any) -> Renewed:
+        """Return an engine with the given weights, in place of one with the current ones."""
         state = self._read(given)
         needed = self._interface.weights
         checked = check_arrays(needed, state, known=self._known, library=self._library, keep=True)
-        weights, changed = make_weights(needed, checked, self._library, self._weights)
-        engine = self._engine.refit(weights)
-        kept = [(weights[name], self._weights[name]) for name in checked.kept]
-        self._engine, self._weights = engine, weights
-        return Renewed(engine, changed, len(weights.own), kept)
+        weights, changed = make_weights(needed, checked, self._library, current)
+        kept = [(weights[name], current[name]) for name in checked.kept]
+        return Renewed(engine.refit(weights), weights, changed, kept)
 
     def _read(self, given: Any) -> dict[str, HostArray]:
         """Return weights as arrays by name, after comparing those that are constants of the program."""

@@ -50,7 +50,7 @@ from trtcache.weights.arrays import (
 if TYPE_CHECKING:
     import inspect
 
-    from trtcache.backends.host import HostEngine, LibTorch
+    from trtcache.backends.host import HostEngine, HostWeights, LibTorch
     from trtcache.lowering.interface import Interface, TensorInput
     from trtcache.weights.slots import EngineWeight
 
@@ -357,14 +357,14 @@ class Renewed:
 
     Attributes:
         engine: the engine.
+        weights: its weights.
         changed: the weights that changed.
-        own: how many are copies.
         kept: the arrays of state that calls modify and that keeps its value, with those of the last engine.
     """
 
     engine: HostEngine
+    weights: HostWeights
     changed: list[EngineWeight]
-    own: int
     kept: list[tuple[HostArray, HostArray]]
 
 
@@ -378,8 +378,9 @@ class ProgramWeights:
     def __init__(
         self,
         engine: HostEngine,
+        weights: HostWeights,
         kernels: LibTorch,
-        renew: Callable[[Any], Renewed],
+        renew: Callable[[HostEngine, HostWeights, Any], Renewed],
         *,
         is_mutated: bool,
     ) -> None:
@@ -387,19 +388,20 @@ class ProgramWeights:
 
         Args:
             engine: the engine with its weights.
+            weights: those weights.
             kernels: copies of arrays.
-            renew: returns an engine with other weights.
+            renew: returns an engine with other weights, from this one, its weights and what ``refit`` was given.
             is_mutated: whether calls change weights: then they run one after the other.
         """
         self.kernels = kernels
-        self._engine, self._renew = engine, renew
+        self._engine, self._weights, self._renew = engine, weights, renew
         self._refitting = fork_safe_lock()
         self._alone = fork_safe_lock() if is_mutated else None
 
     def __copy__(self) -> ProgramWeights:
         """Return the same engine, which a refit replaces in one of both only."""
         with self._refitting:
-            other = ProgramWeights(self._engine, self.kernels, copy.copy(self._renew), is_mutated=False)
+            other = ProgramWeights(self._engine, self._weights, self.kernels, self._renew, is_mutated=False)
             other._alone = self._alone
             return other
 
@@ -425,12 +427,12 @@ class ProgramWeights:
     def refit(self, weights: Any) -> tuple[list[EngineWeight], int]:
         """Replace the engine; running calls end on the old one."""
         with self._refitting:
-            renewed = self._renew(weights)
+            renewed = self._renew(self._engine, self._weights, weights)
             with self._alone or nullcontext():  # a call before may have changed what is kept
                 for target, source in renewed.kept:
                     self.kernels.copy_into(target, source)
-                self._engine = renewed.engine
-            return renewed.changed, renewed.own
+                self._engine, self._weights = renewed.engine, renewed.weights
+            return renewed.changed, len(renewed.weights.own)
 
 
 def parse_outputs(outputs: str | None) -> str | None:
