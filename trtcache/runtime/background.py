@@ -98,17 +98,20 @@ class BackgroundModule(CompiledModule):
             return NotReadyError(name, what, f"its build failed ({state})", remedy)
         return NotReadyError(name, what, f"its engine is not built yet ({state})")
 
+    def _meanwhile(self, what: str) -> CompiledModule | None:
+        """Return the module that answers calls until the engine takes over, then None; raise if the model answers."""
+        if isinstance(self._in_torch, TorchCalls):
+            raise self._not_ready(what)
+        return self._in_torch
+
     def __copy__(self) -> CompiledModule:
         """Return another module with the same engine.
 
         Raises:
             NotReadyError: it has none yet.
         """
-        if isinstance(self._in_torch, CompiledModule):
-            return copy.copy(self._in_torch)
-        if self._in_torch is not None:
-            raise self._not_ready("copy")
-        return super().__copy__()
+        meanwhile = self._meanwhile("copy")
+        return super().__copy__() if meanwhile is None else copy.copy(meanwhile)
 
     def __deepcopy__(self, memo: dict[int, object]) -> CompiledModule:
         """Return another module with a copy of the weights.
@@ -116,11 +119,8 @@ class BackgroundModule(CompiledModule):
         Raises:
             NotReadyError: there is no engine yet.
         """
-        if isinstance(self._in_torch, CompiledModule):
-            return copy.deepcopy(self._in_torch, memo)
-        if self._in_torch is not None:
-            raise self._not_ready("deepcopy")
-        return super().__deepcopy__(memo)
+        meanwhile = self._meanwhile("deepcopy")
+        return super().__deepcopy__(memo) if meanwhile is None else copy.deepcopy(meanwhile, memo)
 
     def with_weights(self, state: Mapping[str, torch.Tensor]) -> CompiledModule:
         """Return another module of the same engine with these weights.
@@ -129,11 +129,8 @@ class BackgroundModule(CompiledModule):
             RefitError: see ``refit``.
             NotReadyError: there is no engine yet.
         """
-        if isinstance(self._in_torch, CompiledModule):
-            return self._in_torch.with_weights(state)
-        if self._in_torch is not None:
-            raise self._not_ready("with_weights")
-        return super().with_weights(state)
+        meanwhile = self._meanwhile("with_weights")
+        return super().with_weights(state) if meanwhile is None else meanwhile.with_weights(state)
 
     @property
     def ready(self) -> bool:
