@@ -249,7 +249,7 @@ class BackgroundModule(CompiledModule):
             else:
                 before, names = self._current_state(), [weight.label for weight in _weights_of(program)]
                 changed = tuple(name for name in names if not is_unchanged(state[name].detach(), before[name].detach()))
-                in_torch.refit(state)
+                in_torch.use(in_torch.copy_with(state))
                 report = RefitReport(len(names), changed, len(names))
             # A parameter can be assigned other data; its detached tensor, with which torch answers, cannot.
             self._given = {name: one.detach() for name, one in state.items() if isinstance(one, torch.Tensor)}

@@ -46,14 +46,6 @@ class TorchCalls:
         self._refitted: torch.nn.Module | None = None
         self._copied: tuple[list[int], torch.nn.Module] | None = None
 
-    def refit(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Use these weights, by the model's names; the model's own are no longer used for these names.
-
-        Raises:
-            RefitError: the model cannot be copied.
-        """
-        self._refitted = self.copy_with(state)
-
     def copy_with(self, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:
         """Return a copy of the model with these weights, and the current ones for other names.
 

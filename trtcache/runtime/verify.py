@@ -155,7 +155,7 @@ def eager(
         from trtcache.frontends.torchscript import Script, Scripted  # few models are TorchScript
 
         module = Scripted(Script(module))
-    if modes is not None and modes_of(module) != modes:
+    if modes is not None:
         try:
             module = in_modes(module, modes)
         except RunError as error:
