@@ -80,7 +80,13 @@ def slot_values(interface: Interface, weights: EngineWeights) -> dict[int, torch
             tensor = weights.source_weights.get(slot.index)
             if slot.index not in values and tensor is not None:
                 values[slot.index] = tensor
-    _check_recipes(made, values, weights)
+    missing, changed = [], []
+    for weight in made:
+        missing += [slot.names[0] for slot in weight.slots if slot.index not in values]
+        if not missing and not alike(_evaluate_recipe(weight, values), weights[weight.name]):
+            changed.append(f"{weight.label} (it has changed since; refit the module with the model first)")
+    if missing or changed:
+        raise RefitError(missing=tuple(missing), mismatched=tuple(changed))
     return values
 
 
@@ -110,16 +116,6 @@ def check_frozen(origin: Provenance, interface: Interface, values: Mapping[int, 
     if changed:
         why = "(it has changed since the engine was built with its value in it; compile the model again)"
         raise RefitError(mismatched=tuple(f"{name} {why}" for name in sorted(changed)))
-
-
-def _check_recipes(made: Iterable[EngineWeight], values: Mapping[int, torch.Tensor], weights: EngineWeights) -> None:
-    missing, changed = [], []
-    for weight in made:
-        missing += [slot.names[0] for slot in weight.slots if slot.index not in values]
-        if not missing and not alike(_evaluate_recipe(weight, values), weights[weight.name]):
-            changed.append(f"{weight.label} (it has changed since; refit the module with the model first)")
-    if missing or changed:
-        raise RefitError(missing=tuple(missing), mismatched=tuple(changed))
 
 
 def _evaluate_recipe(weight: EngineWeight, values: Mapping[int, torch.Tensor]) -> torch.Tensor:
@@ -183,7 +179,9 @@ class Executable:
             document = json.loads(bytes(entry.read(INTERFACE)))
             recipes = json.loads(bytes(entry.read(WEIGHT_MAP)))
             _check(document, entry)
-            _check_names(document, names, entry)
+            if len(names) != len(document["slots"]):
+                why = f"it has {len(document['slots'])} slots, and names are known for {len(names)}"
+                raise IncompatibleEngineError(entry.key.digest, why)
             interface = parse_interface(document, recipes, names)
             constants = read_constants(bytes(entry.read(CONSTANTS)), document["constants"], device)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -213,17 +211,6 @@ def _check(document: Mapping[str, Any], entry: Entry) -> None:
             raise IncompatibleEngineError(entry.key.digest, f"its {name} are not those of its key")
 
 
-def _check_names(document: Mapping[str, Any], names: Sequence[Sequence[str]], entry: Entry) -> None:
-    """Compare the number of slots with that of their names.
-
-    Raises:
-        IncompatibleEngineError: they differ.
-    """
-    if len(names) != len(document["slots"]):
-        found = f"it has {len(document['slots'])} slots, and names are known for {len(names)}"
-        raise IncompatibleEngineError(entry.key.digest, found)
-
-
 def parse_interface(
     document: Mapping[str, Any], recipes: Mapping[str, Json], names: Sequence[Sequence[str]]
 ) -> Interface:
@@ -232,20 +219,29 @@ def parse_interface(
     Raises:
         ValueError: the document is inconsistent; LookupError, TypeError and AttributeError are possible too.
     """
-    slots = tuple(_slot(index, *one) for index, one in enumerate(zip(document["slots"], names, strict=True)))
+    slots = tuple(
+        Slot(index, *_geometry(one), tuple(own), mutated=one["mutated"], transient=one["transient"])
+        for index, (one, own) in enumerate(zip(document["slots"], names, strict=True))
+    )
     shapes = document["weights"]
     if sorted(recipes) != sorted(f"w{index}" for index in range(len(shapes))):
         raise ValueError("the weight map names other weights than the interface")
-    weights = tuple(_weight(index, one, recipes[f"w{index}"], slots) for index, one in enumerate(shapes))
+    weights = []
+    for index, one in enumerate(shapes):
+        recipe = parse(recipes[f"w{index}"])
+        used = tuple(slots[int(number)] for number in dict.fromkeys(sources(recipe)))
+        weights.append(EngineWeight(index, recipe, *_geometry(one), used))
     return Interface(
         inputs=tuple(map(_tensor_input, document["inputs"])),
         values=tuple(ValueInput(int(leaf), _value(value)) for leaf, value in document["values"]),
         results=tuple(map(_result, document["results"])),
         slots=slots,
-        weights=weights,
+        weights=tuple(weights),
         constants=tuple(document["constants"][name][0] for name in in_order(document["constants"])),
         ranges=tuple((least, most) for least, most in document["sizes"]),
-        outputs=tuple(map(_tensor_output, document.get("outputs", ()))),  # old entries have none
+        outputs=tuple(  # old entries have none
+            TensorOutput(one["dtype"], tuple(one["shape"]), one["device"]) for one in document.get("outputs", ())
+        ),
         guards=tuple(document.get("guards", ())),
         small_sizes=SmallSizes.read(document.get("small_sizes")),
     )
@@ -258,33 +254,20 @@ def parse_sources(written: Mapping[str, Any]) -> dict[str, Content]:
     }
 
 
+def _geometry(written: Mapping[str, Any]) -> tuple[str, tuple[Any, ...], tuple[Any, ...], str]:
+    """Return dtype, shape, strides and device of a tensor."""
+    return written["dtype"], tuple(written["shape"]), tuple(written["stride"]), written["device"]
+
+
 def _tensor_input(written: Mapping[str, Any]) -> TensorInput:
-    shape, stride = tuple(written["shape"]), tuple(written["stride"])
-    flags = {name: bool(written.get(name)) for name in ("number", "fixed_layout")}
-    return TensorInput(written["leaf"], written["dtype"], shape, stride, written["device"], **flags)
-
-
-def _tensor_output(written: Mapping[str, Any]) -> TensorOutput:
-    return TensorOutput(written["dtype"], tuple(written["shape"]), written["device"])
+    flags = bool(written.get("number")), bool(written.get("fixed_layout"))
+    return TensorInput(written["leaf"], *_geometry(written), *flags)
 
 
 def _result(written: Sequence[Any]) -> Result:
     kind, target, value, layout = written
     read = value if kind == "size" else _value(value)
     return Result(kind, target, read, None if layout is None else tuple(layout))
-
-
-def _slot(index: int, written: Mapping[str, Any], names: Sequence[str]) -> Slot:
-    shape, stride = tuple(written["shape"]), tuple(written["stride"])
-    flags = {"mutated": written["mutated"], "transient": written["transient"]}
-    return Slot(index, written["dtype"], shape, stride, written["device"], tuple(names), **flags)
-
-
-def _weight(index: int, written: Mapping[str, Any], recipe: Json, slots: Sequence[Slot]) -> EngineWeight:
-    recipe_ = parse(recipe)
-    used = tuple(slots[int(number)] for number in dict.fromkeys(sources(recipe_)))
-    shape, stride = tuple(written["shape"]), tuple(written["stride"])
-    return EngineWeight(index, recipe_, written["dtype"], shape, stride, written["device"], used)
 
 
 def _value(written: object) -> object:
