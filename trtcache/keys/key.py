@@ -29,7 +29,7 @@ from trtcache.keys.alias_key import KIND as KIND
 from trtcache.keys.alias_key import MEMBER as MEMBER
 from trtcache.keys.alias_key import code_digest as code_digest
 from trtcache.keys.alias_key import flushes_denormals, make_alias_key
-from trtcache.lowering.arguments import module_class
+from trtcache.lowering.arguments import children, module_class
 from trtcache.lowering.interface import Content, SmallSizes
 from trtcache.lowering.operators import replaced_functions
 from trtcache.lowering.passes import installed_passes
@@ -298,11 +298,10 @@ def structure(spec: pytree.TreeSpec) -> Any:
     """Return the shape of a pytree as lists: ``None`` for a leaf, ``[type, names or None, children...]`` for a node."""
     if spec.is_leaf():
         return None
-    children = spec.children() if callable(spec.children) else spec.children
     kind = f"{spec.type.__module__}.{spec.type.__qualname__}"
     # The context of a module argument has a weak reference, which differs in each process.
     context = spec.context if module_class(spec) is None else spec.context[0]
-    return [kind, _context(context), *map(structure, children)]
+    return [kind, _context(context), *map(structure, children(spec))]
 
 
 def _context(context: Any) -> Any:
