@@ -350,7 +350,7 @@ def read_structure(written: Any) -> pytree.TreeSpec:
 def _spec_of(node: Node) -> pytree.TreeSpec:
     if node.is_leaf():
         return pytree.tree_structure(0)  # LeafSpec() warns in torch 2.13
-    return pytree.TreeSpec(node.type, node.context, list(map(_spec_of, node.parts)))
+    return pytree.TreeSpec(node.type, node.context, list(map(_spec_of, node.children)))
 
 
 def without_classes(spec: pytree.TreeSpec) -> pytree.TreeSpec:

@@ -195,10 +195,9 @@ def signature_of(contents: ProgramContents) -> inspect.Signature:
     known = contents.call.signature
     if known is not None and not any(one.kind in _VARIABLE for one in known.parameters.values()):
         return known
-    positional, named = contents.call.counts
     plain, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter(f"arg{place}", plain) for place in range(positional)]
-    return inspect.Signature([*parameters, *(inspect.Parameter(name, keyword) for name in named)])
+    parameters = [inspect.Parameter(f"arg{place}", plain) for place in range(contents.call.count)]
+    return inspect.Signature([*parameters, *(inspect.Parameter(name, keyword) for name in contents.call.names)])
 
 
 def payload_name(number: int) -> str:

@@ -82,21 +82,16 @@ class Node:
     Attributes:
         type: the container's class, ``namedtuple`` for any named tuple; None for a leaf.
         context: names of the children, or what else the container needs, as in torch's ``TreeSpec``.
-        parts: the children.
+        children: the nodes of its children.
     """
 
     type: Any = None
     context: Any = None
-    parts: tuple[Node, ...] = ()
+    children: tuple[Node, ...] = ()
 
     def is_leaf(self) -> bool:
         """Return whether it is a single value."""
         return self.type is None
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """The children."""
-        return self.parts
 
 
 LEAF = Node()
@@ -152,8 +147,8 @@ def gather(node: Node, value: Any, leaves: list[Any]) -> bool:
         parts = [value[key] for key in node.context]
     elif kind is not node.type or context != node.context:
         return False
-    return len(parts) == len(node.parts) and all(
-        gather(one, part, leaves) for one, part in zip(node.parts, parts, strict=True)
+    return len(parts) == len(node.children) and all(
+        gather(one, part, leaves) for one, part in zip(node.children, parts, strict=True)
     )
 
 
@@ -161,7 +156,7 @@ def unflatten(leaves: Iterator[Any], node: Node) -> Any:
     """Return a value of this structure from an iterator over its leaves."""
     if node.is_leaf():
         return next(leaves)
-    parts = [unflatten(leaves, part) for part in node.parts]
+    parts = [unflatten(leaves, part) for part in node.children]
     kind, context = node.type, node.context
     if kind in {tuple, list}:
         return kind(parts)
@@ -180,7 +175,7 @@ def leaf_steps(node: Node) -> list[tuple[Any, ...]]:
     """Return the steps to each leaf: indices and keys, and for the field of a named tuple its name after a dot."""
     if node.is_leaf():
         return [()]
-    count = len(node.parts)
+    count = len(node.children)
     if node.type in {dict, OrderedDict}:
         steps = list(node.context)
     elif node.type is defaultdict or node.type is Output:
@@ -189,7 +184,7 @@ def leaf_steps(node: Node) -> list[tuple[Any, ...]]:
         steps = [_Field(name) for name in islice(node.context._fields, count)]
     else:
         steps = list(range(count))
-    return [(step, *rest) for step, part in zip(steps, node.parts, strict=True) for rest in leaf_steps(part)]
+    return [(step, *rest) for step, part in zip(steps, node.children, strict=True) for rest in leaf_steps(part)]
 
 
 class _Field(str):
@@ -325,7 +320,13 @@ def children_of(spec: Any) -> list[Any]:
 
 
 class ArgumentOrder:
-    """The arguments that a program was compiled with: a number of positional ones, and names."""
+    """The arguments that a program was compiled with.
+
+    Attributes:
+        count: the number of positional arguments.
+        names: the names of the others.
+        signature: of the model's ``forward``, if there is a model.
+    """
 
     def __init__(
         self,
@@ -334,26 +335,9 @@ class ArgumentOrder:
         signature: inspect.Signature | None,
         input_names: Sequence[str] | None = None,
     ) -> None:
-        """Store the order.
-
-        Args:
-            count: the number of positional arguments.
-            names: the names of the others.
-            signature: of the model's ``forward``, if there is a model.
-            input_names: names of arguments that need not be Python identifiers, as those of an ONNX file.
-        """
-        self._count, self._names = count, tuple(names)
-        self._signature, self._input_names = signature, input_names
-
-    @property
-    def signature(self) -> inspect.Signature | None:
-        """The signature of the model's ``forward``, if it is known."""
-        return self._signature
-
-    @property
-    def counts(self) -> tuple[int, tuple[str, ...]]:
-        """The number of positional arguments, and the names of the others."""
-        return self._count, self._names
+        """Store the order; ``input_names`` need not be Python identifiers, as those of an ONNX file."""
+        self.count, self.names = count, tuple(names)
+        self.signature, self._input_names = signature, input_names
 
     def order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a call by the positions and names used when compiling.
@@ -361,11 +345,7 @@ class ArgumentOrder:
         Raises:
             InputError: arguments are missing or unknown.
         """
-        if (
-            len(args) != self._count
-            or len(kwargs) != len(self._names)
-            or not all(map(kwargs.__contains__, self._names))
-        ):
+        if len(args) != self.count or len(kwargs) != len(self.names) or not all(map(kwargs.__contains__, self.names)):
             return self._arrange(args, kwargs)
         return args, kwargs
 
@@ -374,7 +354,7 @@ class ArgumentOrder:
         if len(path) < 2:
             return "arguments"
         _, argument, *rest = path
-        parameters = list(self._signature.parameters.values()) if self._signature else []
+        parameters = list(self.signature.parameters.values()) if self.signature else []
         several = next((place for place, one in enumerate(parameters) if one.kind is one.VAR_POSITIONAL), None)
         if isinstance(argument, int) and several is not None and argument >= several:  # one of ``*args``
             argument = f"{parameters[several].name}[{argument - several}]"
@@ -386,26 +366,24 @@ class ArgumentOrder:
         """Bring a call's arguments into the positions and names used when compiling."""
         if self._input_names is not None:
             return self._arrange_named(self._input_names, args, kwargs)
-        plural = "" if self._count == 1 else "s"
-        expected = f"{self._count} positional argument{plural}" + (
-            f" and {', '.join(self._names)}" if self._names else ""
-        )
+        plural = "" if self.count == 1 else "s"
+        expected = f"{self.count} positional argument{plural}" + (f" and {', '.join(self.names)}" if self.names else "")
         found = f"{len(args)} positional" + (f" and {', '.join(kwargs)}" if kwargs else "")
-        if self._signature is None:
+        if self.signature is None:
             raise InputError("arguments", expected, found)
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InputError("arguments", expected, found, str(error)) from error
         bound.apply_defaults()  # an argument omitted here may have been passed when compiling, with its default
         by_name = self._spread(bound)
         positional = self._positional()
         try:
-            arranged = tuple(by_name.pop(name) for name in positional), {n: by_name.pop(n) for n in self._names}
+            arranged = tuple(by_name.pop(name) for name in positional), {n: by_name.pop(n) for n in self.names}
         except KeyError as error:
             raise InputError("arguments", expected, found, f"{error.args[0]} is missing") from error
         for name, value in by_name.items():
-            if not _is_default(self._signature.parameters.get(name), value):
+            if not _is_default(self.signature.parameters.get(name), value):
                 hint = "it was left out when compiling; compile again with it"
                 raise InputError(f"argument {name}", "the model's own default", describe_value(value), hint)
         return arranged
@@ -443,12 +421,12 @@ class ArgumentOrder:
     def _positional(self) -> list[str]:
         """Return the names of the parameters passed by position when compiling."""
         names: list[str] = []
-        for parameter in self._signature.parameters.values() if self._signature else ():
+        for parameter in self.signature.parameters.values() if self.signature else ():
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-                names += [f"{parameter.name}[{index}]" for index in range(self._count - len(names))]
+                names += [f"{parameter.name}[{index}]" for index in range(self.count - len(names))]
             elif parameter.kind in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}:
                 names.append(parameter.name)
-        return names[: self._count]
+        return names[: self.count]
 
 
 def difference(expected: Structure, found: Structure) -> tuple[tuple[Any, ...], str, str]:

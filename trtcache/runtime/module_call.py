@@ -71,8 +71,8 @@ class CallSignature(ArgumentOrder):
         """
         args, kwargs = self.order(args, kwargs)
         if self._flat:
-            return (*args, *[kwargs[name] for name in self._names]) if kwargs else args
-        ordered = {name: kwargs[name] for name in self._names}
+            return (*args, *[kwargs[name] for name in self.names]) if kwargs else args
+        ordered = {name: kwargs[name] for name in self.names}
         leaves, spec = pytree.tree_flatten((args, ordered))
         if self._modules or spec != self.in_spec:
             leaves = []

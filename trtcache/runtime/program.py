@@ -66,10 +66,10 @@ class PlainSignature(ArgumentOrder):
 
     def __init__(self, arguments: Node, output: Node, signature: inspect.Signature | None) -> None:
         """Store how arguments and output are nested."""
-        positional, named = arguments.parts
-        super().__init__(len(positional.parts), named.context, signature)
+        positional, named = arguments.children
+        super().__init__(len(positional.children), named.context, signature)
         self._arguments, self._output = arguments, output
-        self._flat = all(part.is_leaf() for part in (*positional.parts, *named.parts))
+        self._flat = all(child.is_leaf() for child in (*positional.children, *named.children))
         self._steps = leaf_steps(arguments)
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
@@ -80,8 +80,8 @@ class PlainSignature(ArgumentOrder):
         """
         args, kwargs = self.order(args, kwargs)
         if self._flat:
-            return (*args, *[kwargs[name] for name in self._names])
-        given = (args, {name: kwargs[name] for name in self._names})
+            return (*args, *[kwargs[name] for name in self.names])
+        given = (args, {name: kwargs[name] for name in self.names})
         leaves: list[Any] = []
         if not gather(self._arguments, given, leaves):
             path, expected, found = difference(self._arguments, flatten(given)[1])
