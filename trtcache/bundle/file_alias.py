@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.backends import host, registry
 from trtcache.backends.host import INITIAL_AMBIENT, environment, torch_environment, torch_versions
-from trtcache.backends.protocol import Backend, interface_document
 from trtcache.bundle.archive import BROKEN, HEADER, MODEL, content_of, directory
 from trtcache.bundle.engines import report_engine
 from trtcache.bundle.load_program import TorchNeeded, assemble, read_array
@@ -56,9 +55,9 @@ from trtcache.weights.files import (
     read_records,
     weight_members,
 )
-from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
+    from trtcache.backends.protocol import Backend
     from trtcache.cache import Cache
     from trtcache.frontends.pt2 import Pt2Source
     from trtcache.frontends.source import CompileOptions
@@ -205,8 +204,7 @@ def store_alias(source: Pt2Source, module: CompiledModule, options: CompileOptio
     if cache.store is None or key in cache:
         return
     # Not imported for a file that has its alias.
-    from trtcache.bundle.archive import write_signature
-    from trtcache.bundle.formats import write_structure
+    from trtcache.bundle.formats import describe_program
     from trtcache.keys.key import process_state
 
     parts = entry.key.parts
@@ -217,23 +215,8 @@ def store_alias(source: Pt2Source, module: CompiledModule, options: CompileOptio
         return
     if canonical(process_state()) != canonical(INITIAL_STATE):
         return
-    executable, call = module.stored_form()
-    interface = executable.interface
     try:
-        document: dict[str, Any] = {
-            "key": entry.key.document,
-            "interface": interface_document(interface, executable.constants),
-            "weight_map": weight_map(interface.weights),
-            "slots": [list(slot.names) for slot in interface.slots],
-            "known": sorted(executable.known),
-            "sources": {
-                name: {"digest": one.digest, "dtype": one.dtype, "shape": list(one.shape)}
-                for name, one in executable.constant_contents.items()
-            },
-            "arguments": write_structure(call.in_spec),
-            "output": write_structure(call.out_spec),
-            "signature": write_signature(call.signature),
-        }
+        document = {"key": entry.key.document, **describe_program(*module.stored_form())}
     except ValueError as error:
         log.info("%s has no alias for processes without torch: %s", source.label, error)
         return

@@ -26,6 +26,8 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from trtcache.backends.protocol import interface_document
+from trtcache.bundle.archive import write_signature
 from trtcache.lowering.operators import operator_name
 from trtcache.partition.division import LeftInTorch, PartitionedProgram
 from trtcache.partition.partitions import (
@@ -54,11 +56,13 @@ from trtcache.runtime.argument_order import (
     type_without_torch,
 )
 from trtcache.runtime.argument_order import Output as Output
+from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
     from trtcache.digests import Json
     from trtcache.lowering.program import LoweredProgram
     from trtcache.runtime.executable import Executable
+    from trtcache.runtime.module_call import CallSignature
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -201,6 +205,25 @@ def _scalar(kind: str, value: Any) -> Any:
         case "$torch" if _TORCH.fullmatch(value) and isinstance(getattr(torch, value[6:], None), _TORCHS):
             return getattr(torch, value[6:])
     raise ValueError(f"an argument of the kind {kind!r:.40}")
+
+
+def describe_program(executable: Executable, call: CallSignature) -> dict[str, object]:
+    """Return what the document of a program and the file alias of one have in common: all but its engines.
+
+    Raises:
+        ValueError: the structure of its arguments or its output cannot be written.
+    """
+    interface = executable.interface
+    return {
+        "interface": interface_document(interface, executable.constants),
+        "weight_map": weight_map(interface.weights),
+        "slots": [list(slot.names) for slot in interface.slots],
+        "known": sorted(executable.known),
+        "sources": {name: asdict(content) for name, content in executable.constant_contents.items()},
+        "arguments": write_structure(call.in_spec),
+        "output": write_structure(call.out_spec),
+        "signature": write_signature(call.signature),
+    }
 
 
 def write_partitions(division: PartitionedProgram) -> dict[str, Json]:

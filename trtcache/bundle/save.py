@@ -8,7 +8,6 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,10 +23,9 @@ from trtcache.bundle.archive import (
     Checksum,
     ProgramHeader,
     sign_header,
-    write_signature,
 )
 from trtcache.bundle.engines import EnginePayload, make_payloads, record_of
-from trtcache.bundle.formats import write_partitions, write_structure
+from trtcache.bundle.formats import describe_program, write_partitions
 from trtcache.bundle.graph import TracedProgram, export_graph, payload_name, torch_members
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import atomic_write, refuse_special_file
@@ -191,21 +189,14 @@ def _other_members(contents: ProgramContents, payload: EnginePayload) -> dict[st
 
 def _program_document(contents: ProgramContents) -> dict[str, object]:
     """Return the document of a program without its engines."""
-    executable, call = contents.executable, contents.call
+    executable = contents.executable
     return {
+        **describe_program(executable, contents.call),
         "name": contents.name,
         "device": str(executable.device),
-        "interface": interface_document(executable.interface, executable.constants),
-        "weight_map": weight_map(executable.interface.weights),
-        "slots": [list(slot.names) for slot in executable.interface.slots],
         "parameters": sorted(contents.parameters & {n for slot in executable.interface.slots for n in slot.names}),
-        "known": sorted(executable.known),
-        "sources": {name: asdict(content) for name, content in executable.constant_contents.items()},
         # torch's names of constants that stay in torch, by the program's names
         "constants": {} if contents.division.is_one_engine else dict(TracedProgram(contents, {}).constants),
-        "arguments": write_structure(call.in_spec),
-        "output": write_structure(call.out_spec),
-        "signature": write_signature(call.signature),
         "division": None if contents.division.is_one_engine else write_partitions(contents.division),
     }
 
