@@ -63,7 +63,11 @@ class PartitionedEngine:
         """
         self._plan, self._engines, self._weights, self._constants = plan, engines, weights, constants
         self._inter_op = inter_op or InterOp(Threads())
-        self._order = Precedence.of(plan.needs, [plan.turns, *_shared_engine_partitions(engines)])
+        # Partitions that share an engine run one after the other: it may not accept two calls at once.
+        sharing: dict[int, list[int]] = defaultdict(list)
+        for number in sorted(engines):
+            sharing[id(engines[number])].append(number)
+        self._order = Precedence.of(plan.needs, [plan.turns, *sharing.values()])
         # Calls on a GPU are enqueued in the thread's own stream, and overlap anyway.
         self.at_once = self._order.at_once if plan.device.type == "cpu" else 1
         self._has_dropped_gil = False
@@ -169,13 +173,13 @@ class PartitionedEngine:
             self._has_dropped_gil = True
 
     def _put_sizes(self, values: list[Any], inputs: Sequence[torch.Tensor]) -> None:
-        sizes = self._plan.sizes_of(inputs)
+        sizes = bind_sizes(self._plan.interface.inputs, inputs)
         for written, place in self._plan.sizes:
             values[place] = evaluate(written, sizes)
         for written, place in self._plan.carriers:
             size = evaluate(written, sizes)
             assert size is not None  # noqa: S101  # checked by the partitioner
-            values[place] = self._plan.empty(size)
+            values[place] = torch.empty((size, 0), device=self._plan.device, dtype=torch.float32)
 
     def _collect_results(self, values: list[Any]) -> list[torch.Tensor]:
         """Return the results, and write new contents of weights after all readers of the old ones have run.
@@ -197,14 +201,6 @@ class PartitionedEngine:
         for (weight, _), content in zip(self._stored, contents, strict=True):
             weight.copy_(content)
         return results
-
-
-def _shared_engine_partitions(engines: Mapping[int, Engine]) -> list[list[int]]:
-    """Return the partitions that share an engine: it may not accept two calls at once."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for number in sorted(engines):
-        found[id(engines[number])].append(number)
-    return list(found.values())
 
 
 def _without_gil(engine: Engine) -> Engine:
@@ -328,15 +324,11 @@ class ExecutionPlan:
             seen.update(freeable)
         return tuple(reversed(freed))
 
-    def sizes_of(self, inputs: Sequence[torch.Tensor]) -> dict[int, int]:
-        """Return the program's symbols for a call's inputs."""
-        return bind_sizes(self.interface.inputs, inputs)
-
     def sized_inputs(self, number: int, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
         """Return tensors of the sizes that an engine's inputs will have; None if they depend on results."""
         part = self.division.parts[number]
         assert isinstance(part, EnginePartition)  # noqa: S101  # engines are of such parts
-        sizes, own = self.sizes_of(inputs), dict[int, int]()
+        sizes, own = bind_sizes(self.interface.inputs, inputs), dict[int, int]()
         specs = part.program.interface.inputs
         for spec in specs:
             wire = part.takes[spec.leaf]
@@ -348,7 +340,3 @@ class ExecutionPlan:
         if any(None in shape for shape in shapes):
             return None
         return [torch.empty(shape, device="meta") for shape in shapes]
-
-    def empty(self, size: int) -> torch.Tensor:
-        """Return an empty tensor whose first dimension is a size."""
-        return torch.empty((size, 0), device=self.device, dtype=torch.float32)

@@ -260,7 +260,7 @@ class ModuleCall:
         """
         engine = self.swap.engine
         if engine is not self._stored_for:
-            now = storages(self._executable.constants.values()) | self.swap.weight_storages()
+            now = storages((*self._executable.constants.values(), *self.swap.weights.values()))
             # A refit may have come between: then they are of the last engine.
             self._stored, self._stored_last, self._stored_for = now | self._stored_last, now, engine
         stored = self._stored
@@ -316,7 +316,7 @@ class ModuleCall:
         """Write new contents back to the caller's inputs, and insert the model's non-tensor results."""
         results: list[Any] = []
         remaining = iter(outputs)
-        sizes = self._sizes(leaves)
+        sizes = bind_sizes(self._inputs, [leaves[one.leaf] for one in self._inputs]) if self._has_sizes else {}
         for result in self._results:
             if result.kind == "value":
                 results.append(result.value)
@@ -330,10 +330,3 @@ class ModuleCall:
             else:
                 results.append(next(remaining))
         return results
-
-    def _sizes(self, leaves: Any) -> dict[int, int]:
-        """Return the values of symbols for this call, if results depend on them."""
-        if not self._has_sizes:
-            return {}
-        inputs = self._inputs
-        return bind_sizes(inputs, [leaves[one.leaf] for one in inputs])

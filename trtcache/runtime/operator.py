@@ -16,7 +16,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import torch
@@ -27,9 +27,6 @@ from trtcache.lowering.interface import Interface, affine, describe, evaluate
 from trtcache.lowering.operators import LIVE_ENGINE, LIVE_PREFIX
 from trtcache.runtime.checks import shape_text
 from trtcache.weights.slots import dtype_name
-
-if TYPE_CHECKING:
-    from trtcache.digests import Json
 
 NAME = LIVE_ENGINE
 SCHEMA = (
@@ -220,29 +217,20 @@ def _sizes(taken: Sequence[Mapping[str, Any]], inputs: Sequence[torch.Tensor]) -
     """Return the symbols' sizes, which may be the tracer's symbols."""
     sizes: dict[int, Any] = {}
     for number, (spec, given) in enumerate(zip(taken, inputs, strict=True)):
-        found = (dtype_name(given.dtype), given.device.type, given.dim())
-        expected = (spec["dtype"], spec["device"], len(spec["shape"]))
-        _require(found == expected, f"input {number} of the engine", _format_spec(expected), _format_spec(found))
+        found = f"{dtype_name(given.dtype)} on {given.device.type} of {given.dim()} dimensions"
+        expected = f"{spec['dtype']} on {spec['device']} of {len(spec['shape'])} dimensions"
+        _require(found == expected, f"input {number} of the engine", expected, found)
         for written, size in zip(spec["shape"], given.shape, strict=True):
             if isinstance(written, dict):
                 sizes.setdefault(written["sym"], size)
     for number, (spec, given) in enumerate(zip(taken, inputs, strict=True)):
         for place, (written, size) in enumerate(zip(spec["shape"], given.shape, strict=True)):
-            _bind(written, size, sizes)
+            symbol, factor, more = affine(written) or (0, 0, 0)
+            if factor and symbol not in sizes:  # solve ``factor * s + more`` for the symbol ``s``
+                sizes[symbol] = (size - more) // factor
             fitting = evaluate(written, sizes)
             _require(fitting == size, f"dimension {place} of input {number} of the engine", str(fitting), size)
     return sizes
-
-
-def _bind(written: Json, size: Any, sizes: dict[int, Any]) -> None:
-    """Solve ``a * s + b`` for the symbol ``s``."""
-    number, factor, more = affine(written) or (0, 0, 0)
-    if factor and number not in sizes:
-        sizes[number] = (size - more) // factor
-
-
-def _format_spec(form: tuple[str, str, int]) -> str:
-    return "{} on {} of {} dimensions".format(*form)
 
 
 def _require(condition: Any, where: str, expected: str, found: object, kind: type[InputError] = InputError) -> None:

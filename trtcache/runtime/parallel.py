@@ -286,11 +286,7 @@ class Call:
             self._waits = self._ends = True  # an interrupt may come anywhere: helpers must notify when they are done
             while self._helped:
                 self._change.wait()
-            self._run = self._release = _nothing
-
-
-def _nothing(_: int) -> None:
-    """Do nothing."""
+            self._run = self._release = lambda _: None
 
 
 @frozen_dataclass

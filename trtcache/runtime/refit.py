@@ -20,7 +20,7 @@ import torch
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.threads import fork_safe_lock
 from trtcache.errors import RefitStoppedError
-from trtcache.runtime.operator import places, storages
+from trtcache.runtime.operator import places
 from trtcache.weights.slots import EngineWeights, alike, copy_kept, finish, is_unchanged, memory_fault
 
 if TYPE_CHECKING:
@@ -294,10 +294,6 @@ class EngineSwap:
     def weight_places(self) -> set[int]:
         """Return the addresses of the engine's weights, and of the last engine's, on which calls may still run."""
         return places(self.weights.values()) | self._places_before
-
-    def weight_storages(self) -> set[int]:
-        """Return the identities of the storages of the engine's weights."""
-        return storages(self.weights.values())
 
     def require_whole(self) -> None:
         """Refuse to pass on weights of two models.
