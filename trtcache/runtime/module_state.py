@@ -46,11 +46,17 @@ class ModelNames:
         for path, module in model.named_modules(remove_duplicate=False):
             prefix = prefix_of(path)
             hidden = getattr(module, "_non_persistent_buffers_set", ())  # a TorchScript module has none
-            buffers: list[tuple[str, Kind]] = [(name, "transient") for name in hidden]
-            for name, tensor in module._parameters.items():
-                _add(kinds, unused, used, prefix + name, "parameter", tensor)
-            for name, tensor in module._buffers.items():
-                _add(kinds, unused, used, prefix + name, dict(buffers).get(name, "buffer"), tensor)
+            named: list[tuple[str, Kind, torch.Tensor | None]] = []
+            named += ((name, "parameter", one) for name, one in module._parameters.items())
+            named += ((name, "transient" if name in hidden else "buffer", one) for name, one in module._buffers.items())
+            for name, kind, tensor in named:
+                full = prefix + name
+                # A non-persistent buffer is a weight only if calls modify it, else it is a constant of the program.
+                if tensor is None or (kind == "transient" and full not in used):
+                    continue
+                kinds[full] = kind
+                if full not in used:
+                    unused[full] = tensor.detach()
         return cls(kinds, unused)
 
     @classmethod
@@ -74,22 +80,6 @@ def part_of(state: Mapping[str, torch.Tensor], path: str) -> dict[str, torch.Ten
     """Return the weights of a submodule from a model's, by its own names."""
     prefix = prefix_of(path)
     return {name.removeprefix(prefix): one for name, one in state.items() if name.startswith(prefix)}
-
-
-def _add(
-    kinds: dict[str, Kind],
-    unused: dict[str, torch.Tensor],
-    used: Collection[str],
-    name: str,
-    kind: Kind,
-    tensor: torch.Tensor | None,
-) -> None:
-    """Add a weight; a non-persistent buffer only if calls modify it, else it is a constant of the program."""
-    if tensor is None or (kind == "transient" and name not in used):
-        return
-    kinds[name] = kind
-    if name not in used:
-        unused[name] = tensor.detach()
 
 
 def tensors_by_name(
