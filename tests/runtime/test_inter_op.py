@@ -19,12 +19,13 @@ from trtcache.config import threads as thread_counts
 from trtcache.config.threads import EffectiveThreads, Threads
 from trtcache.runtime import parallel as inter_op
 from trtcache.runtime.parallel import Call, InterOp, Precedence, TorchState, WorkerPool
+from trtcache.runtime.verify import AutocastState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-PLAIN = TorchState(inference=False, autocast=None)
+PLAIN = TorchState(inference=False, autocast=AutocastState((), cached=True))
 WAIT_S = 60
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -22,6 +22,7 @@ import torch
 
 from trtcache.config import threads as thread_counts
 from trtcache.config.frozen import frozen_dataclass
+from trtcache.runtime.verify import AutocastState
 
 if TYPE_CHECKING:
     from trtcache.config.threads import EffectiveThreads, Threads
@@ -138,31 +139,23 @@ class TorchState:
 
     Attributes:
         inference: whether inference mode is on.
-        autocast: the dtype of CPU autocast, and whether it caches casts; None if it is off.
+        autocast: the state of autocast.
     """
 
     inference: bool
-    autocast: tuple[torch.dtype, bool] | None
+    autocast: AutocastState
 
     @classmethod
     def here(cls) -> TorchState | None:
         """Return this thread's state; None if it has more: active modes, or another default device."""
         if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
             return None
-        on = torch.is_autocast_enabled("cpu")
-        autocast = (torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()) if on else None
-        return cls(torch.is_inference_mode_enabled(), autocast)
+        return cls(torch.is_inference_mode_enabled(), AutocastState.here())
 
     @contextmanager
     def apply(self) -> Iterator[None]:
         """Set this state for the block."""
-        with ExitStack() as stack:
-            if self.inference:
-                stack.enter_context(torch.inference_mode())
-            stack.enter_context(torch.no_grad())
-            if self.autocast is not None:
-                dtype, cached = self.autocast
-                stack.enter_context(torch.autocast("cpu", dtype=dtype, cache_enabled=cached))
+        with torch.inference_mode() if self.inference else nullcontext(), torch.no_grad(), self.autocast.apply():
             yield
 
 
