@@ -16,7 +16,7 @@ import struct
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,9 +41,11 @@ from trtcache.errors import (
 from trtcache.store.format import MAX_HEADER_BYTES, MAX_SIGNATURES_BYTES, MAX_VALUES
 from trtcache.store.signatures import judge, sign
 from trtcache.target import host_platform
+from trtcache.weights.files import TensorRecord
 
 if TYPE_CHECKING:
     from trtcache.config.signing_keys import PublicKey, SecretKey
+    from trtcache.lowering.interface import Interface
 
 
 _UNSTORED = ["", "other"]
@@ -318,6 +320,23 @@ class ProgramArchive:
                 raise TamperedProgramError(str(self.path), f"its member {name} does not match its digest")
             self._checked.add(name)
         return content
+
+    def tensor_records(self, folder: str, names: Collection[str]) -> dict[str, TensorRecord]:
+        """Return torch's records of tensors with these names, in the folder ``weights`` or ``constants``.
+
+        Raises:
+            ValueError: a record is malformed; LookupError and TypeError are possible too.
+        """
+        config = parse(self.read(f"data/{folder}/model_{folder}_config.json"))["config"]
+        found = ((name, written) for name, written in config.items() if name in names)
+        return {name: TensorRecord.parse(name, written, f"data/{folder}/") for name, written in found}
+
+    def weight_records(self, interface: Interface) -> dict[str, TensorRecord]:
+        """Return the records of the weights that engines need; torch stores those of transient slots as constants."""
+        needed = {name for slot in interface.slots for name in slot.names}
+        transient = {name for slot in interface.slots if slot.transient for name in slot.names}
+        records = self.tensor_records("weights", needed)
+        return records | (self.tensor_records("constants", transient) if transient else {})
 
     def _raw(self, name: str) -> memoryview:
         place = self._places[name]

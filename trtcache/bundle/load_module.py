@@ -23,14 +23,12 @@ from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable, Provenance, in_order, parse_interface, parse_sources, read_constants
 from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
 from trtcache.runtime.module_call import CallSignature
-from trtcache.weights.files import TensorRecord
 from trtcache.weights.slots import EngineWeights, fit
 
 if TYPE_CHECKING:
     from trtcache.cache import Cache
     from trtcache.store.contract import Entry
-
-_WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"
+    from trtcache.weights.files import TensorRecord
 
 
 def load_module(archive: ProgramArchive, cache: Cache | None) -> CompiledModule:
@@ -164,7 +162,7 @@ class _ProgramReader:
         """Return all constants of a partitioned program by name: those of torch partitions from the file."""
         names = self._document["constants"]
         wanted = self._document["interface"]["constants"]  # by name: the digest of a constant and its device type
-        found = self._tensors(_CONSTANTS, set(names.values())) if names else {}
+        found = self._tensors(self._archive.tensor_records("constants", set(names.values()))) if names else {}
         of_torch = {}
         for own, name in names.items():
             device = str(wanted[own][1])
@@ -176,29 +174,14 @@ class _ProgramReader:
         }
         return {own: of_torch[own] if own in of_torch else of_engines[tuple(wanted[own])] for own in in_order(wanted)}
 
-    def _tensors(self, folder: str, names: set[str] | None = None) -> dict[str, torch.Tensor]:
-        document = parse(self._archive.read(f"{folder}model_{folder.split('/')[1]}_config.json"))
-        records = {
-            name: TensorRecord.parse(name, written, folder)
-            for name, written in document["config"].items()
-            if names is None or name in names
-        }
+    def _tensors(self, records: Mapping[str, TensorRecord]) -> dict[str, torch.Tensor]:
         return read_tensors(records, self._archive.read, {}, device=torch.device("cpu"))
 
     def _weights(self, executable: Executable) -> EngineWeights:
         """Return the weights in the file, fitted to the engines."""
-        slots = executable.interface.slots
-        transient = {name for slot in slots if slot.transient for name in slot.names}
-        state = self._tensors(_WEIGHTS)
-        if transient:
-            state |= self._tensors(_CONSTANTS, transient)
-        moved = {name for slot in slots if slot.device != "cpu" for name in slot.names}
-        needed = {name for slot in slots for name in slot.names}
-        placed = {
-            name: tensor.to(self._device) if name in moved else tensor
-            for name, tensor in state.items()
-            if name in needed
-        }
+        state = self._tensors(self._archive.weight_records(executable.interface))
+        moved = {name for slot in executable.interface.slots if slot.device != "cpu" for name in slot.names}
+        placed = {name: tensor.to(self._device) if name in moved else tensor for name, tensor in state.items()}
         try:
             return fit(executable.interface.weights, placed, known=executable.known, device=self._device)
         except RefitError as error:

@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from trtcache.cache import Cache
     from trtcache.store.contract import Entry
 
-_WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"
 _ALIGNED_BYTES = 16
 
 
@@ -82,7 +81,7 @@ def load_program(archive: ProgramArchive, cache: Cache | None, outputs: str | No
         MissingEngineError: the referenced engine or sidecar file is missing.
     """
     try:
-        return _PlainReader(archive, cache).program(outputs)
+        return _load(archive, cache, outputs)
     except (IncompatibleEngineError, UnknownContainerError) as error:
         raise TorchNeeded(str(error)) from error
     except RunError:  # a RuntimeError, but the content of the file is not its reason
@@ -92,73 +91,53 @@ def load_program(archive: ProgramArchive, cache: Cache | None, outputs: str | No
         raise ProgramContentError(str(archive.path), why) from error
 
 
-class _PlainReader:
-    """A program file that is being loaded without torch."""
-
-    def __init__(self, archive: ProgramArchive, cache: Cache | None) -> None:
-        self._archive = archive
-        self._document = parse(archive.read(PROGRAM))
-        self._require_plain()
-        targets = self._document["targets"]
-        self._engines = EngineReader(archive, targets, cache)
-        options = [
-            StoredTarget(
-                number, str(one["backend"]), str(one["label"]), dict(one["target"]), dict(one["toolchain"]), _no_member
-            )
-            for number, one in enumerate(targets)
-        ]
-        self._chosen = choose(options, str(archive.path), lambda _: HostFitness())
-        (self._record,) = targets[self._chosen.number]["engines"]
-
-    def _require_plain(self) -> None:
-        """Check that the program is one AOTInductor package for the CPU.
-
-        Raises:
-            TorchNeeded: it is not.
-        """
-        document = self._document
-        if document["division"] is not None:
-            raise TorchNeeded("it is not a single engine")
-        for target in document["targets"]:
-            if target["backend"] != host.NAME or target["target"]["device"] != "cpu":
-                raise TorchNeeded(f"it has an engine for {target['label']}")
-            if len(target["engines"]) != 1:
-                raise TorchNeeded("it runs in torch")
-        interface = document["interface"]
-        devices = {one["device"] for one in (*interface["inputs"], *interface["slots"], *interface["weights"])}
-        devices |= {device for _, device in interface["constants"].values()}
-        if (devices | {document["device"]}) != {"cpu"}:
-            raise TorchNeeded("it is not on the CPU alone")
-
-    def program(self, outputs: str | None) -> Program:
-        """Return the program of the chosen target."""
-        entry = self._engines.entry(self._record)
-        document = self._document
-        interface = parse_interface(document["interface"], document["weight_map"], document["slots"])
-        program = assemble(document, interface, entry, self._state(interface), str(self._archive.path), outputs)
-        name, option = str(document["name"]), self._chosen
-        count, path = len(interface.weights), str(self._archive.path)
-        partition = report_engine(entry, self._record["way"], weights=count, load_s=program.load_s, path=path)
-        program.report = Report(
-            name, option.backend, option.label, [partition], route="program", torch="not used", guards=program.guards
+def _load(archive: ProgramArchive, cache: Cache | None, outputs: str | None) -> Program:
+    document = parse(archive.read(PROGRAM))
+    _require_plain(document)
+    targets = document["targets"]
+    engines = EngineReader(archive, targets, cache)
+    options = [
+        StoredTarget(
+            number, str(one["backend"]), str(one["label"]), dict(one["target"]), dict(one["toolchain"]), _no_member
         )
-        self._engines.keep(entry)
-        return program
+        for number, one in enumerate(targets)
+    ]
+    path = str(archive.path)
+    chosen = choose(options, path, lambda _: HostFitness())
+    (record,) = targets[chosen.number]["engines"]
+    entry = engines.entry(record)
+    interface = parse_interface(document["interface"], document["weight_map"], document["slots"])
+    records = archive.weight_records(interface)
+    state = {name: read_array(one, archive.read) for name, one in records.items()}
+    program = assemble(document, interface, entry, state, path, outputs)
+    weights = len(interface.weights)
+    partition = report_engine(entry, record["way"], weights=weights, load_s=program.load_s, path=path)
+    name = str(document["name"])
+    program.report = Report(
+        name, chosen.backend, chosen.label, [partition], route="program", torch="not used", guards=program.guards
+    )
+    engines.keep(entry)
+    return program
 
-    def _state(self, interface: Interface) -> dict[str, HostArray]:
-        """Return the weights in the file that the engine needs."""
-        transient = {name for slot in interface.slots if slot.transient for name in slot.names}
-        needed = {name for slot in interface.slots for name in slot.names}
-        state = self._arrays(_WEIGHTS, needed)
-        return state | (self._arrays(_CONSTANTS, transient) if transient else {})
 
-    def _arrays(self, folder: str, names: set[str]) -> dict[str, HostArray]:
-        document = parse(self._archive.read(f"{folder}model_{folder.split('/')[1]}_config.json"))
-        return {
-            name: read_array(TensorRecord.parse(name, written, folder), self._archive.read)
-            for name, written in document["config"].items()
-            if name in names
-        }
+def _require_plain(document: Any) -> None:
+    """Check that the program is one AOTInductor package for the CPU.
+
+    Raises:
+        TorchNeeded: it is not.
+    """
+    if document["division"] is not None:
+        raise TorchNeeded("it is not a single engine")
+    for target in document["targets"]:
+        if target["backend"] != host.NAME or target["target"]["device"] != "cpu":
+            raise TorchNeeded(f"it has an engine for {target['label']}")
+        if len(target["engines"]) != 1:
+            raise TorchNeeded("it runs in torch")
+    interface = document["interface"]
+    devices = {one["device"] for one in (*interface["inputs"], *interface["slots"], *interface["weights"])}
+    devices |= {device for _, device in interface["constants"].values()}
+    if (devices | {document["device"]}) != {"cpu"}:
+        raise TorchNeeded("it is not on the CPU alone")
 
 
 def assemble(
