@@ -128,11 +128,7 @@ def compile(  # noqa: A001  # named like torch.compile
 
 
 def _refuse_torch_options(source: Source, policy: str, on_miss: str | None, *, keep_program: bool) -> None:
-    """Refuse options that do not apply to a source which torch cannot run.
-
-    Raises:
-        SettingsError: such an option was passed.
-    """
+    """Refuse options that do not apply to a source which torch cannot run."""
     if keep_program:
         raise SettingsError("keep_program", f"{source.label} is not a torch program: keep the file itself")
     if policy != "error":

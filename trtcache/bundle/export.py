@@ -281,11 +281,7 @@ def build_for_target(contents: ProgramContents, target: str, cache: Cache, path:
 
 
 def _check_same_program(rebuilt: CacheKey | CanonicalizationError, stored: CacheKey, path: Path) -> None:
-    """Compare the parts of a key that describe a rebuilt program with those of the key of its stored engine.
-
-    Raises:
-        ProgramFileError: they differ.
-    """
+    """Compare the parts of a key that describe a rebuilt program with those of the key of its stored engine."""
     if not isinstance(rebuilt, CacheKey):
         raise ProgramFileError(str(path), f"its stored graph has no key: {rebuilt}")
     document: Any = rebuilt.document

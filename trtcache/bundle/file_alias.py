@@ -402,11 +402,7 @@ class FileLookup:
 
 
 def _require_initial_state() -> None:
-    """Check that torch, if it were imported, would be in the state that it begins with.
-
-    Raises:
-        TorchNeeded: it may be in another state.
-    """
+    """Check that torch, if it were imported, would be in the state that it begins with."""
     from importlib.metadata import entry_points  # 20 ms
 
     if "torch" in sys.modules:

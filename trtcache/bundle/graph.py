@@ -173,7 +173,6 @@ class TracedProgram:
         return [old_value(wire) for wire in division.results], stores
 
     def _call_engine(self, number: int, interface: Interface, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Call the placeholder of an engine."""
         weights = [self._tensor(slot.names[0]) for slot in interface.slots]
         if number in self._payloads:
             weights.append(self._tensor(payload_name(number)))
@@ -184,7 +183,6 @@ class TracedProgram:
         return outputs
 
     def _tensor(self, name: str) -> torch.Tensor:
-        """Return a weight or constant by name."""
         path, _, last = name.rpartition(".")
         found: torch.Tensor = getattr(self.module.get_submodule(path), last)
         return found

@@ -121,11 +121,7 @@ def _load(archive: ProgramArchive, cache: Cache | None, outputs: str | None) -> 
 
 
 def _require_plain(document: Any) -> None:
-    """Check that the program is one AOTInductor package for the CPU.
-
-    Raises:
-        TorchNeeded: it is not.
-    """
+    """Check that the program is one AOTInductor package for the CPU."""
     if document["division"] is not None:
         raise TorchNeeded("it is not a single engine")
     for target in document["targets"]:
@@ -205,11 +201,6 @@ def _no_member(name: str) -> bytes:
 
 
 def _read_constants(content: bytes, written: Mapping[str, tuple[str, str]]) -> dict[str, HostArray]:
-    """Return the constants of an engine.
-
-    Raises:
-        ValueError: one is missing or does not match its digest.
-    """
     constants: dict[str, HostArray] = {}
     if not written:
         return constants

@@ -188,7 +188,6 @@ def _other_members(contents: ProgramContents, payload: EnginePayload) -> dict[st
 
 
 def _program_document(contents: ProgramContents) -> dict[str, object]:
-    """Return the document of a program without its engines."""
     executable = contents.executable
     return {
         **describe_program(executable, contents.call),

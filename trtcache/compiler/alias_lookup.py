@@ -162,11 +162,7 @@ class AliasLookup:
         return entry, alias
 
     def _check(self, alias: KeyAlias) -> None:
-        """Compare the key in an alias with the options: all parts but those that only lowering determines.
-
-        Raises:
-            ValueError: they differ.
-        """
+        """Compare the key in an alias with the options: all parts but those that only lowering determines."""
         parts, own = alias.key.parts, self.key.parts
         wrong = [name for name in self._option_parts if parts[name] != own[name]]
         if wrong or alias.key.kind != self.backend.name or alias.device != self._source.device:

@@ -262,11 +262,7 @@ class BackgroundBuild:
 
 
 def _save(program: torch.export.ExportedProgram, path: Path, *, with_weights: bool) -> None:
-    """Write a program for the worker, with its weights or with a number for each of them.
-
-    Raises:
-        WorkerError: torch cannot write it.
-    """
+    """Write a program for the worker, with its weights or with a number for each of them."""
     from trtcache.lowering import TORCH_LOCK
 
     sent = copy.copy(program)

@@ -131,7 +131,6 @@ def _exit_with_supervisor(supervisor: int) -> None:
 
 
 def _build(folder: Path) -> Report:
-    """Build the engines of a request, and return the report."""
     from trtcache.cache import Cache
     from trtcache.compiler.compile import build_source
     from trtcache.compiler.program_file import keep, set_flags

@@ -133,11 +133,7 @@ def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[s
 
 
 def _replace_weights(content: bytes, changes: Mapping[str, tuple[Mapping[str, Any], torch.Tensor]]) -> memoryview:
-    """Return the bytes of a member with new weights, which may be parts of it.
-
-    Raises:
-        RefitError: they have several values for one location in memory.
-    """
+    """Return the bytes of a member with new weights, which may be parts of it."""
     data = bytearray(content)
     places = {name: _view_in_member(data, meta, value.dtype) for name, (meta, value) in changes.items()}
     for name, (_, value) in changes.items():

@@ -265,11 +265,7 @@ class _GraphBuilder:
 
 
 def _target(name: str) -> Any:
-    """Return the function or the operator of a call.
-
-    Raises:
-        ValueError: a custom operator is not registered in this process, or has another schema.
-    """
+    """Return the function or the operator of a call."""
     if "::" in name:  # a custom operator is recorded with its whole schema
         schema = torch._C.parse_schema(name)
         found = find_overload(f"{schema.name}.{schema.overload_name}")

@@ -267,11 +267,7 @@ class BackgroundModule(CompiledModule):
                 self._read(state, self._program)
 
     def _read(self, weights: Weights, program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
-        """Return the weights of now with those that were given to a refit, by the model's names.
-
-        Raises:
-            RefitError: they do not fit the program, or one that it uses is missing.
-        """
+        """Return the weights of now with those that were given to a refit, by the model's names."""
         needed = _weights_of(program)
         devices = {one.device for one in program.state_dict.values()}
         device = next((one for one in devices if one.type != "cpu"), torch.device("cpu"))
@@ -295,11 +291,7 @@ class BackgroundModule(CompiledModule):
         return {name: Content.of(value) for name, value in tensors.items()}
 
     def _current_state(self) -> Mapping[str, torch.Tensor]:
-        """Return the weights that calls in torch use now, by name.
-
-        Raises:
-            RefitError: the model has lost one that the program uses.
-        """
+        """Return the weights that calls in torch use now, by name."""
         state = self._given
         if state is None:
             assert self._model is not None  # noqa: S101  # there is no engine yet

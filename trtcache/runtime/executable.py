@@ -190,11 +190,7 @@ class Executable:
 
 
 def _check(document: Mapping[str, Any], entry: Entry) -> None:
-    """Compare an interface with its entry's key document.
-
-    Raises:
-        IncompatibleEngineError: they differ, or the interface has another version.
-    """
+    """Compare an interface with its entry's key document."""
     if document.get("format") != INTERFACE_FORMAT:
         found = f"its interface is of version {document.get('format')}, and {INTERFACE_FORMAT} is known"
         raise IncompatibleEngineError(entry.key.digest, f"{found}; TRTCACHE_RECACHE=1 builds it again")

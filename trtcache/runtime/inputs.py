@@ -108,7 +108,6 @@ def _extent(tensor: torch.Tensor) -> int:
 
 
 def _element_addresses(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the address of each element."""
     places = torch.full((1,), tensor.data_ptr(), device="cpu")
     for size, step in zip(tensor.shape, tensor.stride(), strict=True):
         places = (places[:, None] + torch.arange(size, device="cpu") * (step * tensor.element_size())).flatten()

@@ -351,12 +351,7 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         )
 
     def _weight_source(self, weights: Weights) -> WeightSource:
-        """Return weights by the model's names.
-
-        Raises:
-            RefitError: the constants of a module differ from those in the program, or a name is not a string.
-            WeightsFileError: the file cannot be read.
-        """
+        """Return weights by the model's names."""
         return WeightSource.of(weights, known=self._known, constants=self._constants, held=self._held)
 
     def check_weights(self, state: Mapping[str, torch.Tensor]) -> None:
@@ -370,9 +365,6 @@ class CompiledModule(torch.nn.Module, Generic[Output]):
         """Check that weights are equal to those of the compiled modules that the program calls.
 
         Those have their own engines, which the model and other modules call as well.
-
-        Raises:
-            RefitError: they differ.
         """
         modules = {} if source.module is None else dict(source.module.named_modules(remove_duplicate=False))
         for path, part in self._nested.items():

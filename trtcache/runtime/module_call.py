@@ -212,11 +212,7 @@ class ModuleCall:
         return self.on_guard.answer(refused, args, kwargs)
 
     def _refuse_transforms(self, leaves: Sequence[Any]) -> None:
-        """Refuse tensors of a function transform, whose memory does not have what they stand for.
-
-        Raises:
-            InputError: there is one.
-        """
+        """Refuse tensors of a function transform, whose memory does not have what they stand for."""
         for place, leaf in enumerate(leaves):
             if isinstance(leaf, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(leaf):
                 hint = "an engine has no batching rule and no derivative: transform the model, or call it without"
@@ -267,11 +263,7 @@ class ModuleCall:
         return [one.clone() if storage(one) in stored else one for one in outputs] if stored else outputs
 
     def _refuse_shared_memory(self, leaves: Sequence[Any]) -> None:
-        """Refuse an input that shares memory with a weight, if a call changes one of both: it reads before it writes.
-
-        Raises:
-            InputError: there is one.
-        """
+        """Refuse an input that shares memory with a weight if a call changes either: it reads before it writes."""
         weights, memory = self.swap.weights, self._memory
         if memory is None or memory[0] is not weights:
             changed = Memory({one.label: weights[one.name] for one in self._changed if one.name in weights})
