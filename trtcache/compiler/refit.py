@@ -22,10 +22,9 @@ from trtcache.errors import IncompatibleEngineError, ModelFileError, RefitError
 from trtcache.frontends.pt2 import Pt2Source
 from trtcache.lowering.interface import Content
 from trtcache.runtime.executable import Executable
-from trtcache.runtime.weight_source import WeightSource
+from trtcache.runtime.weight_source import WeightSource, whole_weight
 from trtcache.weights.files import SAVE_AGAIN, aligned_member, damage
-from trtcache.weights.recipes import WeightRef
-from trtcache.weights.slots import EngineWeight, Slot, alike, check, dtype_name, fit
+from trtcache.weights.slots import EngineWeight, alike, check, fit
 
 if TYPE_CHECKING:
     from trtcache.keys.key import KeyAlias
@@ -71,7 +70,9 @@ def refit_program(path: Path, weights: Path, output: Path | None = None) -> File
             tensors = file.weights(file.names)
         except ValueError as error:
             raise ModelFileError(str(path), str(error)) from error
-        metas = _metas(path)
+        with zipfile.ZipFile(path) as archive:  # the metadata of each weight: its member, and its place in that
+            root = archive.namelist()[0].partition("/")[0]
+            metas: dict[str, Any] = json.loads(archive.read(f"{root}/{_CONFIG}"))["config"]
         program_weights = _weights_of(metas, tensors)
         constants = {name: Content.of(one) for name, one in tensors.items() if name not in metas}
         given = WeightSource.of(weights, known=frozenset(tensors), constants=constants)
@@ -86,14 +87,6 @@ def refit_program(path: Path, weights: Path, output: Path | None = None) -> File
     return FileRefit(len(program_weights), tuple(one.label for one in changed))
 
 
-def _metas(path: Path) -> dict[str, Any]:
-    """Return the archive's metadata of each weight, which gives its member and its position there."""
-    with zipfile.ZipFile(path) as archive:
-        root = archive.namelist()[0].partition("/")[0]
-        config: dict[str, Any] = json.loads(archive.read(f"{root}/{_CONFIG}"))["config"]
-    return config
-
-
 def _weights_of(metas: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> list[EngineWeight]:
     """Return the weights of a program; names that share memory are one weight."""
     tied: dict[object, list[str]] = {}
@@ -101,12 +94,7 @@ def _weights_of(metas: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -
         tensor = tensors[name]
         place = (meta["path_name"], tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
         tied.setdefault(place, []).append(name)
-    return [_weight(index, names, tensors[names[0]]) for index, names in enumerate(tied.values())]
-
-
-def _weight(index: int, names: Sequence[str], tensor: torch.Tensor) -> EngineWeight:
-    form = (dtype_name(tensor.dtype), tuple(tensor.shape), tensor.stride(), tensor.device.type)
-    return EngineWeight(index, WeightRef(index), *form, (Slot(index, *form, tuple(names)),))
+    return [whole_weight(index, names, tensors[names[0]]) for index, names in enumerate(tied.values())]
 
 
 def _is_equal(old: torch.Tensor, new: torch.Tensor) -> bool:

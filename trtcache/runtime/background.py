@@ -23,10 +23,9 @@ from trtcache.runtime.module_state import ModelNames
 from trtcache.runtime.on_guard import TorchCalls
 from trtcache.runtime.report import RefitReport, Report
 from trtcache.runtime.verify import modes_of
-from trtcache.runtime.weight_source import HeldTensors, Weights, WeightSource
+from trtcache.runtime.weight_source import HeldTensors, Weights, WeightSource, whole_weight
 from trtcache.weights.fingerprints import Fingerprints, is_readable
-from trtcache.weights.recipes import WeightRef
-from trtcache.weights.slots import EngineWeight, Slot, check, dtype_name, is_unchanged
+from trtcache.weights.slots import EngineWeight, check, is_unchanged
 
 log = logging.getLogger(__name__)
 
@@ -374,10 +373,5 @@ def _weights_of(program: torch.export.ExportedProgram) -> list[EngineWeight]:
     names = {**program.graph_signature.inputs_to_parameters, **program.graph_signature.inputs_to_buffers}
     used = {names[node.name] for node in program.graph.nodes if node.name in names and node.users}
     groups = dict.fromkeys(group_tied(program.state_dict).values())
-    found = []
-    for index, group in enumerate(one for one in groups if not used.isdisjoint(one)):
-        tensor = program.state_dict[group[0]]
-        dtype, shape, stride = dtype_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride())
-        slot = Slot(index, dtype, shape, stride, tensor.device.type, group)
-        found.append(EngineWeight(index, WeightRef(index), dtype, shape, stride, slot.device, (slot,)))
-    return found
+    found = enumerate(group for group in groups if not used.isdisjoint(group))
+    return [whole_weight(index, group, program.state_dict[group[0]]) for index, group in found]

@@ -12,7 +12,7 @@ import os
 import sys
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,7 +24,8 @@ from trtcache.errors import RefitError
 from trtcache.frontends.weight_files import read_weights
 from trtcache.lowering.interface import Content
 from trtcache.lowering.python_objects import attributes_of, elements_of, is_kind, slots_of
-from trtcache.weights.slots import is_fake
+from trtcache.weights.recipes import WeightRef
+from trtcache.weights.slots import EngineWeight, Slot, dtype_name, is_fake
 
 Place = tuple[object, ...]
 """Attributes, keys and indexes that lead to an object."""
@@ -37,6 +38,12 @@ _KNOWN = sys.stdlib_module_names - {"__main__"} | {"torch", "trtcache"}
 _CONTAINERS = frozenset({dict, OrderedDict, list, tuple, deque, set, frozenset})
 _OBJECTS = (*_CONTAINERS, torch.nn.Module, types.FunctionType, type)
 _SHOWN = 3
+
+
+def whole_weight(index: int, names: Sequence[str], tensor: torch.Tensor) -> EngineWeight:
+    """Return an engine weight that is one of the model's as it is, for a check of weights without an engine."""
+    form = (dtype_name(tensor.dtype), tuple(tensor.shape), tensor.stride(), tensor.device.type)
+    return EngineWeight(index, WeightRef(index), *form, (Slot(index, *form, tuple(names)),))
 
 
 @frozen_dataclass
