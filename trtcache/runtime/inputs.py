@@ -149,18 +149,22 @@ class InputCheck(CallCheck):
             label: returns the caller's name for a leaf, for messages.
         """
         super().__init__(interface, label)
-        self._numbers = tuple(
-            (spec.leaf, device if spec.device == device.type else torch.device(spec.device))
-            for spec in interface.inputs
-            if spec.number
-        )
         self._guards_hold = compile_guards(interface.conditions)
         self._devices = tuple(
             device if spec.device == device.type else torch.device(spec.device) for spec in self._inputs
         )
+        placed = tuple(zip(self._inputs, self._devices, strict=True))
+        self._numbers = tuple((spec.leaf, where) for spec, where in placed if spec.number)
         self._fast = tuple(
-            (spec.leaf, getattr(torch, spec.dtype), _fixed_size(spec), spec.stride, where, where.type == "cpu")
-            for spec, where in zip(self._inputs, self._devices, strict=True)
+            (
+                spec.leaf,
+                getattr(torch, spec.dtype),
+                torch.Size([size for size in spec.shape if isinstance(size, int)]),
+                spec.stride,
+                where,
+                where.type == "cpu",
+            )
+            for spec, where in placed
         )
         self._plan = None if self._fixed else _make_plan(self._inputs, self._devices)
         self._bounds = tuple(
@@ -392,7 +396,3 @@ def _is_contiguous(spec: TensorInput) -> bool:
         if None in shape or None in stride or tuple(stride) != contiguous(tuple(shape)):
             return False
     return True
-
-
-def _fixed_size(spec: TensorInput) -> torch.Size:
-    return torch.Size([size for size in spec.shape if isinstance(size, int)])
