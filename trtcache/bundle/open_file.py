@@ -36,7 +36,11 @@ def open_file(
         raise SettingsError("on_guard", f"{on_guard!r} needs the model, which is not in the file; leave it at 'error'")
     parse_outputs(outputs)
     start_logging(os.environ)
-    store = _open_cache(cache)
+    store = None
+    if cache is not None:
+        from trtcache.cache import Cache  # needed only for a cache that is passed
+
+        store = cache if isinstance(cache, Cache) else Cache(cache)
     config = Config.from_environ(os.environ)
     keys = config.trust.keys
     start = time.perf_counter()
@@ -72,11 +76,3 @@ def _load(archive: ProgramArchive, cache: Cache | None, outputs: str | None) -> 
     module = load_module(archive, cache)
     module.report.torch = why
     return module
-
-
-def _open_cache(cache: Cache | str | os.PathLike[str] | None) -> Cache | None:
-    if cache is None:
-        return None
-    from trtcache import cache as cache_module  # needed only for a cache that is passed
-
-    return cache if isinstance(cache, cache_module.Cache) else cache_module.Cache(cache)

@@ -242,7 +242,9 @@ class OnGuard:
                 result = program(*args, **kwargs)
             except InputError:  # a program without dynamic sizes does not raise GuardError
                 continue
-            self._use(program)
+            with self._lock:
+                if self.programs[-1:] != [program] and program in self.programs:
+                    self.programs = [*(one for one in self.programs if one is not program), program]
             return result
         return self._compile_program(error, args, kwargs, programs)(*args, **kwargs)
 
@@ -287,8 +289,3 @@ class OnGuard:
                 self._report.programs = [one.report for one in self.programs]
             log.info("compiled another program for sizes that the first one was not exported for: %s", error)
             return program
-
-    def _use(self, program: CompiledModule) -> None:
-        with self._lock:
-            if self.programs[-1:] != [program] and program in self.programs:
-                self.programs = [*(one for one in self.programs if one is not program), program]
