@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trtcache.backends.protocol import WEIGHT_MAP, use_tuning_store
 from trtcache.backends.registry import load_engine
@@ -277,11 +277,14 @@ class AliasLookup:
                 log.info("%s gets no key alias: %s", self._source.label, why)
                 return
             assert isinstance(key, CacheKey)  # noqa: S101  # see _why_not_storable
+            file_stat = self._source.stat_fingerprint()
+            if file_stat is not None and not is_local(Path(self._source.label)):
+                file_stat = None  # the clock of the file system is another machine's
             alias = KeyAlias.of(
                 request.program,
                 key,
                 self._source.content_digest,
-                file_stat=self._stat_fingerprint(),
+                file_stat=file_stat,
                 operators=self._source.custom_operators(self._settings),
             )
             self._source.check_alias(alias, request)
@@ -310,11 +313,6 @@ class AliasLookup:
         if self._source.is_torch and "frozen" in key.parts:
             return "its engine has embedded weights, whose values an alias does not compare"
         return "" if self._source.specs_of(key) else "neither the alias nor the source would have its pytree specs"
-
-    def _stat_fingerprint(self) -> Any:
-        """Return the stat fingerprint of the source's file; None on a file system whose clock is another machine's."""
-        file_stat = self._source.stat_fingerprint()
-        return file_stat if file_stat and is_local(Path(self._source.label)) else None
 
     def _reject(self, entry: Entry, why: str) -> None:
         log.warning("the key alias of %s is not used: %s", self._source.label, why)
