@@ -214,8 +214,12 @@ def _is_taken(root: torch.nn.Module, name: str) -> bool:
 
 def export_graph(
     contents: ProgramContents, payloads: Mapping[int, Sequence[EnginePayload]], path: str
-) -> tuple[ExportedProgram, list[int]]:
-    """Return a program exported by torch, with an operator for each engine, and the engines' partitions.
+) -> tuple[ExportedProgram, list[int], dict[str, str]]:
+    """Return a program exported by torch, with an operator for each engine.
+
+    Returns:
+        The program, the partitions of its engines in the order of their calls, and torch's names of the constants that
+        stay in torch, by the program's names.
 
     Raises:
         ProgramFileError: torch cannot trace what stays in torch; the message includes torch's.
@@ -237,7 +241,7 @@ def export_graph(
     if missing := sorted(set(payloads) - set(calls)):
         raise ProgramFileError(path, f"the program does not use the outputs of the engines of partitions {missing}")
     program._example_inputs = None  # generated, and torch would pickle them
-    return program, calls
+    return program, calls, traced.constants
 
 
 def torch_members(program: ExportedProgram, path: str) -> dict[str, bytes]:

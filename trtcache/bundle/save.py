@@ -26,7 +26,7 @@ from trtcache.bundle.archive import (
 )
 from trtcache.bundle.engines import EnginePayload, make_payloads, record_of
 from trtcache.bundle.formats import describe_program, write_partitions
-from trtcache.bundle.graph import TracedProgram, export_graph, payload_name, torch_members
+from trtcache.bundle.graph import export_graph, payload_name, torch_members
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import atomic_write, refuse_special_file
 from trtcache.digests import Json, json_bytes
@@ -68,8 +68,8 @@ def save(contents: ProgramContents, path: Path, *, engines: str, key: SecretKey 
     refuse_special_file(path)
     payloads = make_payloads(contents, engines, path.name)
     try:
-        program, calls = export_graph(contents, payloads, str(path))
-        program_document = _program_document(contents)
+        program, calls, constants = export_graph(contents, payloads, str(path))
+        program_document = _program_document(contents, constants)
     except ValueError as error:
         raise ProgramFileError(str(path), str(error)) from error
     sidecars = {payload.file: payload for each in payloads.values() for payload in each if payload.storage == "file"}
@@ -187,15 +187,15 @@ def _other_members(contents: ProgramContents, payload: EnginePayload) -> dict[st
     }
 
 
-def _program_document(contents: ProgramContents) -> dict[str, object]:
+def _program_document(contents: ProgramContents, constants: Mapping[str, str]) -> dict[str, object]:
+    """Return the document without engines; ``constants`` are torch's names of those that stay in torch."""
     executable = contents.executable
     return {
         **describe_program(executable, contents.call),
         "name": contents.name,
         "device": str(executable.device),
         "parameters": sorted(contents.parameters & {n for slot in executable.interface.slots for n in slot.names}),
-        # torch's names of constants that stay in torch, by the program's names
-        "constants": {} if contents.division.is_one_engine else dict(TracedProgram(contents, {}).constants),
+        "constants": {} if contents.division.is_one_engine else constants,
         "division": None if contents.division.is_one_engine else write_partitions(contents.division),
     }
 
