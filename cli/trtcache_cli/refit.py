@@ -108,7 +108,8 @@ def _aliases(layers: Layers, digest: str) -> Iterator[KeyAlias]:
     An alias is not always in the layer of its engine. Aliases that cannot be read are skipped, such as those of
     programs in memory, which do not have the pytree specs of the arguments.
     """
-    from trtcache.keys.key import KIND, MEMBER, KeyAlias
+    from trtcache.keys.alias_key import KIND, MEMBER
+    from trtcache.keys.key import KeyAlias
     from trtcache.store.catalog import load_records
 
     for store in layers.disks:

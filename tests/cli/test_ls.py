@@ -94,7 +94,7 @@ def test_kinds_of_companions_are_those_that_are_written() -> None:
     from trtcache.backends.tensorrt.tuning import RUNTIME_CACHE, TIMING_CACHE
     from trtcache.compiler.program_file import KIND
     from trtcache.frontends.direct import manifest
-    from trtcache.keys.key import KIND as ALIAS
+    from trtcache.keys.alias_key import KIND as ALIAS
 
     assert {ALIAS, "memo", manifest.KIND, manifest.REASON_KIND, RUNTIME_CACHE, TIMING_CACHE} == COMPANIONS
     assert not is_companion(KIND)

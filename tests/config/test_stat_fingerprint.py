@@ -17,7 +17,7 @@ from trtcache.config.paths import StatFingerprint
 from trtcache.errors import ExportError
 from trtcache.frontends.pt2 import Pt2Source
 from trtcache.frontends.weight_files import Hashing
-from trtcache.keys import key as alias
+from trtcache.keys import alias_key as alias
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tests.comparing import differ, difference
 from tests.models import Affine, Case
 from trtcache import lowering
 from trtcache.errors import ExportError
-from trtcache.keys import key as key_alias
+from trtcache.keys import alias_key as key_alias
 from trtcache.keys.program_digest import exported_digest
 from trtcache.lowering.model_state import quiet
 from trtcache.store.disk import DiskStore

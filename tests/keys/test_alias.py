@@ -51,7 +51,7 @@ def saved(path: Path, model: nn.Module, args: tuple[Any, ...] = (X,), kwargs: An
 def alias_digests(root: Path) -> list[str]:
     """Return the digests of the key aliases in a cache."""
     store = DiskStore.open(root)
-    return [one.digest for one in store.scan() if store.header(one.digest).kind == key_alias.KIND]
+    return [one.digest for one in store.scan() if store.header(one.digest).kind == alias_key.KIND]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -139,7 +139,7 @@ def astray(root: Path, change: Callable[[dict[str, Any]], None]) -> None:
     entry = store.get(key)
     document = json.loads(bytes(entry.read("alias.json")))  # type: ignore[union-attr]  # it is there
     change(document)
-    store.put(key, {"alias.json": json.dumps(document).encode()}, kind=key_alias.KIND)
+    store.put(key, {"alias.json": json.dumps(document).encode()}, kind=alias_key.KIND)
 
 
 def _set(*path: str, value: object) -> Callable[[dict[str, Any]], None]:
@@ -199,7 +199,7 @@ def test_an_alias_of_another_program_is_rejected_and_counted(
     store.remove(alias_digests(store.root)[0])
     compiled(paths[0])
     (mine,) = alias_digests(store.root)
-    store.put(store.header(mine).key, {"alias.json": bytes(other.read("alias.json"))}, kind=key_alias.KIND)  # type: ignore[union-attr]  # it is there
+    store.put(store.header(mine).key, {"alias.json": bytes(other.read("alias.json"))}, kind=alias_key.KIND)  # type: ignore[union-attr]  # it is there
     module = compiled(paths[0])
     assert difference(Affine()(X), module(X)) is None
     assert compiled(paths[0]).report.route == "alias"
@@ -280,7 +280,7 @@ def test_a_failure_to_store_an_alias_is_a_warning(
     put = DiskStore.put
 
     def failing(self: DiskStore, key: CacheKey, *args: Any, **kwargs: Any) -> Any:
-        if key.kind == key_alias.KIND:
+        if key.kind == alias_key.KIND:
             raise OSError(28, "No space left on device")
         return put(self, key, *args, **kwargs)
 
@@ -290,7 +290,7 @@ def test_a_failure_to_store_an_alias_is_a_warning(
     assert "not stored" in caplog.text
     events = DiskStore.open(tmp_path / "cache").events.read()
     assert [(event.kind, event.reason) for event in events if event.event == "put_failed"] == [
-        (key_alias.KIND, "No space left on device")
+        (alias_key.KIND, "No space left on device")
     ]
 
 

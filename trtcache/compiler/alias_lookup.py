@@ -20,7 +20,8 @@ from trtcache.backends.registry import load_engine
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.digests import CacheKey
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
-from trtcache.keys.key import EXAMPLE_SIZES, KIND, MEMBER, KeyAlias, alias_key
+from trtcache.keys.alias_key import KIND, MEMBER
+from trtcache.keys.key import EXAMPLE_SIZES, KeyAlias, alias_key
 from trtcache.lowering.operators import operators_are_unchanged
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable, Provenance, load_members, parameters_of

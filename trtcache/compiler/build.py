@@ -36,8 +36,8 @@ from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BackendUnavailableError, CanonicalizationError, SettingsError, StoreError
 from trtcache.frontends.resolve import Model, resolve
 from trtcache.frontends.source import CompileOptions
-from trtcache.keys.key import KIND as ALIAS
-from trtcache.keys.key import code_digest
+from trtcache.keys.alias_key import KIND as ALIAS
+from trtcache.keys.alias_key import code_digest
 
 if TYPE_CHECKING:
     import torch

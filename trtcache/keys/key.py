@@ -25,9 +25,6 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.paths import StatFingerprint
 from trtcache.digests import CacheKey, Digest, Json, canonical, encode, hash_bytes, json_bytes
 from trtcache.errors import CanonicalizationError
-from trtcache.keys.alias_key import KIND as KIND
-from trtcache.keys.alias_key import MEMBER as MEMBER
-from trtcache.keys.alias_key import code_digest as code_digest
 from trtcache.keys.alias_key import flushes_denormals, make_alias_key
 from trtcache.lowering.arguments import children, module_class
 from trtcache.lowering.interface import Content, SmallSizes
@@ -286,9 +283,7 @@ def frozen_part(program: LoweredProgram, frozen: Sequence[Slot]) -> dict[str, ob
 
 def part_digests(key: CacheKey) -> str:
     """Return the digest of each part of a key, shortened: two machines whose keys differ see at once which parts do."""
-    parts = key.parts
-    assert isinstance(parts, dict)  # noqa: S101  # by CacheKey.of
-    return ", ".join(f"{name} {hash_bytes(encode(part)).hex()[:12]}" for name, part in parts.items())
+    return ", ".join(f"{name} {hash_bytes(encode(part)).hex()[:12]}" for name, part in key.parts.items())
 
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")

@@ -31,7 +31,7 @@ from trtcache.errors import (
 )
 from trtcache.frontends.onnx.file import OnnxFile
 from trtcache.frontends.onnx.weights import make_parser_model
-from trtcache.keys.key import KIND
+from trtcache.keys.alias_key import KIND
 from trtcache.store.catalog import counters
 from trtcache.store.disk import DiskStore
 
