@@ -188,11 +188,11 @@ def _weights(*groups: Mapping[str, Any]) -> Json:
             if type(tensor) not in _TENSORS or tensor.layout != torch.strided or tensor.device.type == "meta":
                 raise ValueError(f"{name} is a {type(tensor).__name__}, or has no values or strides")
             storage = tensor.untyped_storage()
-            whose = storages.setdefault(storage._cdata, len(storages))
-            where = places.setdefault(tensor.data_ptr(), len(places))
+            storage_number = storages.setdefault(storage._cdata, len(storages))
+            place = places.setdefault(tensor.data_ptr(), len(places))
             flags = [type(tensor).__name__, tensor.requires_grad, tensor.is_conj(), tensor.is_neg()]
-            lies = [whose, where, storage.nbytes(), tensor.storage_offset(), *tensor.stride()]
-            written.append([name, str(tensor.dtype), str(tensor.device), list(tensor.shape), lies, flags])
+            layout = [storage_number, place, storage.nbytes(), tensor.storage_offset(), *tensor.stride()]
+            written.append([name, str(tensor.dtype), str(tensor.device), list(tensor.shape), layout, flags])
         written.append(None)
     return written
 
