@@ -79,7 +79,8 @@ def _refit_file(path: Path, weights: Path, output: Path | None) -> dict[str, Any
 
 
 def _refit_entry(session: Session, subject: str, weights: Path, output: Path | None) -> dict[str, Any]:
-    from trtcache.compiler.refit import check_entry, refit_artifact, write_artifact
+    from trtcache.compiler.refit import check_entry, refit_artifact
+    from trtcache.config.paths import atomic_write
 
     if session.config().disable:
         why = "the names of weights are read from the cache, which this variable turns off: unset it"
@@ -92,7 +93,9 @@ def _refit_entry(session: Session, subject: str, weights: Path, output: Path | N
         raise UnusableEntryError(key.digest, entry.reason)
     executable, given = check_entry(entry, list(_aliases(layers, key.digest)), weights)
     if output is not None:
-        write_artifact(refit_artifact(entry, executable, given), output)
+        artifact = refit_artifact(entry, executable, given)
+        with atomic_write(output) as temporary:
+            temporary.write_bytes(artifact)
     return {
         "file": None,
         "key": key.digest,

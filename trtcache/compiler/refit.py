@@ -199,13 +199,3 @@ def refit_artifact(entry: Entry, executable: Executable, given: WeightSource) ->
         why = "contains no weights: nothing can be written; give the program's .pt2 file, or use module.refit(FILE)"
         raise IncompatibleEngineError(entry.key.digest, f"an engine of {entry.kind} {why}")
     return written
-
-
-def write_artifact(artifact: memoryview, output: Path) -> None:
-    """Write an artifact to a file atomically.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    with atomic_write(output) as temporary:
-        temporary.write_bytes(artifact)
