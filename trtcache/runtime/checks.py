@@ -43,6 +43,9 @@ class CallCheck:
         mutated: the leaves that a call changes.
     """
 
+    _symbol: Any = ()
+    """The class of a tracer's symbols, which may be given for dynamic ints."""
+
     def __init__(self, interface: Interface, label: Callable[[int], str]) -> None:
         """Prepare the checks.
 
@@ -61,10 +64,6 @@ class CallCheck:
         self.mutated = frozenset(
             one.target for one in interface.results if one.kind == "input" and one.target is not None
         )
-
-    def is_symbol(self, given: object) -> bool:  # noqa: ARG002  # a default
-        """Return whether a dynamic int is a tracer's symbol."""
-        return False
 
     def no_tensor(self, spec: TensorInput, given: Any, hint: str = "") -> InputError:
         """Return the error for a leaf that is no tensor."""
@@ -92,7 +91,7 @@ class CallCheck:
         """
         for leaf in self.number_leaves:
             given = leaves[leaf]
-            if type(given) is not int and not self.is_symbol(given):
+            if type(given) is not int and not isinstance(given, self._symbol):
                 raise self.wrong(leaf, "an int", describe_argument(given))
             if type(given) is int and not 0 <= given < _INTS:
                 hint = "an int that varies is a size to the engine"

@@ -140,6 +140,8 @@ class InputCheck(CallCheck):
     the slow path, which copies or raises.
     """
 
+    _symbol = torch.SymInt
+
     def __init__(self, interface: Interface, device: torch.device, label: Callable[[int], str]) -> None:
         """Prepare the checks.
 
@@ -189,10 +191,6 @@ class InputCheck(CallCheck):
         if self.mutated:
             self._check_overlap(leaves)
         return tensors
-
-    def is_symbol(self, given: object) -> bool:
-        """Return whether a dynamic int is a tracer's symbol."""
-        return isinstance(given, torch.SymInt)
 
     def check_tensors(self, leaves: Sequence[Any]) -> None:
         """Check that there is a tensor for each input, whatever it is like.

@@ -216,13 +216,9 @@ def _walk(model: torch.nn.Module) -> Iterator[tuple[Place, torch.Tensor]]:
             elif (
                 followed[kind]
                 and (kind not in _CONTAINERS or child)
-                and not (is_kind(child, type) and _is_known_class(child))
+                and not (is_kind(child, type) and str(child.__module__).partition(".")[0] in _KNOWN)
             ):
                 waiting.append(((*place, label), child))
-
-
-def _is_known_class(kind: type) -> bool:
-    return str(kind.__module__).partition(".")[0] in _KNOWN
 
 
 def _as_tensor(value: Any) -> torch.Tensor | None:
