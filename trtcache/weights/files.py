@@ -338,8 +338,8 @@ def read_records(content_of: Callable[[str], memoryview]) -> dict[str, dict[str,
 
 def weight_members(records: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
     """Return the members that contain only the bytes of weights."""
-    weights = [record for record in records.values() if record["folder"] == "weights"]
-    return frozenset(f"data/weights/{one['path_name']}" for one in weights if one["use_pickle"] is False)
+    weights = [one for one in records.values() if one["folder"] == "weights" and one["use_pickle"] is False]
+    return frozenset([f"data/weights/{one['path_name']}" for one in weights])
 
 
 def digest_without_weights(

@@ -64,7 +64,8 @@ class ExecutedCode:
 
     def add_calls(self, caller: CodeType, called: Iterable[CodeType]) -> None:
         """Add calls of functions by another."""
-        self._calls.update(((id(caller), id(one)), one) for one in called)
+        for one in called:
+            self._calls[id(caller), id(one)] = one
 
     def is_known(self, code: CodeType) -> bool:
         """Return whether a function is of torch, SymPy, trtcache or the standard library."""
@@ -222,7 +223,8 @@ def _profile(code: ExecutedCode) -> Iterator[None]:
         python.getprofile = get
         for entry in profiler.getstats():
             code.add(entry.code)
-            code.add_calls(entry.code, [called.code for called in entry.calls or ()])
+            for called in entry.calls or ():
+                code.add_calls(entry.code, (called.code,))
 
 
 def digest(code: CodeType) -> str:
