@@ -13,6 +13,7 @@ import click
 from trtcache.config.environment import (
     VARIABLES,
     Config,
+    format_value,
     lock_settings,
     parse_areas,
     read_settings,
@@ -40,7 +41,6 @@ _LEAST_MEANING = 30
 
 _LISTS = ("TRTCACHE_REMOTE", "TRTCACHE_TRUSTED_KEYS")
 _DIRECTORIES = ("TRTCACHE_DIR", "TRTCACHE_PATH")
-_MODES = {None: "", True: "require", False: "off"}
 
 
 @frozen_dataclass
@@ -114,7 +114,7 @@ def get_setting(session: Session, variable: str) -> None:
         note(f"{setting_name(variable)}: {VARIABLES[variable]}")
         click.echo(f"{printable(_text(setting)) or '(empty)'}  (from: {setting.origin})")
     else:
-        click.echo(printable(_plain(setting)))
+        click.echo(printable(format_value(variable, setting.value)))
 
 
 @config.command(name="set", epilog=examples("trtcache config set max-size 50GB", "trtcache config set readonly 1"))
@@ -179,14 +179,9 @@ def _parse_value(variable: str, text: str, in_file: Mapping[str, str]) -> Value:
         Config.parse({}, both)
     if variable in _LISTS:
         return text.replace(",", " ").split() if variable == "TRTCACHE_TRUSTED_KEYS" else text.split()
-    paths = {
-        "TRTCACHE_DIR": str(found.root),
-        "TRTCACHE_PATH": os.pathsep.join(map(str, (found.root, *found.lower))),
-        "TRTCACHE_SIGNING_KEY": str(found.trust.signing_key or ""),
-    }
-    if variable in paths:
-        return paths[variable]
-    value = values_of(found)[variable]
+    value = found.values()[variable]
+    if variable in (*_DIRECTORIES, "TRTCACHE_SIGNING_KEY"):
+        return str(value)
     if isinstance(value, bool):
         return value
     return int(text) if text.strip().isdecimal() else text
@@ -249,7 +244,7 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
     origins = {variable: _origin(variable, environ, in_file) for variable in VARIABLES}
     # Either variable sets the directories: one in the environment overrides the other in the file.
     is_path = not named and origins["TRTCACHE_PATH"] != "default" and origins["TRTCACHE_DIR"] != "environment"
-    values = values_of(found) | {"TRTCACHE_CONFIG": str(path)}
+    values = found.values() | {"TRTCACHE_BUSY_TIMEOUT": found.busy.patience_s, "TRTCACHE_CONFIG": str(path)}
     if not is_path:
         values["TRTCACHE_PATH"] = ""
     if named:
@@ -261,36 +256,6 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
     if presentation().quiet:
         origins["TRTCACHE_QUIET"] = "-q"
     return [Setting(variable, values[variable], origins[variable]) for variable in VARIABLES]
-
-
-def values_of(found: Config) -> dict[str, str | float | bool | None]:
-    """Return the values of all variables but ``TRTCACHE_CONFIG``."""
-    return {
-        "TRTCACHE_DIR": str(found.root),
-        "TRTCACHE_PATH": os.pathsep.join(map(str, (found.root, *found.lower))),
-        "TRTCACHE_COPY_UP": found.copy_up,
-        "TRTCACHE_MAX_SIZE": found.max_size_bytes,
-        "TRTCACHE_MAX_ENTRIES": found.max_entries,
-        "TRTCACHE_DISABLE": found.disable,
-        "TRTCACHE_READONLY": found.readonly,
-        "TRTCACHE_RECACHE": found.recache,
-        "TRTCACHE_FORBID_BUILD": found.forbid_build,
-        "TRTCACHE_NO_TORCH": found.no_torch,
-        "TRTCACHE_ON_BUSY": found.busy.policy,
-        "TRTCACHE_BUSY_TIMEOUT": found.busy.patience_s,
-        "TRTCACHE_ON_MISS": found.on_miss,
-        "TRTCACHE_SIGNATURES": _MODES[found.trust.required],
-        "TRTCACHE_TRUSTED_KEYS": " ".join(map(str, found.trust.keys)),
-        "TRTCACHE_SIGNING_KEY": str(found.trust.signing_key or ""),
-        "TRTCACHE_REMOTE": " ".join(url.url for url in found.remotes.urls),
-        "TRTCACHE_REMOTE_CONNECT_TIMEOUT": found.remotes.connect_timeout_s,
-        "TRTCACHE_REMOTE_TIMEOUT": found.remotes.timeout_s,
-        "TRTCACHE_REMOTE_FLUSH": found.remotes.flush_s,
-        "TRTCACHE_REMOTE_MIN_BUILD": found.remotes.min_build_s,
-        "TRTCACHE_DIRECT": found.direct,
-        "TRTCACHE_QUIET": found.quiet,
-        "TRTCACHE_LOG": found.log,
-    }
 
 
 def _origin(variable: str, environ: Mapping[str, str], in_file: Collection[str]) -> str:
@@ -309,10 +274,3 @@ def _text(setting: Setting) -> str:
     if setting.variable == "TRTCACHE_MAX_SIZE":
         return format_size(int(setting.value))
     return str(setting.value)
-
-
-def _plain(setting: Setting) -> str:
-    """Return a value as ``config set`` takes it."""
-    if setting.value is None:
-        return "" if setting.variable == "TRTCACHE_BUSY_TIMEOUT" else "0"
-    return str(int(setting.value) if isinstance(setting.value, bool) else setting.value)

@@ -166,8 +166,37 @@ class Config:
             remotes=RemoteSettings.of(settings),
         )
 
+    def values(self) -> dict[str, str | float | bool | None]:
+        """Return the value of each variable but ``TRTCACHE_CONFIG``, None for no limit."""
+        return {
+            "TRTCACHE_DIR": str(self.root),
+            "TRTCACHE_PATH": os.pathsep.join(map(str, (self.root, *self.lower))),
+            "TRTCACHE_COPY_UP": self.copy_up,
+            "TRTCACHE_MAX_SIZE": self.max_size_bytes,
+            "TRTCACHE_MAX_ENTRIES": self.max_entries,
+            "TRTCACHE_DISABLE": self.disable,
+            "TRTCACHE_READONLY": self.readonly,
+            "TRTCACHE_RECACHE": self.recache,
+            "TRTCACHE_FORBID_BUILD": self.forbid_build,
+            "TRTCACHE_NO_TORCH": self.no_torch,
+            "TRTCACHE_ON_BUSY": self.busy.policy,
+            "TRTCACHE_BUSY_TIMEOUT": self.busy.timeout_s,
+            "TRTCACHE_ON_MISS": self.on_miss,
+            "TRTCACHE_SIGNATURES": {None: "", True: "require", False: "off"}[self.trust.required],
+            "TRTCACHE_TRUSTED_KEYS": " ".join(map(str, self.trust.keys)),
+            "TRTCACHE_SIGNING_KEY": str(self.trust.signing_key or ""),
+            "TRTCACHE_REMOTE": " ".join(url.url for url in self.remotes.urls),
+            "TRTCACHE_REMOTE_CONNECT_TIMEOUT": self.remotes.connect_timeout_s,
+            "TRTCACHE_REMOTE_TIMEOUT": self.remotes.timeout_s,
+            "TRTCACHE_REMOTE_FLUSH": self.remotes.flush_s,
+            "TRTCACHE_REMOTE_MIN_BUILD": self.remotes.min_build_s,
+            "TRTCACHE_DIRECT": self.direct,
+            "TRTCACHE_QUIET": self.quiet,
+            "TRTCACHE_LOG": self.log,
+        }
+
     def variables(self) -> dict[str, str]:
-        """Return the environment variables for another process with this configuration.
+        """Return the environment variables for another process with this configuration, but for the rank of this one.
 
         Raises:
             SettingsError: a directory has a colon in its name, and there are several directories.
@@ -175,26 +204,15 @@ class Config:
         folders = list(map(str, (self.root, *self.lower)))
         if self.lower and any(os.pathsep in folder for folder in folders):
             raise SettingsError("TRTCACHE_PATH", f"a directory of {', '.join(folders)} has a colon in its name")
-        values: dict[str, object] = {
-            "TRTCACHE_DIR": "" if self.lower else self.root,
-            "TRTCACHE_PATH": os.pathsep.join(folders) if self.lower else "",
-            "TRTCACHE_COPY_UP": int(self.copy_up),
-            "TRTCACHE_MAX_SIZE": self.max_size_bytes or 0,
-            "TRTCACHE_MAX_ENTRIES": self.max_entries or 0,
-            "TRTCACHE_DISABLE": int(self.disable),
-            "TRTCACHE_READONLY": int(self.readonly),
-            "TRTCACHE_RECACHE": int(self.recache),
-            "TRTCACHE_FORBID_BUILD": int(self.forbid_build),
-            "TRTCACHE_NO_TORCH": int(self.no_torch),
-            "TRTCACHE_QUIET": int(self.quiet),
-            "TRTCACHE_LOG": self.log,
-            "TRTCACHE_SIGNATURES": {None: "", True: "require", False: "off"}[self.trust.required],
-            "TRTCACHE_TRUSTED_KEYS": " ".join(map(str, self.trust.keys)),
-            "TRTCACHE_SIGNING_KEY": self.trust.signing_key or "",
-            "TRTCACHE_DIRECT": self.direct,
-            "TRTCACHE_ON_MISS": self.on_miss,
-        }
-        return {name: str(value) for name, value in values.items()} | self.busy.variables() | self.remotes.variables()
+        values = self.values() | {"TRTCACHE_DIR" if self.lower else "TRTCACHE_PATH": ""}
+        return {variable: format_value(variable, value) for variable, value in values.items()}
+
+
+def format_value(variable: str, value: str | float | bool | None) -> str:
+    """Return one of ``Config.values`` as the text of its variable."""
+    if value is None:
+        return "" if variable == "TRTCACHE_BUSY_TIMEOUT" else "0"
+    return str(int(value) if isinstance(value, bool) else value)
 
 
 @lru_cache(maxsize=1)  # a process reads its environment often: one warning until the names change

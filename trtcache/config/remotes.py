@@ -172,17 +172,6 @@ class RemoteSettings:
         """Return the same remotes without uploads to them."""
         return replace(self, urls=tuple(replace(url, writable=False) for url in self.urls))
 
-    def variables(self) -> dict[str, str]:
-        """Return the environment variables that ``of`` reads these settings from."""
-        limits = {
-            "CONNECT_TIMEOUT": self.connect_timeout_s,
-            "TIMEOUT": self.timeout_s,
-            "FLUSH": self.flush_s,
-            "MIN_BUILD": self.min_build_s,
-        }
-        named = {f"{VARIABLE}_{name}": repr(seconds) for name, seconds in limits.items()}
-        return {VARIABLE: " ".join(url.url for url in self.urls), **named}
-
     @property
     def target(self) -> RemoteUrl | None:
         """The remote that builds are uploaded to: the first with ``mode=write``."""

@@ -51,11 +51,6 @@ class ContentionPolicy:
         policy = self if on_busy is None else replace(self, policy=_policy(on_busy, "on_busy"))
         return policy if timeout_s is None else replace(policy, timeout_s=parse_seconds(timeout_s, "busy_timeout_s"))
 
-    def variables(self) -> dict[str, str]:
-        """Return the environment variables of this policy. The rank is left out: it belongs to one process."""
-        timeout = "" if self.timeout_s is None else repr(self.timeout_s)
-        return {"TRTCACHE_ON_BUSY": self.policy, "TRTCACHE_BUSY_TIMEOUT": timeout}
-
     @property
     def patience_s(self) -> float | None:
         """Seconds to wait; None to wait for as long as the other process lives."""
