@@ -132,7 +132,7 @@ def set_setting(session: Session, variable: str, values: tuple[str, ...]) -> Non
     name, path = setting_name(variable), settings_path(os.environ)
     if len(values) > 1 and variable not in _LISTS:
         raise click.UsageError(f"{name} takes one value, not {len(values)}")
-    value = _parse_value(variable, " ".join(values), read_settings(path, VARIABLES))
+    value = _parse_value(variable, " ".join(values), read_settings(path))
     with lock_settings(path):
         write_setting(path, name, value)
     _print_change(session, variable, f"wrote {name} = {json.dumps(value, ensure_ascii=False)} to", {"set": value})
@@ -240,7 +240,7 @@ def _show(session: Session) -> None:
 def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> list[Setting]:
     """Return every variable with its value; ``named`` if the directory was given on the command line."""
     path = settings_path(environ)
-    in_file = read_settings(path, VARIABLES)
+    in_file = read_settings(path)
     origins = {variable: _origin(variable, environ, in_file) for variable in VARIABLES}
     # Either variable sets the directories: one in the environment overrides the other in the file.
     is_path = not named and origins["TRTCACHE_PATH"] != "default" and origins["TRTCACHE_DIR"] != "environment"

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from trtcache.config.environment import (
-    VARIABLES,
     Config,
     lock_settings,
     make_folders,
@@ -151,7 +150,7 @@ def _write_key(key: SecretKey, path: Path) -> None:
 
 
 def _in_file() -> list[PublicKey]:
-    found = read_settings(settings_path(os.environ), VARIABLES)
+    found = read_settings(settings_path(os.environ))
     return list(parse_keys(found.get(_KEYS, ""), _KEYS))
 
 

@@ -196,7 +196,7 @@ def effective_environ(environ: Mapping[str, str]) -> dict[str, str]:
     Claims are on for the remote that is written to, unless its URL has ``claims=0``: of hosts that miss an entry, one
     builds it.
     """
-    settings = {name: text for name, text in merge_settings(environ, VARIABLES).items() if name in VARIABLES}
+    settings = {name: text for name, text in merge_settings(environ).items() if name in VARIABLES}
     if {"TRTCACHE_DIR", "TRTCACHE_PATH"} <= settings.keys():  # both at once are an error; the environment wins
         del settings["TRTCACHE_DIR" if environ.get("TRTCACHE_PATH") else "TRTCACHE_PATH"]
     return settings | claiming_environ(environ)
@@ -204,7 +204,7 @@ def effective_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 def claiming_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """Return ``TRTCACHE_REMOTE`` with claims for the remote that is written to; nothing if there is none."""
-    urls = merge_settings(environ, VARIABLES).get(VARIABLE, "").split()
+    urls = merge_settings(environ).get(VARIABLE, "").split()
     for index, text in enumerate(urls):
         url = RemoteUrl.parse(text)
         if url.writable:

@@ -190,9 +190,9 @@ def test_a_file_that_cannot_be_reached_is_none_unless_it_is_named() -> None:
 
         def read() -> None:
             os.environ["XDG_CONFIG_HOME"] = str(directory / "closed")
-            assert merge_settings({"A": "1"}, VARIABLES) == {"A": "1"}
+            assert merge_settings({"A": "1"}) == {"A": "1"}
             with pytest.raises(SettingsError, match=r"TRTCACHE_CONFIG: .*cannot be read: Permission denied"):
-                merge_settings({"TRTCACHE_CONFIG": str(directory / "closed" / "own.toml")}, VARIABLES)
+                merge_settings({"TRTCACHE_CONFIG": str(directory / "closed" / "own.toml")})
 
         as_user(ALICE, read)
 
@@ -318,7 +318,7 @@ def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_bytes('dir = "/caché"\n'.encode("latin-1"))
     path.chmod(0o600)
-    for work in (lambda: read_settings(path, VARIABLES), lambda: write_setting(path, "max-size", "1GB")):
+    for work in (lambda: read_settings(path), lambda: write_setting(path, "max-size", "1GB")):
         with pytest.raises(SettingsError, match="it is not UTF-8 text"):
             work()
     assert path.read_bytes() == 'dir = "/caché"\n'.encode("latin-1")

@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from functools import lru_cache
@@ -126,7 +126,7 @@ class Config:
         warn_about_unknown_variables(
             frozenset(name for name in environ if name.startswith(_PREFIX) and name not in VARIABLES)
         )
-        return cls.parse(environ, merge_settings(environ, VARIABLES))
+        return cls.parse(environ, merge_settings(environ))
 
     @classmethod
     def parse(cls, environ: Mapping[str, str], settings: Mapping[str, str]) -> Config:
@@ -282,7 +282,7 @@ def setting_name(variable: str) -> str:
     return variable.removeprefix("TRTCACHE_").lower().replace("_", "-")
 
 
-def read_settings(path: Path, variables: Collection[str]) -> dict[str, str]:
+def read_settings(path: Path) -> dict[str, str]:
     """Return the file's settings as text by variable; empty if the file does not exist.
 
     Raises:
@@ -291,7 +291,7 @@ def read_settings(path: Path, variables: Collection[str]) -> dict[str, str]:
     text = _read(path)
     if text is None:
         return {}
-    names = {setting_name(variable): variable for variable in variables if variable != "TRTCACHE_CONFIG"}
+    names = {setting_name(variable): variable for variable in VARIABLES if variable != "TRTCACHE_CONFIG"}
     settings = {}
     for name, value in _parse(text, path).items():
         if name not in names:
@@ -438,7 +438,7 @@ def _parse_toml(text: str) -> dict[str, object] | None:
         return None
 
 
-def merge_settings(environ: Mapping[str, str], variables: Collection[str]) -> dict[str, str]:
+def merge_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of the file, overridden by the environment's variables, of which empty ones are defaults.
 
     An empty ``TRTCACHE_SIGNATURES``, as templates of containers make it, does not override a file that sets it.
@@ -458,7 +458,7 @@ def merge_settings(environ: Mapping[str, str], variables: Collection[str]) -> di
     except OSError as error:
         if is_named:
             raise SettingsError("TRTCACHE_CONFIG", f"{path} does not exist") from error
-    settings = read_settings(path, variables)
+    settings = read_settings(path)
     found = {**settings, **environ}
     if not found.get(_SIGNATURES, "").strip() and _SIGNATURES in settings:
         found[_SIGNATURES] = settings[_SIGNATURES]
