@@ -24,13 +24,14 @@ from trtcache.cache import Cache
 from trtcache.compiler.compile import compile_source
 from trtcache.config.environment import DIRECT_MODES, ON_MISS, parse_choice
 from trtcache.config.imports import take_import_s
+from trtcache.config.units import parse_word
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends.resolve import Model, as_args, resolve
 from trtcache.frontends.source import CompileOptions, Source
 from trtcache.keys.alias_key import code_digest
 from trtcache.lowering import TORCH_LOCK
 from trtcache.runtime.verify import AutocastState, Examples, Modes, modes_of
-from trtcache.settings import Settings, parse_on_guard
+from trtcache.settings import ON_GUARD, Settings
 
 if TYPE_CHECKING:
     from trtcache.runtime import CompiledModule
@@ -61,7 +62,7 @@ def compile(  # noqa: A001  # named like torch.compile
     start = time.perf_counter()
     cache = cache if isinstance(cache, Cache) else Cache(cache)
     options = CompileOptions.of(backend, settings, target)
-    guard_policy = parse_on_guard(on_guard)
+    guard_policy = parse_word(on_guard, ON_GUARD, "on_guard")
     args = as_args(args)
     direct_mode = cache.config.direct if direct is None else parse_choice(direct, DIRECT_MODES, "direct")
     miss_policy = options.settings.on_miss if on_miss is None else parse_choice(on_miss, ON_MISS, "on_miss")

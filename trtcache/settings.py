@@ -13,7 +13,7 @@ from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.threads import Threads
 from trtcache.config.units import field_names, refuse_unknown
 from trtcache.digests import canonical
-from trtcache.errors import BackendUnavailableError, CanonicalizationError, SettingsError, did_you_mean
+from trtcache.errors import BackendUnavailableError, CanonicalizationError, SettingsError
 
 SettingsT = TypeVar("SettingsT", bound=BackendSettings)
 
@@ -276,14 +276,3 @@ def _section_class(name: str) -> type[BackendSettings]:
     if not (isinstance(kind, type) and issubclass(kind, BackendSettings)) or getattr(kind, "section", "") != name:
         raise SettingsError(f"settings.{name}", f"backend {name!r} has no settings of this name")
     return kind
-
-
-def parse_on_guard(policy: object) -> str:
-    """Validate one of ``ON_GUARD``.
-
-    Raises:
-        SettingsError: it is unknown; the message has the nearest one.
-    """
-    if policy in ON_GUARD:
-        return str(policy)
-    raise SettingsError("on_guard", f"{policy!r}: {did_you_mean(str(policy), list(ON_GUARD))}")

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from trtcache.bundle.archive import LOCAL_FILE, ProgramArchive
 from trtcache.config.environment import Config, require_torch_allowed, start_logging
 from trtcache.config.signing_keys import parse_keys
+from trtcache.config.units import parse_word
 from trtcache.errors import SettingsError
 from trtcache.runtime.program import Program, parse_outputs
-from trtcache.settings import parse_on_guard
+from trtcache.settings import ON_GUARD
 
 if TYPE_CHECKING:
     from trtcache.cache import Cache
@@ -32,7 +33,7 @@ def open_file(
     outputs: str | None,
 ) -> CompiledModule | Program:
     """Check the arguments, verify a program file and load it. Arguments and errors are those of ``trtcache.load``."""
-    if parse_on_guard(on_guard) != "error":
+    if parse_word(on_guard, ON_GUARD, "on_guard") != "error":
         raise SettingsError("on_guard", f"{on_guard!r} needs the model, which is not in the file; leave it at 'error'")
     parse_outputs(outputs)
     start_logging(os.environ)

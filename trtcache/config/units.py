@@ -40,7 +40,7 @@ class ContentionPolicy:
     def of(cls, environ: Mapping[str, str]) -> ContentionPolicy:
         """Read ``TRTCACHE_ON_BUSY`` and ``TRTCACHE_BUSY_TIMEOUT``, and the rank set by ``torchrun``."""
         text = environ.get("TRTCACHE_BUSY_TIMEOUT", "").strip()
-        policy = _policy(environ.get("TRTCACHE_ON_BUSY", "").strip().lower() or "wait", "TRTCACHE_ON_BUSY")
+        policy = parse_word(environ.get("TRTCACHE_ON_BUSY", "").strip().lower() or "wait", ON_BUSY, "TRTCACHE_ON_BUSY")
         rank, world = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
         is_rank = rank.isdecimal() and world.isdecimal() and int(world) > 1
         timeout_s = parse_seconds(text, "TRTCACHE_BUSY_TIMEOUT") if text else None
@@ -48,7 +48,7 @@ class ContentionPolicy:
 
     def override(self, on_busy: str | None, timeout_s: float | None) -> ContentionPolicy:
         """Return this policy with the given arguments in place of its own values; None keeps a value."""
-        policy = self if on_busy is None else replace(self, policy=_policy(on_busy, "on_busy"))
+        policy = self if on_busy is None else replace(self, policy=parse_word(on_busy, ON_BUSY, "on_busy"))
         return policy if timeout_s is None else replace(policy, timeout_s=parse_seconds(timeout_s, "busy_timeout_s"))
 
     @property
@@ -61,10 +61,15 @@ class ContentionPolicy:
         return RANKS_WAIT_S if self.rank else None
 
 
-def _policy(text: object, name: str) -> str:
-    if text in ON_BUSY:
+def parse_word(text: object, words: Sequence[str], name: str) -> str:
+    """Parse a setting that is one of a few words.
+
+    Raises:
+        SettingsError: it is another one; the message names ``name`` and the nearest word.
+    """
+    if text in words:
         return str(text)
-    raise SettingsError(name, f"{text!r}: {did_you_mean(str(text), list(ON_BUSY))}")
+    raise SettingsError(name, f"{text!r}: {did_you_mean(str(text), list(words))}")
 
 
 def parse_seconds(given: object, name: str) -> float:

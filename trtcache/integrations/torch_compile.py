@@ -19,7 +19,7 @@ import torch
 
 from trtcache.cache import Cache
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.config.units import field_names, refuse_unknown
+from trtcache.config.units import field_names, parse_word, refuse_unknown
 from trtcache.errors import (
     BuildForbiddenError,
     CanonicalizationError,
@@ -29,7 +29,6 @@ from trtcache.errors import (
     PassError,
     SettingsError,
     TrainingError,
-    did_you_mean,
 )
 from trtcache.integrations.dynamo.calls import lift_tensors, number, value_of
 from trtcache.integrations.dynamo.engines import GraphCompiler, GraphEngine
@@ -92,10 +91,7 @@ class Options:
     def __post_init__(self) -> None:
         if self.name is not None and not isinstance(self.name, str):
             raise SettingsError("options['name']", f"expected a string, got {self.name!r}")
-        if self.training not in _TRAINING:
-            raise SettingsError(
-                "options['training']", f"{self.training!r}: {did_you_mean(str(self.training), [*_TRAINING])}"
-            )
+        parse_word(self.training, _TRAINING, "options['training']")
 
     @classmethod
     def of(cls, options: Mapping[str, object] | None, mode: str | None) -> Options:
@@ -104,8 +100,8 @@ class Options:
         Raises:
             SettingsError: an option or the mode is unknown (with the nearest one), or a value is invalid.
         """
-        if mode is not None and mode not in _MODES:
-            raise SettingsError("mode", f"{mode!r}: {did_you_mean(str(mode), list(_MODES))}")
+        if mode is not None:
+            parse_word(mode, list(_MODES), "mode")
         if options is not None and not isinstance(options, Mapping):
             raise SettingsError("options", f"expected a mapping of names to values, got {options!r}")
         given = dict(options or {})
