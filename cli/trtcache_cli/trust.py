@@ -18,7 +18,7 @@ from trtcache.config.environment import (
     settings_path,
     write_setting,
 )
-from trtcache.config.signing_keys import PublicKey, SecretKey, check_key_name, parse_keys
+from trtcache.config.signing_keys import PublicKey, SecretKey, parse_keys
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache_cli.command_group import CommandGroup
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
@@ -52,14 +52,16 @@ def keygen(session: Session, name: str, output: Path | None) -> None:
     The secret key is written to a file that only you can read; without --output, it signs new entries from then on and
     is trusted by you.
     """
-    from trtcache.config.signing_keys import SecretKey
-
     key = SecretKey.generate(name)
     public = key.public
     path = output or settings_path(os.environ).parent / "keys" / f"{name}.secret"
     if output is None and not path.exists():
         _with(public)  # check for conflicts before the secret is written
-    _write_key(key, path)
+    make_folders(path.parent)
+    try:
+        key.write(path)
+    except FileExistsError as error:
+        raise SettingsError("key", f"{path} already contains a key; choose another name") from error
     if output is None:
         _add(public)
         with lock_settings(settings_path(os.environ)):
@@ -133,20 +135,8 @@ def ls(session: Session) -> None:
 
 
 def _signing_key(config: Config) -> bytes | None:
-    if config.trust.signing_key is None:
-        return None
-    from trtcache.config.signing_keys import SecretKey
-
-    return SecretKey.read(config.trust.signing_key).public.raw
-
-
-def _write_key(key: SecretKey, path: Path) -> None:
-    check_key_name(key.name, "key")
-    make_folders(path.parent)
-    try:
-        key.write(path)
-    except FileExistsError as error:
-        raise SettingsError("key", f"{path} already contains a key; choose another name") from error
+    path = config.trust.signing_key
+    return None if path is None else SecretKey.read(path).public.raw
 
 
 def _in_file() -> list[PublicKey]:
