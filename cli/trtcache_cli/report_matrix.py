@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -161,6 +161,5 @@ def _shared_options(cells: Iterable[Cell]) -> set[tuple[str, tuple[str, ...]]]:
 
 def heat_document(heat: HeatMap) -> Mapping[str, object]:
     """Return the heat map for ``--json``."""
-    names = [field.name for field in fields(HeatCell)]
-    cells = [{name: getattr(cell, name) for name in names} for cell in heat.cells]
+    cells = [asdict(cell) for cell in heat.cells]
     return {"file": str(heat.path), **heat.counts, "expected_s": heat.expected_s, "cells": cells}

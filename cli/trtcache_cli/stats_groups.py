@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from trtcache.config.units import format_duration, format_size
@@ -72,16 +72,7 @@ def groups_by(
 
 def groups_as_json(groups: dict[str, Group]) -> dict[str, dict[str, object]]:
     """Convert groups for ``--json``."""
-    return {
-        name: {
-            "entries": group.entries,
-            "file_bytes": group.file_bytes,
-            "hits": group.hits,
-            "misses": group.misses,
-            "saved_s": group.saved_s,
-        }
-        for name, group in groups.items()
-    }
+    return {name: asdict(group) for name, group in groups.items()}
 
 
 def print_groups(what: str, groups: dict[str, Group]) -> None:

@@ -15,7 +15,7 @@ from trtcache.errors import CorruptBlobError, NotAStoreError, ReadOnlyError, Set
 from trtcache.store.record import Record, parse_filters
 from trtcache.store.root import is_store
 from trtcache_cli.keys import SHORT_DIGITS
-from trtcache_cli.output import bytes_bar, note, on_terminal, print_json, print_table, print_tsv, spinner
+from trtcache_cli.output import bytes_bar, entries_text, note, on_terminal, print_json, print_table, print_tsv, spinner
 from trtcache_cli.places import PlaceType, open_remote
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
@@ -166,9 +166,8 @@ def _remark(
     plan: SyncPlan, arrived: Sequence[Record], refused: int, pinned: Sequence[str], result: SyncResult | None
 ) -> None:
     what = "to copy" if result is None else "copied"
-    count = "1 entry" if len(arrived) == 1 else f"{len(arrived):,} entries"
     parts = [
-        f"{count} of {format_size(sum(one.file_bytes for one in arrived))} {what}",
+        f"{entries_text(len(arrived))} of {format_size(sum(one.file_bytes for one in arrived))} {what}",
         f"{plan.present:,} already present",
     ]
     if refused:

@@ -17,7 +17,7 @@ from trtcache.errors import CorruptBlobError, FormatVersionError, RemoteError, U
 from trtcache.store.format import LARGE_BYTES
 from trtcache.store.layers import Layers
 from trtcache_cli.keys import KeyType
-from trtcache_cli.output import bytes_bar, note, print_json, print_tsv, spinner
+from trtcache_cli.output import bytes_bar, entries_text, note, print_json, print_tsv, spinner
 from trtcache_cli.places import is_url, open_remote, refuse_options
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
@@ -220,7 +220,7 @@ def report(
     unread = sum(finding.reason == UNREADABLE for finding in findings)
     done = " (quarantined)" if quarantined and len(findings) > unread else ""
     unread_too = f", {unread:,} unreadable" if unread else ""
-    entries = f"{len(files):,} {'entry' if len(files) == 1 else 'entries'}, {format_size(checked_bytes)}"
+    entries = f"{entries_text(len(files))}, {format_size(checked_bytes)}"
     note(f"{entries}: {len(findings) - unread:,} damaged{done}{unread_too}{others_too}")
     if repaired:
         note("the index was rebuilt")
