@@ -24,7 +24,6 @@ from trtcache.errors import (
     CorruptBlobError,
     FormatVersionError,
     LockTimeoutError,
-    ReadOnlyError,
     StoreError,
     UnknownKeyError,
 )
@@ -393,43 +392,28 @@ def counters_since(store: DiskStore, since_ns: int) -> Counters:
     return since(logs, read_sums(store.events.directory), since_ns)
 
 
-_logger = logging.getLogger("trtcache.store")
-
-NAME = "zero.json"
+_ZERO_NAME = "zero.json"
 
 
-@frozen_dataclass
-class ZeroPoint:
-    """Counters at a time."""
-
-    t_ns: int
-    counters: Counters
-
-
-def set_zero(store: DiskStore, *, now_ns: int) -> ZeroPoint:
-    """Make ``stats`` count from now on, and return the zero point.
+def set_zero(store: DiskStore, *, now_ns: int) -> None:
+    """Make ``stats`` count from now on.
 
     Raises:
-        ReadOnlyError: the store cannot be written.
         OSError: the zero point cannot be written; the earlier one stays.
     """
-    if not store.writable:
-        raise ReadOnlyError(str(store.root), "reset the counters")
-    zero = ZeroPoint(now_ns, counters(store))
-    rows = [[*key, total.count, total.sum_s] for key, total in zero.counters.items()]
-    store.events.replace(NAME, json.dumps({"t": now_ns, "counts": rows}).encode("ascii"))
-    return zero
+    rows = [[*key, total.count, total.sum_s] for key, total in counters(store).items()]
+    store.events.replace(_ZERO_NAME, json.dumps({"t": now_ns, "counts": rows}).encode("ascii"))
 
 
-def read_zero(store: DiskStore) -> ZeroPoint | None:
-    """Return the zero point, or None without one. A damaged file is logged and ignored."""
-    path = store.events.directory / NAME
+def read_zero(store: DiskStore) -> tuple[Counters, int] | None:
+    """Return the counters at the zero point, and its time; None without one. A damaged file is logged and ignored."""
+    path = store.events.directory / _ZERO_NAME
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     except OSError as error:
-        _logger.warning("%s cannot be read, and everything is counted: %s", path, error.strerror)
+        _LOG.warning("%s cannot be read, and everything is counted: %s", path, error.strerror)
         return None
     try:
         with os.fdopen(fd, "rb") as file:
@@ -443,10 +427,10 @@ def read_zero(store: DiskStore) -> ZeroPoint | None:
         t_ns = int(document["t"])
         if not 0 <= t_ns < 1 << 63:
             raise ValueError(f"{t_ns} is not a time")  # noqa: TRY301  # handled as any other damage
-        return ZeroPoint(t_ns, counts)
     except (ArithmeticError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
-        _logger.warning("%s is damaged, and everything is counted: %s", path, error)
+        _LOG.warning("%s is damaged, and everything is counted: %s", path, error)
         return None
+    return counts, t_ns
 
 
 def counters_from_zero(store: DiskStore, since_ns: int | None = None) -> tuple[Counters, int | None]:
@@ -454,23 +438,14 @@ def counters_from_zero(store: DiskStore, since_ns: int | None = None) -> tuple[C
     zero = read_zero(store)
     if zero is None:
         return (counters(store) if since_ns is None else counters_since(store, since_ns)), None
-    found = _subtract(counters(store), zero.counters)
-    if since_ns is not None and since_ns > zero.t_ns:
+    earlier, zero_ns = zero
+    found = {}
+    for key, total in counters(store).items():
+        before = earlier.get(key, EventCount())
+        if total.count > before.count:  # nothing is less than zero, also if logs were lost
+            found[key] = EventCount(total.count - before.count, max(0.0, total.sum_s - before.sum_s))
+    if since_ns is not None and since_ns > zero_ns:
         # Of sums, whole days are counted, which may begin before the zero point.
         later = counters_since(store, since_ns)
-        found = {key: min(total, found[key], key=_count) for key, total in later.items() if key in found}
-    return found, zero.t_ns
-
-
-def _count(total: EventCount) -> int:
-    return total.count
-
-
-def _subtract(counts: Counters, earlier: Counters) -> Counters:
-    """Return what was counted after ``earlier``; nothing is less than zero, also if logs were lost."""
-    found = {}
-    for key, total in counts.items():
-        before = earlier.get(key, EventCount())
-        if total.count > before.count:
-            found[key] = EventCount(total.count - before.count, max(0.0, total.sum_s - before.sum_s))
-    return found
+        found = {key: min(total, found[key], key=lambda one: one.count) for key, total in later.items() if key in found}
+    return found, zero_ns
