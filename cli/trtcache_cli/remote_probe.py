@@ -41,9 +41,9 @@ def _look_up(config: Config, url: RemoteUrl) -> Check:
     breaker = connect(url, config.remotes).breaker
     began_s = time.monotonic()
     try:
-        size_bytes, _ = open_bucket(url, config.remotes).get(object_name(os.urandom(32).hex()))
+        found, _ = open_bucket(url, config.remotes).get(object_name(os.urandom(32).hex()))
         advice = "a proxy or a login page answers instead of the bucket; check the URL and the proxy settings"
-        return Check(name, "bad", f"a random name returned {size_bytes} bytes", advice)
+        return Check(name, "bad", f"a random name returned {found.size_bytes} bytes", advice)
     except FileNotFoundError:
         # A random name must be missing.
         took_ms = (time.monotonic() - began_s) * 1e3

@@ -127,18 +127,8 @@ class Bucket:
         with _translate_errors(url):
             self._store = _open_store(url, client_options=options, retry_config=retries)
 
-    def get(self, name: str, *, most_bytes: int | None = None) -> tuple[int, Iterator[bytes]]:
-        """Return the size of an object, and its bytes as they arrive, or ``most_bytes`` of its beginning.
-
-        Raises:
-            FileNotFoundError: there is none.
-            RemoteError: the request failed; reading the bytes raises the same.
-        """
-        found, chunks = self.open(name, most_bytes=most_bytes)
-        return found.size_bytes, chunks
-
-    def open(self, name: str, *, most_bytes: int | None = None) -> tuple[RemoteObject, Iterator[bytes]]:
-        """Return an object as ``get`` does, with its time.
+    def get(self, name: str, *, most_bytes: int | None = None) -> tuple[RemoteObject, Iterator[bytes]]:
+        """Return an object's size and time, and its bytes as they arrive, or ``most_bytes`` of its beginning.
 
         Raises:
             FileNotFoundError: there is none.

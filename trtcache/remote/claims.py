@@ -208,7 +208,7 @@ def _put(bucket: Bucket, name: str, content: bytes, *, replace: bool = False) ->
 
 def _read(bucket: Bucket, name: str) -> _StoredClaim | None:
     try:
-        found, chunks = bucket.open(name)
+        found, chunks = bucket.get(name)
     except FileNotFoundError:
         return None
     content = b""

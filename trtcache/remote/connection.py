@@ -348,7 +348,7 @@ class Download:
     def _run(self) -> None:
         put: Callable[[BaseException], object] = self._begun.put
         try:
-            found, chunks = self._source.open(self._name)
+            found, chunks = self._source.get(self._name)
             self.modified_ns = found.modified_ns
             self._received = queue.Queue(_WAITING_CHUNKS)
             put = self._put

@@ -176,8 +176,8 @@ class RemoteEntries:
             CorruptBlobError, FormatVersionError, UntrustedEntryError: as for ``IncomingFile.open``.
             RemoteError: the request failed.
         """
-        size_bytes, chunks = self._bucket.get(object_name(digest))
-        yield IncomingFile.open(chunks, size_bytes, digest, where=self.address(digest), admit=admit)
+        found, chunks = self._bucket.get(object_name(digest))
+        yield IncomingFile.open(chunks, found.size_bytes, digest, where=self.address(digest), admit=admit)
 
     def receive(self, file: ArtifactFile | IncomingFile) -> EntryStat | None:
         """Upload an entry after all of its stored bytes were verified; return None if it was there already.
@@ -219,12 +219,12 @@ class RemoteEntries:
 
     def _begin(self, name: str) -> tuple[int, Generator[bytes]]:
         try:
-            size_bytes, begin = self._bucket.get(name, most_bytes=_BEGIN_BYTES)
+            found, begin = self._bucket.get(name, most_bytes=_BEGIN_BYTES)
         except RemoteError as error:
             if error.reason != "error":
                 raise
-            size_bytes, whole = self._bucket.get(name)  # the server does not serve ranges, or the object is empty
-            return size_bytes, (chunk for chunk in whole)
+            found, whole = self._bucket.get(name)  # the server does not serve ranges, or the object is empty
+            return found.size_bytes, (chunk for chunk in whole)
 
         def chunks() -> Generator[bytes]:
             yield from begin
@@ -235,7 +235,7 @@ class RemoteEntries:
                         yield chunk[skip:]
                     skip = max(0, skip - len(chunk))
 
-        return size_bytes, chunks()
+        return found.size_bytes, chunks()
 
     def verify(self, digest: str) -> Verdict:
         """Download an entry, verify every byte of it, and return who signed it.
