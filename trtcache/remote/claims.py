@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from trtcache.config.environment import make_folders
 from trtcache.config.paths import atomic_write
 from trtcache.errors import RemoteError
-from trtcache.store.single_flight import BuildProcess
+from trtcache.store.single_flight import BuildProcess, OnWait
 
 if TYPE_CHECKING:
     from trtcache.remote.bucket import Bucket
@@ -42,9 +42,6 @@ _RELEASE_LIMIT_S = 1.0
 _SLEEP_S = 0.25
 _ATTEMPTS = 20
 _MAX_CLAIM_BYTES = 4096
-
-OnWait: TypeAlias = "Callable[[BuildProcess | None, float], object]"
-"""Callback for waiters: the process that builds, and the seconds waited so far. An exception ends the wait."""
 
 
 class _StoredClaim(NamedTuple):
