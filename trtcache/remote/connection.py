@@ -229,14 +229,6 @@ class Connection:
         else:
             _logger.info("%s", error)
 
-    def download(self, name: str) -> Download:
-        """Start the download of an object.
-
-        Raises:
-            RemoteError: obstore is not installed, or refuses the configuration.
-        """
-        return Download(self.bucket, name)
-
     def call(self, function: Callable[[Bucket], T], *, limit_s: float | None = None) -> T:
         """Return the result of small requests, made in a thread; a signal interrupts the wait for it.
 

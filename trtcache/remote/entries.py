@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 import threading
 import time
 from collections.abc import Collection, Generator, Iterator
@@ -187,7 +186,7 @@ class RemoteEntries:
             RemoteError: a request failed.
         """
         if isinstance(file, IncomingFile):
-            spooled = file.spool(Path(tempfile.gettempdir()), None)
+            spooled = file.spool(None)
             try:
                 return self.receive(spooled)
             finally:
@@ -252,7 +251,7 @@ class RemoteEntries:
         try:
             admit = self._judge(digest, verdicts, most_bytes=0 if self.admission.required else None)
             with self.open_entry(digest, admit) as incoming:
-                file = incoming.spool(Path(tempfile.gettempdir()), None)
+                file = incoming.spool(None)
         except UntrustedEntryError:
             return verdicts[0]
         except FileNotFoundError as error:

@@ -8,11 +8,9 @@ published in the store, where it is read as any other entry is.
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trtcache.config.frozen import frozen_dataclass
@@ -26,7 +24,7 @@ from trtcache.errors import (
     UntrustedEntryError,
 )
 from trtcache.remote.bucket import ARCHIVED
-from trtcache.remote.connection import connect
+from trtcache.remote.connection import Download, connect
 from trtcache.store.contract import REMOTE, Entry, Miss, entry_of, is_companion
 from trtcache.store.signatures import Admission
 from trtcache.store.single_flight import BuildProcess, WaitReporter
@@ -197,7 +195,7 @@ class RemoteTier:
 
     def _download(self, key: CacheKey, upper: DiskStore | None, where: str) -> _Fetched | Miss:
         admit, began_s = self.admission.admit(where), time.monotonic()
-        download = self.connection.download(object_name(key.digest))
+        download = Download(self.connection.bucket, object_name(key.digest))
         try:
             size_bytes = download.size(self.settings.timeout_s)
             if size_bytes is None:
@@ -211,7 +209,7 @@ class RemoteTier:
                 upper.receive_stream(file.header, file.write)
                 entry = None
             else:
-                contents = file.load(Path(tempfile.gettempdir()), admit)
+                contents = file.load(admit)
                 entry = entry_of(file.header, contents, path=None, outcome="hit")
             # A hit is worth its time, however slow the answer was, if the build took longer.
             self.connection.note_success(took_s=time.monotonic() - began_s, saved_s=file.header.build_s)

@@ -112,15 +112,17 @@ class IncomingFile:
         if offset != size_bytes:
             raise CorruptBlobError(self.where, "size", f"it does not have the {size_bytes} bytes of its header")
 
-    def spool(self, folder: Path, admit: Admit | None) -> ArtifactFile:
-        """Write the file into an unlinked file in ``folder``, and return it open; its members are not verified yet.
+    def spool(self, admit: Admit | None) -> ArtifactFile:
+        """Write it into an unlinked temporary file, and return that open; its members are not verified yet.
 
         Raises:
             CorruptBlobError: its size or its header is damaged.
             OSError: it cannot be written or read.
             Exception: any exception of ``chunks``.
         """
-        with TemporaryFile(folder) as temporary:
+        import tempfile  # a put does not need it
+
+        with TemporaryFile(Path(tempfile.gettempdir())) as temporary:
             self.write(temporary.fd)
             file = ArtifactFile(temporary.path, admit=admit)
             temporary.path.unlink()
@@ -130,7 +132,7 @@ class IncomingFile:
             raise CorruptBlobError(self.where, "header", "it does not read back as written")
         return file
 
-    def load(self, folder: Path, admit: Admit | None) -> dict[str, Buffer]:
+    def load(self, admit: Admit | None) -> dict[str, Buffer]:
         """Return the verified bytes of all members, without storing the file.
 
         Raises:
@@ -138,7 +140,7 @@ class IncomingFile:
             OSError: it cannot be written or read.
             Exception: any exception of ``chunks``.
         """
-        file = self.spool(folder, admit)
+        file = self.spool(admit)
         try:
             return file.load(mapped=True)
         finally:
