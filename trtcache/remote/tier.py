@@ -206,7 +206,7 @@ class RemoteTier:
             # A download that takes longer than half of the build is not worth waiting for.
             download.limit(max(_LEAST_S, file.header.build_s / 2), rest_bytes=size_bytes - len(file.received))
             if upper is not None and upper.writable and self.stores:
-                upper.receive_stream(file.header, file.write)
+                upper.receive(file)
                 entry = None
             else:
                 contents = file.load(admit)

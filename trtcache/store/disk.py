@@ -232,15 +232,30 @@ class DiskStore(StoredEntries, Store):
         return path
 
     def receive(self, file: ArtifactFile | IncomingFile, *, durable: bool = True) -> EntryStat:
-        """Copy an open artifact file of another store into this one; the caller adds the index row.
+        """Copy an open artifact file of another store or remote into this one; the caller adds the index row.
 
         Unless it is ``durable``, a power cut may remove the copy until ``make_durable``.
 
         Runs in constant memory: the stored bytes and the signatures that this store requires are verified before the
         copy is renamed into place, the decompressed content when a member is used.
+
+        Raises:
+            CorruptBlobError: the copy is damaged, or does not begin with the file's header.
+            UntrustedEntryError: this store requires signatures, and does not trust those of the file.
+            OSError: it cannot be written.
+            Exception: any exception of the chunks of an incoming file.
         """
-        write = file.copy_to if isinstance(file, ArtifactFile) else file.write
-        return self.receive_stream(file.header, write, durable=durable)
+        digest = file.header.key.digest
+        admit = self.admission.admit(str(self.path(digest)))
+
+        def copy(fd: int) -> EntryHeader:
+            file.copy_to(fd)
+            return file.header
+
+        with self.place(digest) as place:
+            stored = self._publish(place, copy, admit, durable=durable)
+        stored.close()
+        return EntryStat.of(digest, stored.stat)
 
     def make_durable(self, digests: Iterable[str]) -> None:
         """Flush the names of received entries to the disk: one flush of a directory for all that arrived in it."""
@@ -266,27 +281,6 @@ class DiskStore(StoredEntries, Store):
     def address(self, digest: str) -> str:
         """Return the path of an entry as text, for messages."""
         return str(self.path(digest))
-
-    def receive_stream(self, header: EntryHeader, write: Callable[[int], None], *, durable: bool = True) -> EntryStat:
-        """Store an artifact file as ``receive`` does; ``write`` writes all of it to an open file.
-
-        Raises:
-            CorruptBlobError: what was written is damaged, or does not begin with ``header``.
-            UntrustedEntryError: this store requires signatures, and does not trust those of the file.
-            OSError: it cannot be written.
-            Exception: any exception of ``write``.
-        """
-        digest = header.key.digest
-        admit = self.admission.admit(str(self.path(digest)))
-
-        def write_file(fd: int) -> EntryHeader:
-            write(fd)
-            return header
-
-        with self.place(digest) as place:
-            file = self._publish(place, write_file, admit, durable=durable)
-        file.close()
-        return EntryStat.of(digest, file.stat)
 
     @contextmanager
     def place(self, digest: str) -> Iterator[Path]:

@@ -177,7 +177,12 @@ class SyncPlan:
         for source in item.sources:
             try:
                 with _open_entry(digest, source, self.target) as file:
-                    stored, header = _receive(self.target, file), file.header
+                    header = file.header
+                    stored: EntryStat | None
+                    if isinstance(self.target, DiskStore):
+                        stored = self.target.receive(file, durable=False)  # ``_add_rows`` flushes the names of many
+                    else:
+                        stored = self.target.receive(file)
                 if digest in self.pins:
                     self.target.pin(digest)
                 if stored is None:
@@ -190,10 +195,6 @@ class SyncPlan:
                     raise
                 refused.append(_refusal(digest, source, error))
         return refused
-
-
-def _receive(target: SyncStore, file: ArtifactFile | IncomingFile) -> EntryStat | None:
-    return target.receive(file, durable=False) if isinstance(target, DiskStore) else target.receive(file)
 
 
 def _add_rows(

@@ -93,7 +93,7 @@ class IncomingFile:
                 raise CorruptBlobError(where, "key", f"it is the entry of key {header.key.digest[:16]}")
         return cls(header, received, chunks, where)
 
-    def write(self, fd: int) -> None:
+    def copy_to(self, fd: int) -> None:
         """Write the whole file to an empty one as its chunks arrive.
 
         Raises:
@@ -123,7 +123,7 @@ class IncomingFile:
         import tempfile  # a put does not need it
 
         with TemporaryFile(Path(tempfile.gettempdir())) as temporary:
-            self.write(temporary.fd)
+            self.copy_to(temporary.fd)
             file = ArtifactFile(temporary.path, admit=admit)
             temporary.path.unlink()
             temporary.close()
