@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from trtcache.errors import RemoteError
@@ -13,7 +13,6 @@ from trtcache_cli.output import complain, entries_text, working
 if TYPE_CHECKING:
     from trtcache.cache import Cache
     from trtcache.config.environment import Config
-    from trtcache.config.remotes import RemoteUrl
     from trtcache.remote.entries import RemoteEntries
     from trtcache.store.disk import DiskStore
 
@@ -26,23 +25,25 @@ class RemoteListing:
             none, or it cannot be listed.
     """
 
-    def __init__(self, config: Config, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, config: Config) -> None:
         """List the remotes. One that cannot be listed is reported, and has nothing here."""
         self.target: Mapping[str, int] | None = None
         self._remotes: list[tuple[RemoteEntries, Mapping[str, int]]] = []
         self._renewal_ns = 0
         self._config = config
         for url in () if config.disable else config.remotes.urls:
-            remote = open_entries(config, url)
+            from trtcache.remote.entries import RemoteEntries  # a plan without a remote does not need it
+
+            remote = RemoteEntries(url, config.remotes, config.trust)
             try:
-                found = list_entries(remote)
+                found = {stored.digest: stored.used_ns for stored in remote.scan()}
             except RemoteError as error:
                 complain(f"trtcache: warning: {error}; its entries are not counted as hits")
                 continue
             self._remotes.append((remote, found))
             if url is config.remotes.target:
                 self.target = found
-                self._renewal_ns = clock_ns() - int(url.lifetime_s / 2 * 1e9) if url.lifetime_s else 0
+                self._renewal_ns = url.renewal_ns(time.time_ns())
 
     def needs_upload(self, digest: str) -> bool:
         """Return whether an entry is not in the remote that is written to, or half of its lifetime there is over."""
@@ -82,40 +83,12 @@ class RemoteListing:
         """
         left = dict.fromkeys(digests, "absent")
         for remote, found in self._remotes:
-            for digest, reason in miss_reasons(remote, left.keys() & found.keys()).items():
+            for digest, reason in remote.miss_reasons(left.keys() & found.keys()).items():
                 if reason:
                     left[digest] = reason
                 else:
                     del left[digest]
         return left
-
-
-def open_entries(config: Config, url: RemoteUrl) -> RemoteEntries:
-    """Return the entries of a remote, for requests that are judged by the settings here."""
-    from trtcache.remote.entries import RemoteEntries  # a plan without a remote does not need it
-
-    return RemoteEntries(url, config.remotes, config.trust)
-
-
-def list_entries(remote: RemoteEntries) -> dict[str, int]:
-    """Return the key digests of all entries of a remote, and the times of their uploads in nanoseconds.
-
-    Raises:
-        RemoteError: obstore is missing, a request failed, or the server cannot list.
-    """
-    return {stored.digest: stored.used_ns for stored in remote.scan()}
-
-
-def miss_reasons(remote: RemoteEntries, digests: Iterable[str]) -> dict[str, str]:
-    """Return for each entry of a remote why it would not be served, or an empty string; by its header.
-
-    Raises:
-        RemoteError: a request failed.
-    """
-    from trtcache.store.parallel import map_in_threads
-    from trtcache.store.sync import REMOTE_THREADS
-
-    return dict(map_in_threads(remote.why_missed, list(digests), REMOTE_THREADS))
 
 
 def upload(cache: Cache, digests: Collection[str], *, replace: bool = False) -> None:
@@ -138,19 +111,20 @@ def check_remote(cache: Cache, digests: Collection[str]) -> int:
 
     An entry there that would not be served, such as one that a stranger signed, is replaced if it is here.
     """
+    from trtcache.remote.entries import RemoteEntries
     from trtcache_cli.require_remote import EXIT_REMOTE_FAILED
 
     config = cache.config
     target = config.remotes.target
     assert target is not None  # noqa: S101  # require_usable_remote and the command have checked it
-    remote = open_entries(config, target)
+    remote = RemoteEntries(target, config.remotes, config.trust)
     try:
-        found = miss_reasons(remote, digests)
+        found = remote.miss_reasons(digests)
         missing = sum(reason == "absent" for reason in found.values())
         bad = {digest: reason for digest, reason in found.items() if reason not in ("", "absent")}
         if here := [digest for digest in bad if not cache.layers.why_missed(digest)]:
             upload(cache, here, replace=True)
-            bad |= miss_reasons(remote, here)
+            bad |= remote.miss_reasons(here)
     except RemoteError as error:
         complain(f"trtcache: --require-remote: {error}")
         return EXIT_REMOTE_FAILED

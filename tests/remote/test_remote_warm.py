@@ -11,7 +11,6 @@ import torch
 from tests.models import Affine
 from tests.remote.conftest import put_object
 from trtcache.remote import entries, uploads
-from trtcache_cli.warm_remote import miss_reasons, open_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -217,7 +216,8 @@ def test_a_long_header_of_a_stranger_is_no_hit(
     digest = built.key.digest
     put_object(moto, f"{hosts.path}/entries/v1/{digest[:2]}/{digest}.trtc", built.path.read_bytes())
     config = hosts.host("server").config
-    assert miss_reasons(open_entries(config, config.remotes.urls[0]), [digest, "0" * 64]) == {
+    remote = entries.RemoteEntries(config.remotes.urls[0], config.remotes, config.trust)
+    assert remote.miss_reasons([digest, "0" * 64]) == {
         digest: "untrusted:unknown-key",
         "0" * 64: "absent",
     }

@@ -132,6 +132,10 @@ class RemoteUrl:
         """The beginning of ``text``, for events, which have room for a reason after it."""
         return self.text[:400]
 
+    def renewal_ns(self, now_ns: int) -> int:
+        """Return the time before which objects that are used were uploaded too long ago; 0 if their age is no limit."""
+        return now_ns - int(self.lifetime_s / 2 * 1e9) if self.lifetime_s else 0
+
     @property
     def is_plain_http(self) -> bool:
         """Whether requests are not encrypted."""

@@ -9,7 +9,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -301,17 +301,22 @@ class RemoteEntries:
                 records[stored.digest] = Record.of(header, stored, pinned=stored.digest in pins)
         return list(records.values()), verdicts, unreadable
 
-    def why_missed(self, digest: str) -> str:
-        """Return why a look-up would not use an entry, as ``Layers.why_missed`` does; empty if it would, by its header.
+    def miss_reasons(self, digests: Iterable[str]) -> dict[str, str]:
+        """Return why look-ups would not use entries, as ``Layers.why_missed`` does; empty for one that they would use.
+
+        Only headers are read, many at once.
 
         Raises:
             RemoteError: a request failed.
         """
-        found = self._try_header(digest)
-        if isinstance(found, str):
-            return found
-        reason = found[1].reason
-        return f"untrusted:{reason}" if reason and self.admission.required else ""
+        reasons = {}
+        for digest, found in map_in_threads(self._try_header, digests, REMOTE_THREADS):
+            if isinstance(found, str):
+                reasons[digest] = found
+            else:
+                reason = found[1].reason
+                reasons[digest] = f"untrusted:{reason}" if reason and self.admission.required else ""
+        return reasons
 
     def _try_header(self, digest: str) -> tuple[EntryHeader, Verdict] | str:
         """Return an entry's header and who signed it, or the reason that it cannot be read."""

@@ -148,10 +148,6 @@ class RemoteTier:
         """Return the reason of the last miss of an entry, or why the remote was not asked."""
         return self._missed.get(digest, (0.0, ""))[1] or self._refusal(before_request=False)
 
-    def renewal_ns(self) -> int:
-        """Return the time from before which objects that are used are uploaded again; 0 if none are."""
-        return time.time_ns() - int(self.url.lifetime_s / 2 * 1e9) if self.url.lifetime_s else 0
-
     def _refusal(self, *, before_request: bool = True) -> str:
         if not self.connection.off:
             try:
@@ -213,7 +209,7 @@ class RemoteTier:
                 entry = entry_of(file.header, contents, path=None, outcome="hit")
             # A hit is worth its time, however slow the answer was, if the build took longer.
             self.connection.note_success(took_s=time.monotonic() - began_s, saved_s=file.header.build_s)
-            if 0 < download.modified_ns < self.renewal_ns():
+            if 0 < download.modified_ns < self.url.renewal_ns(time.time_ns()):
                 self.aged.add(key.digest)
             return _Fetched(file.header, entry)
         finally:

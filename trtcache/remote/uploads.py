@@ -275,7 +275,7 @@ class Uploader:
                 # It is in use, so the bucket's rules must not delete it. S3 refuses to copy an object onto itself.
                 self._renew.discard(digest)
                 found = self._bucket.head(name)
-                if found is not None and found.modified_ns >= self._tier.renewal_ns():
+                if found is not None and found.modified_ns >= self._tier.url.renewal_ns(time.time_ns()):
                     return "there"  # another writer was faster
                 replace_ = True
             sent = self._bucket.put(name, file.chunks(), file.stat.st_size, replace=replace_)
