@@ -112,18 +112,6 @@ class Options:
             given["inductor"] = {**_MODES[mode]}
         return cls(settings=Settings.of(given), **chosen)  # type: ignore[arg-type]  # values are checked where they are used
 
-    def open_cache(self) -> Cache:
-        """Return the cache to use.
-
-        Raises:
-            SettingsError: a ``TRTCACHE_*`` variable has an invalid value.
-            StoreError: ``cache`` names a directory that cannot be a cache.
-        """
-        return self.cache if isinstance(self.cache, Cache) else Cache(self.cache)
-
-
-_MOST_REPORTS = 1000
-
 
 @dataclass(slots=True)
 class GraphReport:
@@ -153,44 +141,12 @@ def _count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-class Reports:
-    """The last thousand graph reports of a process, and the warnings given."""
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self._reports: deque[GraphReport] = deque(maxlen=_MOST_REPORTS)
-        self._warned: set[str] = set()
-        self._lock = threading.Lock()
-
-    def new(self, name: str) -> GraphReport:
-        """Add and return the report of a new graph."""
-        report = GraphReport(name)
-        with self._lock:
-            self._reports.append(report)
-        return report
-
-    def all(self) -> tuple[GraphReport, ...]:
-        """Return every report, the oldest first."""
-        with self._lock:
-            return tuple(self._reports)
-
-    def is_new(self, warning: str) -> bool:
-        """Return whether a warning is new, and record it."""
-        with self._lock:
-            known = warning in self._warned
-            self._warned.add(warning)
-            return not known
-
-    def clear(self) -> None:
-        """Clear reports and warnings."""
-        with self._lock:
-            self._reports.clear()
-            self._warned.clear()
-
-
 __all__ = ["GraphReport", "backend", "clear_reports", "reports"]
 
-_REPORTS = Reports()  # torch.compile returns no report to its caller, so reports are kept per process
+# torch.compile returns no report to its caller, so the last thousand are kept, and the warnings that were given.
+_REPORTS: deque[GraphReport] = deque(maxlen=1000)
+_WARNED: set[str] = set()
+_LOCK = threading.Lock()
 
 
 def backend(
@@ -217,17 +173,21 @@ def backend(
         StoreError: ``cache`` names a directory that cannot be a cache.
     """
     chosen = Options.of(options, mode)
-    return CompiledGraph(graph_module, example_inputs, options=chosen, cache=chosen.open_cache(), reports=_REPORTS)
+    cache = chosen.cache if isinstance(chosen.cache, Cache) else Cache(chosen.cache)
+    return CompiledGraph(graph_module, example_inputs, options=chosen, cache=cache)
 
 
 def reports() -> tuple[GraphReport, ...]:
     """Return the report of each graph that this process compiled, the oldest first."""
-    return _REPORTS.all()
+    with _LOCK:
+        return tuple(_REPORTS)
 
 
 def clear_reports() -> None:
     """Clear the reports and the record of warnings."""
-    _REPORTS.clear()
+    with _LOCK:
+        _REPORTS.clear()
+        _WARNED.clear()
 
 
 class CompiledGraph:
@@ -249,7 +209,6 @@ class CompiledGraph:
         *,
         options: Options,
         cache: Cache,
-        reports: Reports,
     ) -> None:
         """Compile the first engine.
 
@@ -259,9 +218,11 @@ class CompiledGraph:
         name = options.name or _name(graph_module)
         graph_module, self._own_tensors = lift_tensors(graph_module)
         placeholders = graph_module.graph.find_nodes(op="placeholder")
-        self.report = reports.new(name)
+        self.report = GraphReport(name)
+        with _LOCK:
+            _REPORTS.append(self.report)
         self._graph_module = graph_module
-        self._cache, self._options, self._reports = cache, options, reports
+        self._cache, self._options = cache, options
         self._compiler = GraphCompiler(graph_module, placeholders, options, cache, name, self.report)
         self._numbers: tuple[int, ...] = ()
         self._fixed: tuple[tuple[int, int], ...] = ()
@@ -339,7 +300,10 @@ class CompiledGraph:
         if why in self.report.eager or len(self.report.eager) >= MOST_REASONS:
             return
         self.report.eager.append(why)
-        is_new = self._reports.is_new(f"{self.report.name}: {why}")
+        warning = f"{self.report.name}: {why}"
+        with _LOCK:
+            is_new = warning not in _WARNED
+            _WARNED.add(warning)
         log.log(logging.WARNING if is_new else logging.INFO, "%s runs in eager torch: %s", self.report.name, why)
 
 
