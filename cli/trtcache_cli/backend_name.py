@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -35,3 +36,7 @@ class BackendName(click.ParamType[str]):
     ) -> list[CompletionItem]:
         """Return the backends that start with the typed text."""
         return [CompletionItem(name) for name in (*self._auto, *backend_table()) if name.startswith(incomplete)]
+
+
+backend_option = partial(click.option, "--backend", type=BackendName(), default="auto", show_default=True)
+"""The option of a command that takes any backend; it gets its help."""

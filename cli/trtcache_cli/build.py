@@ -13,7 +13,7 @@ import click
 
 from trtcache.config.units import format_duration
 from trtcache_cli import termination
-from trtcache_cli.backend_name import BackendName
+from trtcache_cli.backend_name import backend_option
 from trtcache_cli.output import console, note, print_json, print_pairs, shows_progress, working
 from trtcache_cli.output_file import check_output
 from trtcache_cli.require_remote import report_failures, require_usable_remote, summed_logs
@@ -42,9 +42,7 @@ DOCUMENT: Final = "trtcache.build"
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the engine to this file.")
-@click.option(
-    "--backend", type=BackendName(), default="auto", show_default=True, help="The backend that builds the engine."
-)
+@backend_option(help="The backend that builds the engine.")
 @click.option("--target", help="The target machine, such as x86-64-v3; by default this machine.")
 @click.option("--name", help="The name for 'trtcache ls'; by default the file's name.")
 @setting_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.config.units import format_duration, format_size
-from trtcache_cli.backend_name import BackendName
+from trtcache_cli.backend_name import backend_option
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.output_file import check_output
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file to write."
 )
-@click.option(
-    "--backend", type=BackendName(), default="auto", show_default=True, help="The backend that builds the engines."
-)
+@backend_option(help="The backend that builds the engines.")
 @click.option("targets", "--target", multiple=True, help="A target machine; by default this machine. Repeatable.")
 @click.option(
     "--engines",

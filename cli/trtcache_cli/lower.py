@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.errors import did_you_mean
-from trtcache_cli.backend_name import BackendName
+from trtcache_cli.backend_name import backend_option
 from trtcache_cli.output import note, print_json, printable_lines
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import script_shape_option
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
 )
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
-@click.option("--backend", type=BackendName(), default="auto", show_default=True, help="The backend to lower for.")
+@backend_option(help="The backend to lower for.")
 @click.option("--show", metavar="PASS", help="Print the diff and the time of this pass; 'all' for every pass.")
 @script_shape_option
 @session_options

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trtcache.config.units import format_count
-from trtcache_cli.backend_name import BackendName
+from trtcache_cli.backend_name import backend_option
 from trtcache_cli.output import note, print_json, printable
 from trtcache_cli.output_file import check_output, open_output
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -31,9 +31,7 @@ _SHOWN = 8
     )
 )
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
-@click.option(
-    "--backend", type=BackendName(), default="auto", show_default=True, help="The backend that would build the engines."
-)
+@backend_option(help="The backend that would build the engines.")
 @setting_option
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the partitions into this file.")
 @click.option("--nodes", is_flag=True, help="List every node of each partition.")

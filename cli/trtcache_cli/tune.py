@@ -12,7 +12,7 @@ import click
 
 from trtcache.errors import InputError, SettingsError
 from trtcache.settings import FROZEN, PACKED, REFITTABLE, WEIGHTS
-from trtcache_cli.backend_name import BackendName
+from trtcache_cli.backend_name import backend_option
 from trtcache_cli.output import console, note, on_terminal, print_json, print_table, print_tsv, shows_progress, working
 from trtcache_cli.output_file import check_output, open_output
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -88,7 +88,7 @@ class WeightsType(click.ParamType[tuple[str, ...]]):
 )
 @click.option("--calls", type=click.IntRange(min=1), help="Measure this many calls per cell instead.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Draw the plot here (.png).")
-@click.option("--backend", type=BackendName(), default="auto", show_default=True, help="The backend to measure.")
+@backend_option(help="The backend to measure.")
 @setting_option
 @click.option("--weights", "ways", type=WeightsType(), default=(), help="Compare engines with these settings.weights.")
 @script_shape_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.keys.explain import Nearest, nearest_of, stored_graph
-from trtcache_cli.backend_name import BackendName
+from trtcache_cli.backend_name import backend_option
 from trtcache_cli.differences import print_differences
 from trtcache_cli.keys import SHORT_DIGITS, KeyType
 from trtcache_cli.output import note, print_json, printable
@@ -31,7 +31,7 @@ _EXAMPLES = (
 
 @click.command(epilog=examples(*_EXAMPLES))
 @click.argument("subject", type=KeyType(), metavar="KEY_OR_FILE")
-@click.option("--backend", type=BackendName(), default="auto", show_default=True, help="For a FILE: the backend.")
+@backend_option(help="For a FILE: the backend.")
 @click.option("--target", help="For a FILE: the target, such as x86-64-v3.")
 @click.option("--direct", is_flag=True, help="For a NAME: why direct mode missed the last time.")
 @shape_option
