@@ -40,26 +40,17 @@ def examine_directory(path: Path) -> Iterator[Check]:
         yield Check("writing", "note", "not by this user: hits are served, nothing is stored")
         return
     try:
-        measured = _measure(real)
+        scratch = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=real))
+        try:
+            measured = measure(scratch)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
     except OSError as error:
         advice = "free space or correct the error, and try again"
         yield Check("measuring", "bad", f"failed: {error.strerror}", advice)
         return
     yield from measurement_checks(measured)
     yield from guarantees(measured, local=local, path=real)
-
-
-def _measure(directory: Path) -> Measured:
-    """Measure in a temporary subdirectory.
-
-    Raises:
-        OSError: as ``measure``.
-    """
-    scratch = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=directory))
-    try:
-        return measure(scratch)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _where(path: Path) -> str:

@@ -9,8 +9,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from trtcache.config.frozen import frozen_dataclass
@@ -96,26 +95,20 @@ class PeerProcess:
             self.process.kill()
 
 
-@contextmanager
-def _other(directory: Path) -> Iterator[PeerProcess]:
-    other = PeerProcess(directory)
-    try:
-        yield other
-    finally:
-        other.kill()
-
-
 def measure(directory: Path) -> Measured:
     """Test a directory that this process can write to. The caller removes the files created in it.
 
     Raises:
         OSError: a file cannot be created, written or renamed there, or the second process has ended.
     """
-    with _other(directory) as other:
+    other = PeerProcess(directory)
+    try:
         excluded, refusal = _test_locks(directory, other)
         reads, torn = _test_replacing(directory, other)
         seen_s = _time_until_seen(directory, other)
         freed_s = None if refusal else _time_release(directory, other)
+    finally:
+        other.kill()
     ahead_s, sync_s = _time_writing(directory)
     return Measured(
         rounds=_ROUNDS,

@@ -36,6 +36,7 @@ DISTRIBUTIONS = {
 _QUERY_TIMEOUT_S = 10.0
 _CHILD_TIMEOUT_S = 300.0
 _BACKENDS = (sys.executable, "-W", "ignore", "-m", "trtcache_cli.backend_checks")
+_FAST_PATHS = (sys.executable, "-W", "ignore", "-m", "trtcache_cli.fast_paths")
 _NO_FAST_PATH = "each compile exports and lowers; trtcache.compile works, but no hit is fast"
 _TWO_LIBSTDCXX = "two libstdc++ in one process do this; try: export LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)"
 
@@ -262,22 +263,18 @@ def _run_child(command: Sequence[str], timeout_s: float) -> tuple[list[str], tup
     return lines, ((last or f"exit code {done.returncode}", "") if done.returncode else None)
 
 
-def check_fast_paths(
-    command: Sequence[str] | None = None, *, direct: str = "off", timeout_s: float = _CHILD_TIMEOUT_S
-) -> list[Check]:
+def check_fast_paths(command: Sequence[str] = _FAST_PATHS, *, direct: str = "off") -> list[Check]:
     """Try in a child process whether an unchanged model is lowered or exported again: key aliases and direct mode.
 
     Args:
-        command: the command to run instead, for tests.
+        command: the command to run.
         direct: the configured mode.
-        timeout_s: seconds after which the child is killed.
     """
     names = {
         "key aliases": "an unchanged program is not lowered again",
         "direct mode": "nor is an unchanged module exported",
     }
-    default = [sys.executable, "-W", "ignore", "-m", "trtcache_cli.fast_paths"]
-    lines, failure = _run_child(command or default, timeout_s)
+    lines, failure = _run_child(command, _CHILD_TIMEOUT_S)
     if failure:
         return [Check(name, "bad", failure[0], failure[1] or _NO_FAST_PATH) for name in names]
     try:
