@@ -14,7 +14,7 @@ from trtcache.store.catalog import load_records
 from trtcache.store.record import Record, parse_filters
 from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, working
-from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
+from trtcache_cli.session import Session, examples, filter_option, pass_session, require_entry, session_options
 from trtcache_cli.termination import raise_terminated
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _rebuild(session: Session, store: DiskStore, cache: Cache, record: Record) -
     document = _document(record)
     try:
         with working(f"rebuilding {record.name or record.digest[:SHORT_DIGITS]}"):
-            report = rebuild_program(cache, session.entry(store.header(record.digest).key))
+            report = rebuild_program(cache, require_entry(session.layers(), store.header(record.digest).key))
     except (TrtcacheError, OSError) as error:
         return {**document, "outcome": "failed", "why": str(error)}
     return {

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtcache.errors import SettingsError, StoreError, UnusableEntryError
+from trtcache.errors import SettingsError, StoreError
 from trtcache.store.contract import Miss
 from trtcache_cli.keys import KeyType
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.output_file import check_output, refuse_input
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, pass_session, require_entry, session_options
 
 if TYPE_CHECKING:
     from trtcache.keys.key import KeyAlias
@@ -88,9 +88,7 @@ def _refit_entry(session: Session, subject: str, weights: Path, output: Path | N
     layers = session.layers()
     store, digest = layers.resolve(subject)
     key = store.header(digest).key
-    entry = layers.get(key)
-    if isinstance(entry, Miss):
-        raise UnusableEntryError(key.digest, entry.reason)
+    entry = require_entry(layers, key)
     executable, given = check_entry(entry, list(_aliases(layers, key.digest)), weights)
     if output is not None:
         artifact = refit_artifact(entry, executable, given)

@@ -86,19 +86,6 @@ class Session:
             raise ReadOnlyError(str(store.root), action)
         return store
 
-    def entry(self, key: CacheKey) -> Entry:
-        """Return the entry of a key in the cache directory or a layer below it.
-
-        Raises:
-            UnusableEntryError: it cannot be used; the message says why.
-        """
-        from trtcache.store.contract import Miss
-
-        found = self.layers().get(key)
-        if isinstance(found, Miss):
-            raise UnusableEntryError(key.digest, found.reason)
-        return found
-
     def _open(self, config: Config, *, readonly: bool) -> DiskStore:
         from trtcache.store.disk import DiskStore
 
@@ -108,6 +95,20 @@ class Session:
     def _require_cache_dir(self, config: Config) -> None:
         if self.cache_dir is not None and not (is_store(config.root) or config.root.exists()):
             raise NotAStoreError(str(config.root), "the directory does not exist")
+
+
+def require_entry(layers: Layers, key: CacheKey) -> Entry:
+    """Return the entry of a key in one of the layers.
+
+    Raises:
+        UnusableEntryError: it cannot be used; the message says why.
+    """
+    from trtcache.store.contract import Miss
+
+    found = layers.get(key)
+    if isinstance(found, Miss):
+        raise UnusableEntryError(key.digest, found.reason)
+    return found
 
 
 filter_option = click.option(
