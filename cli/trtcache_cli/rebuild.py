@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -41,37 +40,39 @@ def rebuild(session: Session, filters: tuple[str, ...], dry_run: bool) -> int:
     if not dry_run and session.config().disable:
         raise SettingsError("TRTCACHE_DISABLE", "the engines are stored in the cache, which it disables; unset it")
     store = session.store() if dry_run else session.writable_store("rebuild")
-    wanted = parse_filters(filters, now_ns=time.time_ns()) if filters else None
-    records = [
-        record for record in load_records(store) if record.kind == _PROGRAM and (wanted is None or wanted(record))
-    ]
+    matches = parse_filters(filters, now_ns=time.time_ns())
+    records = [record for record in load_records(store) if record.kind == _PROGRAM and matches(record)]
     if not records:
         how = "store one with compile(..., keep_program=True) or 'trtcache build --keep-program'"
         note("no kept program matches the filter" if filters else f"there are no kept programs; {how}")
-    documents = list(map(_document, records)) if dry_run else _rebuild_all(session, store, records)
+    cache = None if dry_run else session.cache()
+    documents = [_rebuild(session, store, cache, record) for record in records]
     if session.as_json:
         print_json({"dry_run": dry_run, "programs": documents})
     else:
-        rows = [tuple(_cell(one, name) for name in _HEADER) for one in documents]
+        rows = [
+            (
+                one["program"][:SHORT_DIGITS],
+                one["name"] or "",
+                one["outcome"],
+                format_duration(one["build_s"]) if one["build_s"] else "",
+                " ".join(key[:SHORT_DIGITS] for key in one["engines"]),
+                one["why"],
+            )
+            for one in documents
+        ]
         print_table(_HEADER, rows) if on_terminal() else print_tsv(rows)
     return 1 if any(one["outcome"] == "failed" for one in documents) else 0
 
 
-def _document(record: Record) -> dict[str, object]:
-    return {"program": record.digest, "name": record.name, "outcome": "kept", "build_s": 0.0, "engines": [], "why": ""}
-
-
-def _rebuild_all(session: Session, store: DiskStore, records: list[Record]) -> list[dict[str, object]]:
-    from trtcache.cache import Cache
-
-    cache = Cache(config=session.config())
-    return [_rebuild(session, store, cache, record) for record in records]
-
-
-def _rebuild(session: Session, store: DiskStore, cache: Cache, record: Record) -> dict[str, object]:
+def _rebuild(session: Session, store: DiskStore, cache: Cache | None, record: Record) -> dict[str, Any]:
+    """Rebuild a program, or without a cache only describe it."""
+    document: dict[str, Any] = {"program": record.digest, "name": record.name, "outcome": "kept"}
+    document |= {"build_s": 0.0, "engines": [], "why": ""}
+    if cache is None:
+        return document
     from trtcache.compiler.build import rebuild as rebuild_program  # imports torch
 
-    document = _document(record)
     try:
         with working(f"rebuilding {record.name or record.digest[:SHORT_DIGITS]}"):
             report = rebuild_program(cache, require_entry(session.layers(), store.header(record.digest).key))
@@ -83,14 +84,3 @@ def _rebuild(session: Session, store: DiskStore, cache: Cache, record: Record) -
         "build_s": sum((one.build_s for one in report.partitions if one.outcome == "built"), 0.0),
         "engines": [one.key.digest for one in report.partitions if one.key],
     }
-
-
-def _cell(document: Mapping[str, object], name: str) -> str:
-    if name == "PROGRAM":
-        return str(document["program"])[:SHORT_DIGITS]
-    if name == "BUILD":
-        return format_duration(float(str(document["build_s"]))) if document["build_s"] else ""
-    if name == "ENGINES":
-        engines = document["engines"]
-        return " ".join(str(one)[:SHORT_DIGITS] for one in engines) if isinstance(engines, list) else ""
-    return str(document[name.lower()] or "")
