@@ -12,7 +12,7 @@ import click
 from trtcache.config.remotes import RemoteUrl
 from trtcache.config.units import format_size
 from trtcache.errors import CorruptBlobError, NotAStoreError, ReadOnlyError, SettingsError
-from trtcache.store.record import Record, parse_filters
+from trtcache.store.record import parse_filters
 from trtcache.store.root import is_store
 from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import bytes_bar, entries_text, note, on_terminal, print_json, print_table, print_tsv, spinner
@@ -143,35 +143,23 @@ def _report(session: Session, plan: SyncPlan, result: SyncResult | None) -> None
             }
         )
         return
-    rows = [_row(record, "copied" if result else "to copy") for record in arrived]
+    what = "to copy" if result is None else "copied"
+    rows = [
+        (record.digest, what, record.kind, record.name or "-", format_size(record.file_bytes)) for record in arrived
+    ]
     rows += [(entry.digest, entry.reason, "-", entry.why or "-", "-") for entry in refused]
-    _print(rows)
-    _remark(plan, arrived, len(refused), pinned, result)
-
-
-def _row(record: Record, what: str) -> tuple[str, ...]:
-    return (record.digest, what, record.kind, record.name or "-", format_size(record.file_bytes))
-
-
-def _print(rows: Sequence[tuple[str, ...]]) -> None:
     if not on_terminal():
         print_tsv(rows)
     elif rows:
         print_table(_HEADER, [(row[0][:SHORT_DIGITS], *row[1:]) for row in rows[-_TERMINAL_ROWS:]])
         if len(rows) > _TERMINAL_ROWS:
             note(f"... and {len(rows) - _TERMINAL_ROWS:,} more above")
-
-
-def _remark(
-    plan: SyncPlan, arrived: Sequence[Record], refused: int, pinned: Sequence[str], result: SyncResult | None
-) -> None:
-    what = "to copy" if result is None else "copied"
     parts = [
-        f"{entries_text(len(arrived))} of {format_size(sum(one.file_bytes for one in arrived))} {what}",
+        f"{entries_text(len(arrived))} of {format_size(sum(record.file_bytes for record in arrived))} {what}",
         f"{plan.present:,} already present",
     ]
     if refused:
-        parts.append(f"{refused:,} refused")
+        parts.append(f"{len(refused):,} refused")
     if pinned:
         parts.append(f"{len(pinned):,} {'to pin' if result is None else 'pinned'}")
     if result is not None and result.freed_bytes:
