@@ -141,7 +141,8 @@ class SyncPlan:
             StoreError: its entries cannot be listed.
         """
         disk = self.target if isinstance(self.target, DiskStore) else None
-        jobs = 1 if all(isinstance(store, DiskStore) for store in (self.target, *self._sources())) else REMOTE_THREADS
+        stores = (self.target, *(source for item in self.items for source in item.sources))
+        jobs = 1 if all(isinstance(store, DiskStore) for store in stores) else REMOTE_THREADS
         arrived: list[Record] = []
         refused, freed_bytes = list(self.refused), 0
         batch: list[Record] = []
@@ -164,9 +165,6 @@ class SyncPlan:
         if self.items and disk is not None:
             disk.sweep()
         return SyncResult(tuple(arrived), tuple(refused), tuple(sorted(pinned)), freed_bytes)
-
-    def _sources(self) -> Iterator[SyncStore]:
-        return (source for item in self.items for source in item.sources)
 
     def _transfer(self, item: TransferItem) -> Record | list[RefusedEntry]:
         """Copy an entry from the first source that has an intact one; return its record, or why each source failed.
@@ -314,17 +312,12 @@ def _is_kept(target: SyncStore, digest: str) -> bool:
 def _open_entry(
     digest: str, source: SyncStore, target: SyncStore
 ) -> AbstractContextManager[ArtifactFile | IncomingFile]:
-    """Open an entry that is trusted in its source and in the target."""
-    return source.open_entry(digest, _admission(source, target, source.address(digest)))
-
-
-def _admission(source: SyncStore, target: SyncStore, path: str) -> Admit:
-    """Return a check that rejects an entry that one of the two stores would not use.
+    """Open an entry that both its source and the target would use.
 
     In a shared store any member of a group can write entries. To be copied they need a trusted signature, unless the
     target is also a shared store that requires none: a private store would trust them from then on.
     """
-    source_admission, target_admission = source.admission, target.admission
+    source_admission, target_admission, path = source.admission, target.admission, source.address(digest)
     if source.shared and not source_admission.required and not (target.shared and not target_admission.required):
         source_admission = replace(source_admission, required=True)
     rules = [rule for rule in (source_admission.admit(path), target_admission.admit(path)) if rule is not None]
@@ -333,7 +326,7 @@ def _admission(source: SyncStore, target: SyncStore, path: str) -> Admit:
         for rule in rules:
             rule(version, header, block)
 
-    return admit
+    return source.open_entry(digest, admit)
 
 
 def _refusal(digest: str, source: SyncStore, error: OSError | StoreError) -> RefusedEntry:
