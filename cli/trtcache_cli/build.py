@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -107,7 +107,12 @@ def build(
             keep_program=keep_program,
         )
     if config.remotes.target is not None:
-        _finish_uploads()
+        from trtcache.remote.uploads import flush
+
+        # However long they take; a remote that does not answer ends them, with a warning.
+        if flush(0):
+            with working("uploading"):
+                flush()
     document = _document(report, output)
     click.get_current_context().meta[DOCUMENT] = document
     if session.as_json:
@@ -115,15 +120,6 @@ def build(
     else:
         print_pairs(_pairs(report, output))
     return report_failures(required, began_ns, summed) if required is not None else 0
-
-
-def _finish_uploads() -> None:
-    """Wait for the uploads, however long they take; a remote that does not answer ends them, with a warning."""
-    from trtcache.remote.uploads import flush
-
-    if flush(0):
-        with working("uploading"):
-            flush()
 
 
 @contextmanager
@@ -140,17 +136,15 @@ def _progress(what: str) -> Iterator[None]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=None)
-        with watching(_watcher(what, lambda text: progress.update(task, description=text))):
+
+        def show_step(step: Step) -> bool:
+            if not step.depth:
+                counted = f" {step.done}/{step.steps}" if step.steps else ""
+                progress.update(task, description=f"{what}: {step.phase}{counted}")
+            return True
+
+        with watching(show_step):
             yield
-
-
-def _watcher(what: str, show: Callable[[str], None]) -> Callable[[Step], bool]:
-    def show_step(step: Step) -> bool:
-        if not step.depth:
-            show(f"{what}: {step.phase} {step.done}/{step.steps}" if step.steps else f"{what}: {step.phase}")
-        return True
-
-    return show_step
 
 
 def _document(report: Report, output: Path | None) -> dict[str, Any]:

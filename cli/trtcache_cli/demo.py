@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -61,7 +61,9 @@ def demo(session: Session, device: str, keep: bool) -> int:
     --cache-dir. Exits with 1 if the second process does not hit, the refit changes nothing, or an output differs from
     that of eager torch by 1e-5 or more.
     """
-    _require(NEEDED)
+    if missing := [name for name in NEEDED if not is_installed(name)]:
+        remedies = " and ".join(dict.fromkeys(NEEDED[name] for name in missing))
+        raise DemoError(f"the demo needs {', '.join(missing)}: {remedies}")
     with _directory(session.cache_dir, keep=keep or session.cache_dir is not None) as root:
         results = [run_step(step, device, root) for step in _STEPS]
     wrong = problems(results)
@@ -75,13 +77,6 @@ def demo(session: Session, device: str, keep: bool) -> int:
     for problem in wrong:
         complain(f"trtcache: error: {problem}")
     return 1 if wrong else 0
-
-
-def _require(needed: Mapping[str, str]) -> None:
-    missing = [name for name in needed if not is_installed(name)]
-    if missing:
-        remedies = " and ".join(dict.fromkeys(needed[name] for name in missing))
-        raise DemoError(f"the demo needs {', '.join(missing)}: {remedies}")
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +12,6 @@ from trtcache_cli.lifecycle import how_to_apply, lifecycle_rules
 from trtcache_cli.output import note, print_json
 from trtcache_cli.places import PlaceType, open_remote, refuse_options
 from trtcache_cli.session import Session, examples, pass_session, session_options
-
-if TYPE_CHECKING:
-    from trtcache.store.disk import DiskStore
 
 
 @click.command(
@@ -45,23 +41,19 @@ def init(session: Session, path: Path | RemoteUrl | None, shared: bool, group: s
         return
     if shared != (group is not None):
         raise click.UsageError("a shared store needs a group: use --shared and --group together")
+    from trtcache.store.disk import DiskStore
+    from trtcache.store.root import group_id, share
+
     root = session.config().root if path is None else path.absolute()
-    store = _make(root, group)
+    if group is not None:
+        share(root, group_id(group))
+    store = DiskStore.open(root)
     if session.as_json:
         print_json({"root": str(store.root), "shared": store.shared})
     else:
         click.echo(str(store.root))
     if store.shared:
         note("entries here are ignored until you trust their signing key: trtcache trust keygen, trtcache trust add")
-
-
-def _make(root: Path, group: str | None) -> DiskStore:
-    from trtcache.store.disk import DiskStore
-    from trtcache.store.root import group_id, share
-
-    if group is not None:
-        share(root, group_id(group))
-    return DiskStore.open(root)
 
 
 def _prepare_remote(session: Session, url: RemoteUrl) -> None:

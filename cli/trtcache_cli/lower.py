@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -42,7 +42,10 @@ def lower(session: Session, file: Path, backend: str, show: str | None, shapes: 
     runs = select_runs(program.runs, show)
     if session.as_json:
         document = {"name": program.name, "nodes": len(program.order), "pipeline": list(program.pipeline)}
-        print_json({**document, "text": program.text, "passes": [_as_json(run) for run in runs]})
+        passes = [
+            {"pass": run.spec, "modified": run.modified, "seconds": run.duration_s, "diff": run.diff} for run in runs
+        ]
+        print_json({**document, "text": program.text, "passes": passes})
         return
     if show is None:
         click.echo(printable_lines(program.text), nl=False)
@@ -65,7 +68,3 @@ def select_runs(runs: tuple[PassRun, ...], show: str | None) -> list[PassRun]:
         names = list(dict.fromkeys(run.spec.partition("@")[0] for run in runs))
         raise click.BadParameter(did_you_mean(str(show), ["all", *names]), param_hint="--show")
     return matches
-
-
-def _as_json(run: PassRun) -> dict[str, Any]:
-    return {"pass": run.spec, "modified": run.modified, "seconds": run.duration_s, "diff": run.diff}

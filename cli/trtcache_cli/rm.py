@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +12,6 @@ from trtcache_cli.keys import SHORT_DIGITS, KeyType, resolve_upper
 from trtcache_cli.output import entries_text, note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.removal import confirm
 from trtcache_cli.session import Session, examples, pass_session, session_options
-
-if TYPE_CHECKING:
-    from trtcache.store.disk import DiskStore
 
 
 @click.command(epilog=examples("trtcache rm 3fa9 b771", "trtcache ls -q -f 'unused>30d' | xargs -r trtcache rm"))
@@ -53,8 +48,9 @@ def rm(session: Session, keys: tuple[str, ...], force: bool, dry_run: bool, yes:
             print_tsv((digest, "would be removed") for digest in sorted(digests))
         return
     freed_bytes = remove(store, [Eviction(record, "rm") for record in records], forced=force)
-    if not force:
-        digests -= _pins_since(store, digests)
+    if not force and (pinned_since := store.pins() & digests):
+        note(f"pinned meanwhile and kept: {', '.join(digest[:SHORT_DIGITS] for digest in sorted(pinned_since))}")
+        digests -= pinned_since
     for digest in sorted(digests):
         freed_bytes += store.remove(digest)  # entries of a newer format have no record
         store.unpin(digest)
@@ -62,11 +58,3 @@ def rm(session: Session, keys: tuple[str, ...], force: bool, dry_run: bool, yes:
         print_json({"removed": sorted(digests), "freed_bytes": freed_bytes})
     else:
         print_tsv((digest, "removed") for digest in sorted(digests))
-
-
-def _pins_since(store: DiskStore, digests: Collection[str]) -> frozenset[str]:
-    """Return the entries that were pinned since the plan, and say so."""
-    pinned = store.pins().intersection(digests)
-    if pinned:
-        note(f"pinned meanwhile and kept: {', '.join(digest[:SHORT_DIGITS] for digest in sorted(pinned))}")
-    return pinned
