@@ -122,7 +122,11 @@ def warm(
         options = [] if session.cache_dir is None else ["--cache-dir", str(session.cache_dir.absolute())]
         options += ["--require-remote"] if require_remote else []
         unserved = [each.cell for each in planned if each.key is not None and not planner.remote.serves(each.key)]
-        return _emit(form, matrix, _for_scheduler(planned, image, unserved), jobs, options)
+        if left := _for_scheduler(planned, image, unserved):
+            click.echo(emit(form, matrix, left, jobs, options, effective_environ(os.environ)), nl=False)
+        else:
+            note("every cell hits: nothing is printed")
+        return 0
     is_hit = [each for each in planned if each.state == PLANNED_HIT and not each.is_left]
     outcomes = [Outcome(each.cell, HIT, keys=(each.key or "",)) for each in is_hit]
     if scheduler is not None:
@@ -131,12 +135,9 @@ def warm(
         outcomes += _run_here(session, planned, image, jobs or 1)
     _upload(planner, planned, outcomes)
     code = _report(session, sorted(outcomes, key=lambda outcome: outcome.cell.number))
-    return code or (_check_remote(planner, outcomes, _others(cells, image)) if require_remote else 0)
-
-
-def _others(cells: Sequence[Cell], image: str) -> list[Cell]:
-    """Return the cells of other images than this one; none if it is named, as each image then has its run."""
-    return [] if image else [cell for cell in cells if cell.image]
+    # Each image has a run of its own if one is named.
+    others = [] if image else [each for each in cells if each.image]
+    return code or (_check_remote(planner, outcomes, others) if require_remote else 0)
 
 
 def _for_scheduler(planned: Sequence[PlannedCell], image: str, unserved: Sequence[Cell] = ()) -> list[Cell]:
@@ -153,14 +154,6 @@ def _for_scheduler(planned: Sequence[PlannedCell], image: str, unserved: Sequenc
         raise SettingsError(f"cell {each.cell.number}, {each.cell}", f"{each.reason}{more}")
     left = [each.cell for each in planned if each.is_left or each.state == IMPOSSIBLE or each.cell in unserved]
     return [cell for cell in left if not image or cell.image == image]
-
-
-def _emit(form: str, matrix: Matrix, cells: Sequence[Cell], most: int | None, options: Sequence[str]) -> int:
-    if not cells:
-        note("every cell hits: nothing is printed")
-    else:
-        click.echo(emit(form, matrix, cells, most, options, effective_environ(os.environ)), nl=False)
-    return 0
 
 
 def _run_on(scheduler: str, session: Session, matrix: Matrix, cells: Sequence[Cell], most: int | None) -> list[Outcome]:
