@@ -98,10 +98,6 @@ def nearest_pairs(embeddings: torch.Tensor, sentences: tuple[str, ...] = SENTENC
 
 
 def model_files() -> Path:
-    """Return the directory of the model's files.
-
-    Raises:
-        ModuleNotFoundError: the package is not installed.
-    """
+    """Return the directory of the model's files."""
     with resources.as_file(resources.files(PACKAGE) / "model") as folder:
         return folder

@@ -117,25 +117,12 @@ def load_program(path: Path, shapes: Sequence[str]) -> ExportedProgram:
 
 
 def lower_file(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredProgram:
-    """Lower the program in a file; ``runs`` has the changes of each pass.
-
-    Raises:
-        ExportError: the file has no program that can be lowered.
-        PassError: a pass broke its contract.
-        BackendUnavailableError: the backend is unknown or cannot run here.
-    """
+    """Lower the program in a file; ``runs`` has the changes of each pass."""
     return build.lower(_open_without_shapes(path, shapes), backend=backend, name=program_name(path), trace=True)
 
 
 def outline_file(path: Path, backend: str, settings: Mapping[str, object], shapes: Sequence[str]) -> Outline:
-    """Partition the program in a file.
-
-    Raises:
-        ExportError: the file has no program that can be lowered.
-        BackendUnavailableError: the backend is unknown or cannot run here.
-        PartitionError: the settings require a single engine, and a part would stay in torch.
-        SettingsError: a setting is unknown, or the arguments do not match the shapes.
-    """
+    """Partition the program in a file."""
     program = _open_without_shapes(path, shapes)
     return build.outline(program, backend=backend, settings=settings, name=program_name(path))
 
@@ -154,12 +141,6 @@ def find_key(
     """Return the key that ``compile`` would use and the graph, or the reason why there is no key.
 
     ``shapes`` are sizes that the file leaves open.
-
-    Raises:
-        ExportError: the file has no program that can be lowered.
-        PassError: a pass broke its contract.
-        BackendUnavailableError: the backend is unknown or cannot run here.
-        SettingsError: the target is unknown.
     """
     try:
         program, inputs = open_program(path, shapes)

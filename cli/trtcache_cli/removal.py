@@ -32,10 +32,6 @@ def execute_plan(
     """Print the plan, ask for confirmation on a terminal, and ``execute`` it.
 
     ``execute`` returns the bytes freed, and the digests of entries that stay because they were pinned meanwhile.
-
-    Raises:
-        click.UsageError: there is no terminal for a confirmation and ``-y`` was not given; nothing was removed.
-        click.Abort: the user declined.
     """
     if not session.as_json:
         _print_plan(plan)

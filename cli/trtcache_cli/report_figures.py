@@ -179,11 +179,7 @@ class Figures:
 
 
 def read_store(store: DiskStore, config: Config, now_ns: int) -> Figures:
-    """Read a store.
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
+    """Read a store."""
     records, counts = load_records(store), counters(store)
     stats, found = summarise(records, counts), list(look_ups(counts))
     place, options = str(store.root), _options(records, now_ns, config)
@@ -191,11 +187,7 @@ def read_store(store: DiskStore, config: Config, now_ns: int) -> Figures:
 
 
 def read_remote(store: DiskStore, config: Config, url: RemoteUrl, now_ns: int) -> Figures:
-    """Read the first 64 KiB of each entry of a remote, and what the events of a store say about it.
-
-    Raises:
-        RemoteError: obstore is not installed, a request failed, or the server cannot list.
-    """
+    """Read the first 64 KiB of each entry of a remote, and what the events of a store say about it."""
     remote = open_remote(config, url)
     with spinner("reading headers"):
         records, verdicts, unreadable = remote.records(headers=True)

@@ -75,10 +75,6 @@ def read_heat_map(config: Config, path: Path, outcomes: Path | None, listed: Col
         path: the matrix.
         outcomes: what ``trtcache warm --json`` printed of it, or None.
         listed: for the matrix of a remote, the digests of its entries.
-
-    Raises:
-        SettingsError: the file is not a matrix, or the outcomes are not those of it.
-        OSError: a file cannot be read.
     """
     from trtcache.cache import Cache
 

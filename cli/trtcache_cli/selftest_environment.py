@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def environment(subject: Subject) -> tuple[str, dict[str, str]]:
-    """Return a summary of the machine, and all facts.
-
-    Raises:
-        BackendUnavailableError: the backend cannot build here.
-    """
+    """Return a summary of the machine, and all facts."""
     target, backend = "none", registry.load_backend(subject.backend)
     if not lacks_gpu(subject):
         backend = registry.find(subject.backend, subject.device)

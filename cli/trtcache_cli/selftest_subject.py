@@ -78,11 +78,7 @@ class Subject:
         return image.to(self.device), words.to(self.device)
 
     def compile(self, seed: int = 0, *, root: Path | None = None, forbid_build: bool = False) -> CompiledModule:
-        """Compile the model of a seed with this or another cache directory.
-
-        Raises:
-            TrtcacheError: it cannot be compiled, or a build is needed but forbidden.
-        """
+        """Compile the model of a seed with this or another cache directory."""
         cache = Cache(config=replace(Config(root or self.root), forbid_build=forbid_build))
         return api.compile(self.model(seed), self.args(4), cache=cache, on_miss="build", **self._options())
 

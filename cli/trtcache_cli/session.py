@@ -32,20 +32,12 @@ class Session:
     cache_dir: Path | None = None
 
     def config(self) -> Config:
-        """Return the configuration from the environment, overridden by ``--cache-dir``.
-
-        Raises:
-            SettingsError: a variable has an invalid value.
-        """
+        """Return the configuration from the environment, overridden by ``--cache-dir``."""
         config = Config.from_environ(os.environ)
         return config if self.cache_dir is None else replace(config, root=self.cache_dir.absolute(), lower=())
 
     def cache(self) -> Cache:
-        """Open the cache, for a command that builds or compiles. The directory of the settings is created if needed.
-
-        Raises:
-            NotAStoreError: ``--cache-dir`` does not exist.
-        """
+        """Open the cache, for a command that builds or compiles. The directory of the settings is created if needed."""
         from trtcache.cache import Cache
 
         config = self.config()
@@ -53,22 +45,12 @@ class Session:
         return Cache(config=config)
 
     def store(self) -> DiskStore:
-        """Open the store for reading. A directory that is not yet a store is treated as empty, and not created.
-
-        Raises:
-            NotAStoreError: it is something else, or ``--cache-dir`` does not exist.
-            StoreError: it is unsafe or has a newer format.
-        """
+        """Open the store for reading. A directory that is not yet a store is treated as empty, and not created."""
         config = self.config()
         return self._open(config, readonly=config.readonly or not is_store(config.root))
 
     def layers(self) -> Layers:
-        """Open the store and its lower layers for reading.
-
-        Raises:
-            NotAStoreError: it is something else, or ``--cache-dir`` does not exist.
-            StoreError: it is unsafe or has a newer format.
-        """
+        """Open the store and its lower layers for reading."""
         from trtcache.store.layers import Layers
 
         return Layers.below(self.store(), self.config())
@@ -78,7 +60,6 @@ class Session:
 
         Raises:
             ReadOnlyError: it cannot be written; the message names ``action``.
-            StoreError: as for :meth:`store`.
         """
         config = self.config()
         store = self._open(config, readonly=config.readonly)

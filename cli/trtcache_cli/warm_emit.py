@@ -37,9 +37,6 @@ def emit(
         most: limits how many are built at a time.
         options: further options of ``trtcache warm`` for each of them.
         environ: variables of trtcache for hosts that do not have those of this one.
-
-    Raises:
-        SettingsError: the scheduler cannot take them.
     """
     if form == "github":
         return _github(cells)

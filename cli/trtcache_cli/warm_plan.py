@@ -110,11 +110,7 @@ class Planner:
                     self.durations.setdefault(known, []).append(build_s)
 
     def plan(self, cells: Iterable[Cell], *, image: str = "") -> list[PlannedCell]:
-        """Return the state of each cell; the cells of other images than ``image`` are unknown.
-
-        Raises:
-            click.BadParameter: a shape or a setting is malformed.
-        """
+        """Return the state of each cell; the cells of other images than ``image`` are unknown."""
         planned: list[PlannedCell] = []
         by_program: dict[tuple[str, tuple[str, ...]], list[Cell]] = {}
         for cell in cells:

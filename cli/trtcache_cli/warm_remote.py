@@ -76,11 +76,7 @@ class RemoteListing:
         return any(digest in found for _, found in self._remotes)
 
     def miss_reasons(self, digests: Iterable[str]) -> dict[str, str]:
-        """Return the entries that no remote would serve, each with the reason; their headers are read, 32 at once.
-
-        Raises:
-            RemoteError: a request failed.
-        """
+        """Return the entries that no remote would serve, each with the reason; their headers are read, 32 at once."""
         left = dict.fromkeys(digests, "absent")
         for remote, found in self._remotes:
             for digest, reason in remote.miss_reasons(left.keys() & found.keys()).items():
