@@ -188,8 +188,7 @@ def _parse_value(variable: str, text: str, in_file: Mapping[str, str]) -> Value:
 
 
 def _effective(session: Session, variable: str) -> Setting:
-    settings = settings_of(session.config(), os.environ, named=session.cache_dir is not None)
-    return next(setting for setting in settings if setting.variable == variable)
+    return next(setting for setting in _settings(session) if setting.variable == variable)
 
 
 def _document(setting: Setting) -> dict[str, object]:
@@ -219,7 +218,7 @@ def _print_change(session: Session, variable: str, what: str, fields: Mapping[st
 
 def _show(session: Session) -> None:
     """Print all settings."""
-    settings = settings_of(session.config(), os.environ, named=session.cache_dir is not None)
+    settings = _settings(session)
     if session.as_json:
         print_json({setting.variable: {"value": setting.value, "origin": setting.origin} for setting in settings})
         return
@@ -237,11 +236,11 @@ def _show(session: Session) -> None:
         print_tsv(rows)
 
 
-def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> list[Setting]:
-    """Return every variable with its value; ``named`` if the directory was given on the command line."""
-    path = settings_path(environ)
+def _settings(session: Session) -> list[Setting]:
+    """Return every variable with its value."""
+    found, path, named = session.config(), settings_path(os.environ), session.cache_dir is not None
     in_file = read_settings(path)
-    origins = {variable: _origin(variable, environ, in_file) for variable in VARIABLES}
+    origins = {variable: _origin(variable, in_file) for variable in VARIABLES}
     # Either variable sets the directories: one in the environment overrides the other in the file.
     is_path = not named and origins["TRTCACHE_PATH"] != "default" and origins["TRTCACHE_DIR"] != "environment"
     values = found.values() | {"TRTCACHE_BUSY_TIMEOUT": found.busy.patience_s, "TRTCACHE_CONFIG": str(path)}
@@ -258,10 +257,10 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
     return [Setting(variable, values[variable], origins[variable]) for variable in VARIABLES]
 
 
-def _origin(variable: str, environ: Mapping[str, str], in_file: Collection[str]) -> str:
-    if environ.get(variable):
+def _origin(variable: str, in_file: Collection[str]) -> str:
+    if os.environ.get(variable):
         return "environment"
-    if variable in in_file and (variable not in environ or variable == "TRTCACHE_SIGNATURES"):
+    if variable in in_file and (variable not in os.environ or variable == "TRTCACHE_SIGNATURES"):
         return "trtcache.toml"
     return "default"
 
