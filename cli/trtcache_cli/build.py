@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +12,7 @@ import click
 from trtcache.config.units import format_duration
 from trtcache_cli import termination
 from trtcache_cli.backend_name import backend_option
-from trtcache_cli.output import console, note, print_json, print_pairs, shows_progress, working
+from trtcache_cli.output import print_json, print_pairs, working
 from trtcache_cli.output_file import check_output
 from trtcache_cli.require_remote import report_failures, require_usable_remote, summed_logs
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -23,7 +21,6 @@ from trtcache_cli.shapes import shape_option
 from trtcache_cli.subjects import program_name, require_file
 
 if TYPE_CHECKING:
-    from trtcache.progress import Step
     from trtcache.runtime import PartitionReport, Report
 
 DOCUMENT: Final = "trtcache.build"
@@ -94,7 +91,7 @@ def build(
     config, began_ns = cache.config, time.time_ns()
     required = require_usable_remote(config) if require_remote else None
     summed = summed_logs(required) if required is not None else frozenset()
-    with _progress(file.name):
+    with working(file.name, line=f"building {file.name}, unless it is cached", shows_phases=True):
         report = building.build(
             program,
             backend=backend,
@@ -120,31 +117,6 @@ def build(
     else:
         print_pairs(_pairs(report, output))
     return report_failures(required, began_ns, summed) if required is not None else 0
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[None]:
-    """Show a spinner, the elapsed time and the builder's phase on a terminal, or print a line otherwise."""
-    if not shows_progress():
-        note(f"building {what}, unless it is cached")
-        yield
-        return
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from trtcache.progress import watching
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=None)
-
-        def show_step(step: Step) -> bool:
-            if not step.depth:
-                counted = f" {step.done}/{step.steps}" if step.steps else ""
-                progress.update(task, description=f"{what}: {step.phase}{counted}")
-            return True
-
-        with watching(show_step):
-            yield
 
 
 def _document(report: Report, output: Path | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
 
-from trtcache.progress import watching
+from trtcache.progress import Step, watching
 from trtcache_cli.presentation import presentation
 
 if TYPE_CHECKING:
@@ -192,20 +192,34 @@ def discard(stream: TextIO) -> None:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Report an activity on standard error: a spinner and the elapsed time on a terminal, else a line."""
+def working(what: str, *, line: str = "", shows_phases: bool = False) -> Iterator[None]:
+    """Report an activity on standard error: a spinner and the elapsed time on a terminal, else a line.
+
+    Args:
+        what: the activity.
+        line: the line, if it says something else.
+        shows_phases: whether to show the phase of a build, too.
+    """
     if not shows_progress():
-        note(what)
+        note(line or what)
         yield
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     screen = console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    # With a callback, ``compile`` shows no line of its own.
-    with Progress(*columns, console=screen, transient=True) as progress, watching(lambda _step: True):
-        progress.add_task(what, total=None)
-        yield
+    with Progress(*columns, console=screen, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+
+        def show_phase(step: Step) -> bool:
+            if shows_phases and not step.depth:
+                count = f" {step.done}/{step.steps}" if step.steps else ""
+                progress.update(task, description=f"{what}: {step.phase}{count}")
+            return True
+
+        # With a callback, ``compile`` shows no line of its own.
+        with watching(show_phase):
+            yield
 
 
 def spinner(what: str) -> AbstractContextManager[None]:
