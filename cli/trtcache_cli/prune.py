@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -76,8 +77,20 @@ def prune(
     where = parse_filters(filters, now_ns=now_ns) if filters else None
     if url is not None:
         refuse_options(url, stale_toolchain=stale_toolchain)
-        if (size_bytes, max_entries, older_s, unused_s, where) == (None,) * 5:
+    if (size_bytes, max_entries, older_s, unused_s, where) == (None,) * 5 and not stale_toolchain:
+        if url is not None:
             raise click.UsageError("a remote has no limits in the settings: pass --unused or --max-size")
+        size_bytes, max_entries = config.max_size_bytes, config.max_entries
+    plan_rest = partial(
+        plan_prune,
+        now_ns=now_ns,
+        max_size_bytes=size_bytes,
+        max_entries=max_entries,
+        older_than_s=older_s,
+        unused_for_s=unused_s,
+        where=where,
+    )
+    if url is not None:
         remote = open_remote(config, url)
         with spinner("listing" if where is None else "reading headers"):
             records, _, unreadable = remote.records(headers=where is not None)
@@ -86,35 +99,14 @@ def prune(
             note(f"kept, because the header cannot be read: {count}; see trtcache verify {url.text}")
         # Other hosts will probably fetch soon what was uploaded just now; and clocks differ.
         recent = [record.digest for record in records if record.used_ns > now_ns - _RECENT_NS]
-        plan = plan_prune(
-            records,
-            now_ns=now_ns,
-            max_size_bytes=size_bytes,
-            max_entries=max_entries,
-            older_than_s=older_s,
-            unused_for_s=unused_s,
-            where=where,
-            keep=recent,
-            oldest_first=True,
-        )
+        plan = plan_rest(records, keep=recent, oldest_first=True)
         if recent and not session.as_json:
             note(f"kept, because uploaded in the last hour: {entries_text(len(recent))}")
         execute_plan(session, plan, lambda: _evict(remote, plan), dry_run=dry_run, yes=yes)
         return
-    if (max_size, max_entries, older_than, unused_for) == (None,) * 4 and not filters and not stale_toolchain:
-        size_bytes, max_entries = config.max_size_bytes, config.max_entries
     store = session.store() if dry_run else session.writable_store("prune")
     records = load_records(store)
-    plan = plan_prune(
-        records,
-        now_ns=now_ns,
-        max_size_bytes=size_bytes,
-        max_entries=max_entries,
-        stale=_stale(store, records) if stale_toolchain else None,
-        older_than_s=older_s,
-        unused_for_s=unused_s,
-        where=where,
-    )
+    plan = plan_rest(records, stale=_stale(store, records) if stale_toolchain else None)
     execute_plan(session, plan, lambda: (plan.execute(store), store.pins()), dry_run=dry_run, yes=yes)
 
 
