@@ -14,7 +14,7 @@ import click
 
 from trtcache.config.environment import Config
 from trtcache.integrations.torch_tensorrt.installation import RUN
-from trtcache_cli.session import examples
+from trtcache_cli.session import cache_dir_option, examples
 
 _STARTUP = "startup"
 _FLUSH = "TRTCACHE_REMOTE_FLUSH"
@@ -47,11 +47,7 @@ class _Run(click.Command):
     ),
 )
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module, as for python -m.")
-@click.option(
-    "--cache-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Use this cache directory instead of TRTCACHE_DIR or the default.",
-)
+@cache_dir_option()
 @click.option("--require-remote", is_flag=True, help="Exit with 4 if a look-up in a remote or an upload failed.")
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)

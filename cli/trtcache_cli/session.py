@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -95,6 +96,12 @@ def require_entry(layers: Layers, key: CacheKey) -> Entry:
 filter_option = click.option(
     "filters", "-f", "--filter", multiple=True, metavar="CONDITION", help="Only entries that match. Repeatable."
 )
+cache_dir_option = partial(
+    click.option,
+    "--cache-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Use this cache directory instead of TRTCACHE_DIR or the default.",
+)
 pass_session = click.make_pass_decorator(Session, ensure=True)
 
 
@@ -123,15 +130,7 @@ def session_options(function: F) -> F:
     as_json = click.option(
         "--json", is_flag=True, expose_value=False, callback=_set_as_json, help="Print JSON on standard output."
     )
-    cache_dir = click.option(
-        "--cache-dir",
-        type=click.Path(path_type=Path, file_okay=False),
-        expose_value=False,
-        is_eager=True,
-        callback=_set_cache_dir,
-        help="Use this cache directory instead of TRTCACHE_DIR or the default.",
-    )
-    return as_json(cache_dir(function))
+    return as_json(cache_dir_option(expose_value=False, is_eager=True, callback=_set_cache_dir)(function))
 
 
 def _set_as_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
