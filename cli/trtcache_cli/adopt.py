@@ -91,7 +91,7 @@ def _document(plan: AdoptionPlan, find: Find, states: Mapping[str, Adopted]) -> 
         "digest": str(find.digest) if find.digest else None,
         "state": state,
         "why": why or None,
-        "key": plan.key(find).digest if find.keyed else None,
+        "key": plan.key(find).digest if find.is_importable else None,
     }
 
 

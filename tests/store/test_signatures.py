@@ -305,9 +305,9 @@ def test_signed_entries_do_not_change_places(tmp_path: Path, place: Callable[[by
 def test_a_key_counts_to_the_end_of_its_last_day() -> None:
     """In UTC and to the nanosecond; the last day that there is, is one as well."""
     key, end_ns = replace(OURS.public, until=date(2027, 1, 14)), 1_799_971_200 * 10**9
-    assert (key.counts(end_ns - 1), key.counts(end_ns)) == (True, False)
-    assert replace(key, until=date.max).counts(end_ns)
-    assert not replace(key, until=date.min).counts(end_ns)
+    assert (key.is_valid_at(end_ns - 1), key.is_valid_at(end_ns)) == (True, False)
+    assert replace(key, until=date.max).is_valid_at(end_ns)
+    assert not replace(key, until=date.min).is_valid_at(end_ns)
 
 
 def test_a_header_is_not_parsed_before_its_signature_counts(tmp_path: Path, place: Callable[[bytes], Path]) -> None:

@@ -58,7 +58,7 @@ class PublicKey:
             raise SettingsError(where, f"{day!r} is not a date such as 2027-01-31") from error
         return cls(name, bytes.fromhex(digits), until)
 
-    def counts(self, now_ns: int) -> bool:
+    def is_valid_at(self, now_ns: int) -> bool:
         """Return whether this key is valid at a time."""
         if self.until is None:
             return True

@@ -74,13 +74,13 @@ def judge(
     known, message, verdicts = list(keys), statement(version, header, context), []
     for raw, signature in signatures:
         named = [key for key in known if key.raw == raw]
-        counting = [key for key in named if key.counts(now_ns)]
+        valid = [key for key in named if key.is_valid_at(now_ns)]
         if not named:
             verdicts.append(Verdict("unknown-key", raw.hex()[:16]))
         elif not is_signed(raw, signature, message):
             verdicts.append(Verdict("bad-signature", named[0].name))
         else:
-            verdicts.append(Verdict(None, counting[0].name) if counting else Verdict("expired-key", named[0].name))
+            verdicts.append(Verdict(None, valid[0].name) if valid else Verdict("expired-key", named[0].name))
     order = (None, "bad-signature", "expired-key", "unknown-key")
     return min(verdicts, key=lambda verdict: order.index(verdict.reason))
 
@@ -136,6 +136,6 @@ class Admission:
         named = [key for key in self.keys if key.raw == raw]
         if not named:
             return f"the signing key {self.key.name} is not among the trusted keys"
-        if not any(key.counts(self.clock_ns()) for key in named):
+        if not any(key.is_valid_at(self.clock_ns()) for key in named):
             return f"the signing key {self.key.name} has expired ({named[0].until})"
         return None

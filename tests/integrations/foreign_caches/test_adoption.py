@@ -108,7 +108,7 @@ def test_a_torch_tensorrt_cache_is_listed(tmp_path: Path) -> None:
     assert tensorrt.plan == PlanHeader("TensorRT", "10.9.0.34", ())
     assert (again.state, NAMES[0] in again.why) == ("duplicate", True)
     assert (empty.state, cut.state) == ("orphan", "damaged")
-    assert (found["timing_cache.bin"].what, found["timing_cache.bin"].keyed) == ("timing", False)
+    assert (found["timing_cache.bin"].what, found["timing_cache.bin"].is_importable) == ("timing", False)
     assert not (tmp_path / "trap").exists()
     with pytest.raises(FileExistsError):
         pickle.loads(blob(b"", tmp_path))  # noqa: S301  # that is what unpickling one would do

@@ -60,7 +60,7 @@ class AdoptionPlan:
     @property
     def engines(self) -> tuple[Find, ...]:
         """The engines that can be imported."""
-        return tuple(find for find in self.finds if find.keyed)
+        return tuple(find for find in self.finds if find.is_importable)
 
     def key(self, find: Find) -> CacheKey:
         """Return the key of an engine that can be imported."""
@@ -86,7 +86,7 @@ class AdoptionPlan:
         """
         done: list[Adopted] = []
         for find in self.engines:
-            done.append(self._bring(find, store))
+            done.append(self._import_engine(find, store))
             digest = done[-1].key.digest
             if pin and done[-1].state != "changed":
                 store.pin(digest)
@@ -100,7 +100,7 @@ class AdoptionPlan:
             advance(find.file_bytes)
         return tuple(done)
 
-    def _bring(self, find: Find, store: DiskStore) -> Adopted:
+    def _import_engine(self, find: Find, store: DiskStore) -> Adopted:
         key, plan = self.key(find), find.plan
         if store.contains(key.digest):
             return Adopted(find, key, "there")
@@ -150,8 +150,8 @@ def plan_adoption(tool: str, directory: Path, *, advance: Advance = lambda _file
     first: dict[str, str] = {}  # the names of engines by digest
     for find in TOOLS[tool](directory):
         advance(find.file_bytes)
-        same = first.setdefault(find.digest.hex, find.name) if find.keyed and find.digest and not why else ""
-        if find.keyed and why:
+        same = first.setdefault(find.digest.hex, find.name) if find.is_importable and find.digest and not why else ""
+        if find.is_importable and why:
             finds.append(find.rejected_as("unsafe", why))
         elif same not in {"", find.name}:
             finds.append(find.rejected_as("duplicate", f"the same bytes as {same}"))

@@ -78,7 +78,7 @@ class Find:
     digest: Digest | None = None
 
     @property
-    def keyed(self) -> bool:
+    def is_importable(self) -> bool:
         """Whether it can be imported."""
         return self.state == "sound"
 
@@ -273,7 +273,7 @@ def _partition(path: Path, name: str, status: os.stat_result) -> Iterator[Find]:
                 find = find.rejected_as("damaged", str(error))
             finally:
                 file.close()
-        yield replace(find, why=_MAYBE_BARE) if find.keyed else find
+        yield replace(find, why=_MAYBE_BARE) if find.is_importable else find
 
 
 def _stat(find: Find) -> Find:
@@ -388,9 +388,9 @@ def _engine(find: Find) -> Find:
         found = inspect_engine(find, file, Span(0, file.size_bytes))
     finally:
         file.close()
-    if found.keyed and not found.capabilities and (match := _CAPABILITY.search(found.name)):
+    if found.is_importable and not found.capabilities and (match := _CAPABILITY.search(found.name)):
         found = replace(found, capabilities=(_format_capability(match),), told_by="name")
-    if found.keyed and found.name.endswith(".stripped.engine"):
+    if found.is_importable and found.name.endswith(".stripped.engine"):
         found = replace(found, why="its weights are not in it: onnxruntime refits it from the ONNX file")
     return found
 
@@ -411,7 +411,7 @@ def _model(find: Find, names: list[str]) -> Iterator[Find]:
                 continue
             engine = inspect_engine(replace(one, what=ENGINE), file, context.embedded)
             match = _ARCHITECTURE.fullmatch(context.capability or "")
-            if engine.keyed and not engine.capabilities and match:
+            if engine.is_importable and not engine.capabilities and match:
                 engine = replace(engine, capabilities=(_format_capability(match),), told_by="context")
             yield engine
     except ValueError as error:
