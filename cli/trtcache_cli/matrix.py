@@ -40,7 +40,7 @@ class Cell:
         file: the program: a path, or ``module:function``.
         options: the other options, by name; a tuple of texts each.
         image: the container image that builds it, empty for this machine's software.
-        label: the program, and what tells this cell from the others of the matrix.
+        label: the program, and the options that distinguish this cell from the others.
     """
 
     number: int

@@ -12,10 +12,10 @@ from trtcache.config.paths import atomic_write
 
 
 def check_output(output: Path, *inputs: Path, option: str = "--output") -> None:
-    """Refuse a file to write that has no directory, or that is one of the files that are read.
+    """Check that the directory of a file to write exists, and that it is none of the files that are read.
 
     Raises:
-        click.BadParameter: it is refused; the message is of the option.
+        click.BadParameter: one of these is wrong; the message names the option.
     """
     if not output.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint=option)
@@ -24,10 +24,10 @@ def check_output(output: Path, *inputs: Path, option: str = "--output") -> None:
 
 
 def refuse_input(output: Path, file: Path, what: str, *, option: str = "--output") -> None:
-    """Refuse a file to write that is a file that is read; ``what`` is that file in words.
+    """Check that a file to write is another one than a file that is read; ``what`` is the latter in the message.
 
     Raises:
-        click.BadParameter: it is; the message is of the option.
+        click.BadParameter: it is the same file; the message names the option.
     """
     if output.exists() and file.exists() and output.samefile(file):
         raise click.BadParameter(f"{output}: it is {what}; choose another file", param_hint=option)

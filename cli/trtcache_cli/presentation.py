@@ -114,7 +114,7 @@ def _refuse_quiet_and_verbose(shown: Presentation) -> None:
 
 @contextmanager
 def _set_variable(name: str, value: str) -> Iterator[None]:
-    """Set a variable, which programs started by the command inherit, while the block runs."""
+    """Set a variable while the block runs; programs that the command starts inherit it."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:

@@ -1,4 +1,4 @@
-"""``trtcache ls URL``: the entries of a remote, from a listing, or with what their headers say."""
+"""``trtcache ls URL``: list the entries of a remote, with or without reading their headers."""
 
 from __future__ import annotations
 

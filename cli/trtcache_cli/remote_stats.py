@@ -1,4 +1,4 @@
-"""What the events of a store say about each remote: look-ups, uploads, bytes, times, and the state of its breaker."""
+"""Statistics of each remote from a store's events: look-ups, uploads, bytes, times; and the state of its breaker."""
 
 from __future__ import annotations
 

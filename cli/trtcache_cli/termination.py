@@ -1,4 +1,4 @@
-"""Ends of a command that has started processes or jobs: by a signal, or with the process that has started it."""
+"""End a command and what it has started: on a signal, or when its parent process ends."""
 
 from __future__ import annotations
 

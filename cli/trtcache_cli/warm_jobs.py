@@ -1,6 +1,6 @@
 """Cells of ``trtcache warm`` as jobs of a scheduler: submit them, report them as they end, cancel them on Ctrl-C.
 
-What is said of Ctrl-C is also true of the signals that end this process, but for SIGKILL.
+Signals that end this process are handled as Ctrl-C is, except for SIGKILL.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ CONTENTS = {"engine": b"plan" * 1000, "interface.json": b"{}"}
 
 
 class StoreContract:
-    """What a store does, whatever it is made on."""
+    """Tests that every kind of store has to pass."""
 
     @pytest.fixture
     def store(self) -> Store:
