@@ -36,7 +36,7 @@ UNNAMED = "unknown"
 class Stats:
     """The displayed totals. ``entries`` are those that ``trtcache ls`` lists, ``hidden`` those of ``--all``.
 
-    ``waiting_uploads`` are the entries in the outbox.
+    ``waiting_uploads`` are the entries in the outbox, and ``below`` those of lower layers.
     """
 
     entries: int
@@ -62,6 +62,10 @@ class Stats:
     cancelled_builds: int = 0
     remotes: dict[str, RemoteStats] = field(default_factory=dict)
     waiting_uploads: int = 0
+    root: str = ""
+    max_size_bytes: int | None = None
+    max_entries: int | None = None
+    below: int = 0
 
     @property
     def hit_rate(self) -> float | None:
@@ -73,6 +77,11 @@ class Stats:
     def compression(self) -> float | None:
         """Uncompressed bytes per byte on disk, or None for an empty store."""
         return self.size_bytes / self.file_bytes if self.file_bytes else None
+
+    @property
+    def used(self) -> float | None:
+        """Part of the size limit that is used, None without a limit."""
+        return self.file_bytes / self.max_size_bytes if self.max_size_bytes else None
 
 
 def summarise(records: Iterable[Record], counts: Counters) -> Stats:
@@ -111,30 +120,6 @@ def _by_reason(counts: Counters, wanted: str) -> Counter[str]:
         if event == wanted:
             found[reason or UNNAMED] += total.count
     return found
-
-
-@frozen_dataclass
-class _Shown:
-    """The totals with what belongs to the cache and the call: directory, limits, lower layers and start of counting."""
-
-    stats: Stats
-    root: str
-    max_size_bytes: int | None
-    max_entries: int | None
-    below: int
-    since_ns: int | None
-    zero_ns: int | None
-
-    @property
-    def start(self) -> str | None:
-        """When counting began: a time, the day of the first event, or None before it."""
-        starts = [start for start in (self.since_ns, self.zero_ns) if start is not None]
-        return _time(max(starts)) if starts else self.stats.first_day or None
-
-    @property
-    def used(self) -> float | None:
-        """Part of the size limit that is used, None without a limit."""
-        return self.stats.file_bytes / self.max_size_bytes if self.max_size_bytes else None
 
 
 def _time(t_ns: int) -> str:
@@ -182,26 +167,33 @@ def stats(session: Session, since: str | None, by: str | None, zero: bool, prome
     if store.writable:
         refold(store, records)
     counts, zero_ns = (counters(store), None) if prometheus else counters_from_zero(store, since_ns)
-    found = replace(summarise(records, counts), waiting_uploads=len(store.outbox.digests()))
+    found = replace(
+        summarise(records, counts),
+        waiting_uploads=len(store.outbox.digests()),
+        root=str(store.root),
+        max_size_bytes=config.max_size_bytes,
+        max_entries=config.max_entries,
+    )
     start_ns = max(since_ns or 0, zero_ns or 0)
     if found.remotes:
         add_times(found.remotes, (event for event in store.events.read() if event.t_ns >= start_ns))
     add_breakers(found.remotes, config)
     if prometheus:
-        click.echo(exposition(found, str(store.root)), nl=False)
+        click.echo(exposition(found, found.root), nl=False)
         return
-    below = len(rows_of(session.layers())) - found.entries if config.lower else 0
-    limits = config.max_size_bytes, config.max_entries
-    shown = _Shown(found, str(store.root), *limits, below, since_ns, zero_ns)
+    if config.lower:
+        found = replace(found, below=len(rows_of(session.layers())) - found.entries)
+    # A time, the day of the first event, or None before it.
+    start = _time(start_ns) if since_ns is not None or zero_ns is not None else found.first_day or None
     groups = None if by is None else groups_by(by, records, counts, store.events.read(), start_ns)
     if session.as_json:
-        start = None if since_ns is None else _time(since_ns)
-        document = {"since": start, "counted_since": shown.start, **_document(shown, counts, records)}
+        since_time = None if since_ns is None else _time(since_ns)
+        document = {"since": since_time, "counted_since": start, **_document(found, counts, records)}
         print_json(document if by is None or groups is None else {**document, f"by_{by}": groups_as_json(groups)})
     elif by is not None and groups is not None:
         print_groups(by, groups)
     else:
-        print_pairs(_pairs(shown))
+        print_pairs(_pairs(found, start))
 
 
 def _zero(session: Session) -> None:
@@ -221,20 +213,19 @@ def _zero(session: Session) -> None:
     note(f"{done} {hits}" + (f", since {start}" if start else "") + "; entries and logs are unchanged")
 
 
-def _document(shown: _Shown, counts: Counters, records: Iterable[Record]) -> dict[str, object]:
-    found = shown.stats
+def _document(found: Stats, counts: Counters, records: Iterable[Record]) -> dict[str, object]:
     kinds = groups_by("kind", records, counts)
     return {
-        "root": shown.root,
-        "entries": found.entries + shown.below,
-        "entries_below": shown.below,
+        "root": found.root,
+        "entries": found.entries + found.below,
+        "entries_below": found.below,
         "pinned": found.pinned,
         "hidden": sums_as_json(found.hidden),
         "file_bytes": found.file_bytes,
         "size_bytes": found.size_bytes,
-        "max_size_bytes": shown.max_size_bytes,
-        "max_entries": shown.max_entries,
-        "used": shown.used,
+        "max_size_bytes": found.max_size_bytes,
+        "max_entries": found.max_entries,
+        "used": found.used,
         "compression": found.compression,
         "kinds": groups_as_json(kinds),
         "hits": found.hits,
@@ -256,13 +247,12 @@ def _document(shown: _Shown, counts: Counters, records: Iterable[Record]) -> dic
     }
 
 
-def _pairs(shown: _Shown) -> list[tuple[str, str]]:
-    found = shown.stats
+def _pairs(found: Stats, start: str | None) -> list[tuple[str, str]]:
     rate = "" if found.hit_rate is None else f" ({found.hit_rate:.1%} of lookups)"
     pairs = [
-        ("cache directory", shown.root),
-        *([("since", shown.start)] if shown.start else []),
-        *_size_pairs(shown),
+        ("cache directory", found.root),
+        *([("since", start)] if start else []),
+        *_size_pairs(found),
         ("hits", f"{found.hits:,}{rate}"),
         *([("  from lower layers", f"{found.hits_below:,}")] if found.hits_below else []),
         ("time saved", format_duration(found.saved_s)),
@@ -292,21 +282,20 @@ def _pairs(shown: _Shown) -> list[tuple[str, str]]:
     return pairs
 
 
-def _size_pairs(shown: _Shown) -> list[tuple[str, str]]:
+def _size_pairs(found: Stats) -> list[tuple[str, str]]:
     """Return the rows of entries and sizes."""
-    found = shown.stats
     listed_kinds = {kind: sums for kind, sums in found.kinds.items() if kind not in found.hidden}
     ratio = "" if found.compression is None else f" ({found.compression:.2f} to 1)"
-    limit = "no limit" if shown.used is None else f"{_percent(shown.used)} of {format_size(shown.max_size_bytes or 0)}"
-    pairs = [("entries", f"{found.entries + shown.below:,} ({found.pinned:,} pinned)"), *_kinds(listed_kinds)]
-    if shown.below:
-        pairs.append(("  in lower layers", f"{shown.below:,}"))
+    limit = "no limit" if found.used is None else f"{_percent(found.used)} of {format_size(found.max_size_bytes or 0)}"
+    pairs = [("entries", f"{found.entries + found.below:,} ({found.pinned:,} pinned)"), *_kinds(listed_kinds)]
+    if found.below:
+        pairs.append(("  in lower layers", f"{found.below:,}"))
     if found.hidden:
         counts, sizes_bytes = zip(*found.hidden.values(), strict=True)
         pairs.append(("ls --all", f"{sum(counts):,} more, {format_size(sum(sizes_bytes))}"))
         pairs += _kinds(found.hidden, least=1)
-    if shown.max_entries is not None:
-        pairs.append(("entry limit", f"{found.files:,} of {shown.max_entries:,}"))
+    if found.max_entries is not None:
+        pairs.append(("entry limit", f"{found.files:,} of {found.max_entries:,}"))
     pairs.append(("size", f"{format_size(found.file_bytes)} on disk ({limit})"))
     pairs.append(("content", f"{format_size(found.size_bytes)}{ratio}"))
     return pairs
