@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class _Collector:
     """The metrics of one store, for a registry of ``prometheus-client``."""
 
-    def __init__(self, found: Stats, root: str) -> None:
-        self._found, self._root = found, root
+    def __init__(self, found: Stats) -> None:
+        self._found, self._root = found, found.root
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
@@ -101,7 +101,7 @@ class _Collector:
         return family
 
 
-def exposition(found: Stats, root: str) -> str:
+def exposition(found: Stats) -> str:
     """Return the counters of a store as text.
 
     Raises:
@@ -112,6 +112,6 @@ def exposition(found: Stats, root: str) -> str:
     except ImportError as error:
         raise click.UsageError("--prometheus needs prometheus-client: pip install 'trtcache[metrics]'") from error
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(found, root))
+    registry.register(_Collector(found))
     text: bytes = generate_latest(registry)
     return text.decode()

@@ -179,7 +179,7 @@ def stats(session: Session, since: str | None, by: str | None, zero: bool, prome
         add_times(found.remotes, (event for event in store.events.read() if event.t_ns >= start_ns))
     add_breakers(found.remotes, config)
     if prometheus:
-        click.echo(exposition(found, found.root), nl=False)
+        click.echo(exposition(found), nl=False)
         return
     if config.lower:
         found = replace(found, below=len(rows_of(session.layers())) - found.entries)
