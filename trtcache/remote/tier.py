@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import (
     BusyError,
     CorruptBlobError,
@@ -56,14 +55,6 @@ _LEAST_S = 2.0
 def object_name(digest: str) -> str:
     """Return the name of an entry's object, below the remote's prefix."""
     return f"entries/v1/{digest[:2]}/{digest}.trtc"
-
-
-@frozen_dataclass
-class _Fetched:
-    """A hit. ``entry`` is None if it was stored."""
-
-    header: EntryHeader
-    entry: Entry | None
 
 
 class RemoteTier:
@@ -123,14 +114,15 @@ class RemoteTier:
         began_s = time.monotonic()
         found = self._fetch(key, upper)
         took_s = time.monotonic() - began_s
-        reason = found.reason if isinstance(found, Miss) else ""
-        size_bytes, saved_s = 0, 0.0
-        if isinstance(found, _Fetched):
-            size_bytes, saved_s = found.header.file_bytes, max(0.0, found.header.build_s - took_s)
-        if reason:
+        reason, size_bytes, saved_s = "", 0, 0.0
+        if isinstance(found, Miss):
+            reason = found.reason
             if len(self._missed) >= _MOST_REMEMBERED:
                 self._missed.clear()
             self._missed[key.digest] = (time.monotonic() + _REMEMBERED_S, reason)
+        else:
+            header, entry = found
+            size_bytes, saved_s = header.file_bytes, max(0.0, header.build_s - took_s)
         _logger.debug("%s %s: %s in %.0f ms", self.url.text, key.digest[:16], reason or "hit", took_s * 1e3)
         if upper is not None:
             event, text = ("remote_miss", f"{self.url.label} {reason}") if reason else ("remote_hit", self.url.label)
@@ -138,7 +130,7 @@ class RemoteTier:
             upper.events.append(event, reason=text, kind=key.kind, key=key.digest, size_bytes=size_bytes, **seconds)
         if isinstance(found, Miss):
             return found
-        return None if found.entry is None else replace(found.entry, load_s=took_s)
+        return None if entry is None else replace(entry, load_s=took_s)
 
     def forget(self, digest: str) -> None:
         """Ask for an entry again, although it was missing."""
@@ -157,7 +149,8 @@ class RemoteTier:
                 self.connection.stop("not-installed", str(error))
         return self.connection.refusal(before_request=before_request)
 
-    def _fetch(self, key: CacheKey, upper: DiskStore | None) -> _Fetched | Miss:
+    def _fetch(self, key: CacheKey, upper: DiskStore | None) -> tuple[EntryHeader, Entry | None] | Miss:
+        """Return the header of an entry and the entry itself, None if that was stored; or why there is none."""
         where = f"{self.url.text}/{object_name(key.digest)}"
         try:
             return self._download(key, upper, where)
@@ -189,7 +182,7 @@ class RemoteTier:
         self.connection.breaker.note_success()
         return missed
 
-    def _download(self, key: CacheKey, upper: DiskStore | None, where: str) -> _Fetched | Miss:
+    def _download(self, key: CacheKey, upper: DiskStore | None, where: str) -> tuple[EntryHeader, Entry | None] | Miss:
         admit, began_s = self.admission.admit(where), time.monotonic()
         download = Download(self.connection.bucket, object_name(key.digest))
         try:
@@ -211,7 +204,7 @@ class RemoteTier:
             self.connection.note_success(took_s=time.monotonic() - began_s, saved_s=file.header.build_s)
             if 0 < download.modified_ns < self.url.renewal_ns(time.time_ns()):
                 self.aged.add(key.digest)
-            return _Fetched(file.header, entry)
+            return file.header, entry
         finally:
             download.abandon()
 
