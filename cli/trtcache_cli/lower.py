@@ -12,6 +12,7 @@ from trtcache_cli.backend_name import backend_option
 from trtcache_cli.output import note, print_json, printable_lines
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import script_shape_option
+from trtcache_cli.subjects import program_name
 
 if TYPE_CHECKING:
     from trtcache.lowering.stages import PassRun
@@ -36,9 +37,11 @@ def lower(session: Session, file: Path, backend: str, show: str | None, shapes: 
     FILE: an exported program (.pt2), or a TorchScript file with a --shape for each argument. Nothing is built and no
     cache is needed.
     """
-    from trtcache_cli.programs import lower_file  # imports torch
+    from trtcache.compiler import build  # imports torch
+    from trtcache_cli.programs import open_without_shapes
 
-    program = lower_file(file, backend, shapes)
+    given = open_without_shapes(file, shapes)
+    program = build.lower(given, backend=backend, name=program_name(file), trace=True)
     runs = select_runs(program.runs, show)
     if session.as_json:
         document = {"name": program.name, "nodes": len(program.order), "pipeline": list(program.pipeline)}

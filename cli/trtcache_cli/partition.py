@@ -15,6 +15,7 @@ from trtcache_cli.output_file import check_output, open_output
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import script_shape_option
+from trtcache_cli.subjects import program_name
 
 if TYPE_CHECKING:
     from trtcache.partition.outline import Outline, PartitionOutline
@@ -55,9 +56,11 @@ def partition(
     given = parse_settings(settings)
     if svg is not None:
         check_output(svg, file, option="--svg")
-    from trtcache_cli.programs import outline_file  # imports torch
+    from trtcache.compiler import build  # imports torch
+    from trtcache_cli.programs import open_without_shapes
 
-    outline = outline_file(file, backend, given, shapes)
+    program = open_without_shapes(file, shapes)
+    outline = build.outline(program, backend=backend, settings=given, name=program_name(file))
     if svg is not None:
         from trtcache.partition.outline import svg as draw
 

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtcache.compiler import build
-from trtcache.errors import CanonicalizationError, SettingsError
+from trtcache.errors import SettingsError
 from trtcache.frontends.onnx.file import is_onnx
 from trtcache.frontends.pt2 import SUFFIX, Pt2Source
 from trtcache.frontends.resolve import is_script_file, resolve
 from trtcache.frontends.torchscript import convert_script, example_arguments, load_script
 from trtcache_cli.shapes import read_examples, read_shapes
-from trtcache_cli.subjects import is_function, program_name
+from trtcache_cli.subjects import is_function
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from trtcache.digests import CacheKey
     from trtcache.frontends.onnx.interface import ShapeProfile
-    from trtcache.keys.stored_graph import StoredGraph
-    from trtcache.lowering import LoweredProgram
-    from trtcache.partition.outline import Outline
 
 
 def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | Path, dict[str, ShapeProfile]]:
@@ -109,43 +104,16 @@ def load_program(path: Path, shapes: Sequence[str]) -> ExportedProgram:
         raise SettingsError(
             "FILE", f"{path.name} is an ONNX file: its plan is already a single file (trtcache build -o)"
         )
-    program = _open_without_shapes(path, shapes)
+    program = open_without_shapes(path, shapes)
     if isinstance(program, Path):
         with Pt2Source(program) as file:
             return file.program()
     return program
 
 
-def lower_file(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredProgram:
-    """Lower the program in a file; ``runs`` has the changes of each pass."""
-    return build.lower(_open_without_shapes(path, shapes), backend=backend, name=program_name(path), trace=True)
-
-
-def outline_file(path: Path, backend: str, settings: Mapping[str, object], shapes: Sequence[str]) -> Outline:
-    """Partition the program in a file."""
-    program = _open_without_shapes(path, shapes)
-    return build.outline(program, backend=backend, settings=settings, name=program_name(path))
-
-
-def _open_without_shapes(path: Path, shapes: Sequence[str]) -> ExportedProgram | Path:
+def open_without_shapes(path: Path, shapes: Sequence[str]) -> ExportedProgram | Path:
     """Return the argument for the API of a program whose sizes are in it."""
     program, inputs = open_program(path, shapes)
     if inputs:
         raise SettingsError("--shape", f"{path.name} already has sizes; here --shape is for TorchScript files only")
     return program
-
-
-def find_key(
-    path: Path, backend: str, target: str | None, shapes: Sequence[str]
-) -> tuple[CacheKey | None, StoredGraph | None, str]:
-    """Return the key that ``compile`` would use and the graph, or the reason why there is no key.
-
-    ``shapes`` are sizes that the file leaves open.
-    """
-    try:
-        program, inputs = open_program(path, shapes)
-        name = program_name(path)
-        key, graph = build.key_and_graph(program, backend=backend, target=target, inputs=inputs, name=name)
-    except CanonicalizationError as error:
-        return None, None, str(error)
-    return key, graph, ""

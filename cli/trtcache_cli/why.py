@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trtcache.errors import CanonicalizationError
 from trtcache.keys.explain import Nearest, nearest_of, stored_graph
 from trtcache_cli.backend_name import backend_option
 from trtcache_cli.differences import print_differences
@@ -86,17 +87,21 @@ def _of_entry(layers: Layers, key: str) -> dict[str, Any]:
 
 def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shapes: tuple[str, ...]) -> dict[str, Any]:
     require_file(path)
-    from trtcache_cli.programs import find_key  # imports torch
+    from trtcache.compiler import build  # imports torch
+    from trtcache_cli.programs import open_program
 
-    key, graph, reason = find_key(path, backend, target, shapes)
-    if key is None or graph is None:
-        return {"key": None, "outcome": "uncacheable", "reason": reason, "found": None}
+    name = program_name(path)
+    try:
+        program, inputs = open_program(path, shapes)
+        key, graph = build.key_and_graph(program, backend=backend, target=target, inputs=inputs, name=name)
+    except CanonicalizationError as error:
+        return {"key": None, "outcome": "uncacheable", "reason": str(error), "found": None}
     why = layers.why_missed(key.digest)
     if not why:
         return {"key": key.digest, "outcome": "hit", "reason": "", "found": None}
     if why != "absent":  # there is an entry, so that none is nearer
         return {"key": key.digest, "outcome": "miss", "reason": why, "found": None}
-    found = nearest_of(layers.disks, key.document, name=program_name(path), graph=graph)
+    found = nearest_of(layers.disks, key.document, name=name, graph=graph)
     return {"key": key.digest, "outcome": "miss", "reason": "", "found": found}
 
 
