@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
 
+from trtcache.config.units import format_count
 from trtcache.progress import Step, watching
 from trtcache_cli.presentation import presentation
 
@@ -57,17 +58,12 @@ def printable_lines(text: str) -> str:
 
 def entries_text(count: int) -> str:
     """Return ``1 entry``, ``1,200 entries``."""
-    return count_of(count, "entry", "entries")
-
-
-def count_of(count: int, name: str, plural: str) -> str:
-    """Return ``1 hit``, ``1,200 hits``."""
-    return f"{count:,} {name if count == 1 else plural}"
+    return format_count(count, "entry", "entries")
 
 
 def hits_and_misses(hits: int, misses: int) -> str:
     """Return ``2 hits, 1 miss``."""
-    return f"{count_of(hits, 'hit', 'hits')}, {count_of(misses, 'miss', 'misses')}"
+    return f"{format_count(hits, 'hit')}, {format_count(misses, 'miss', 'misses')}"
 
 
 def print_tsv(rows: Iterable[Sequence[object]]) -> None:

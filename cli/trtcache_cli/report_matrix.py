@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.config.frozen import frozen_dataclass
+from trtcache.config.units import format_count
 from trtcache.errors import SettingsError
 from trtcache_cli.matrix import Cell, Matrix, read_matrix
-from trtcache_cli.output import count_of, working
+from trtcache_cli.output import working
 from trtcache_cli.warm_plan import BUILD, HIT, IMPOSSIBLE, UNKNOWN, PlannedCell, Planner, total_s
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def read_heat_map(config: Config, path: Path, outcomes: Path | None, listed: Col
     failures = {} if outcomes is None else _read_failures(outcomes, matrix)
     remotes = replace(config.remotes, urls=())
     config = replace(config, readonly=True, disable=False, recache=False, remotes=remotes)
-    with working(f"looking up {count_of(len(matrix.cells), 'cell', 'cells')} of {path.name}"):
+    with working(f"looking up {format_count(len(matrix.cells), 'cell')} of {path.name}"):
         planned = Planner(Cache(config=config)).plan(matrix.cells)
     if listed is not None:
         planned = [_in_remote(each, listed) for each in planned]

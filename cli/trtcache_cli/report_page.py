@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import jinja2
 
 from trtcache.config.frozen import frozen_dataclass
-from trtcache.config.units import format_duration, format_size
-from trtcache_cli.output import count_of, hits_and_misses, printable
+from trtcache.config.units import format_count, format_duration, format_size
+from trtcache_cli.output import hits_and_misses, printable
 from trtcache_cli.warm_plan import HIT
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def render(figures: Figures) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "count_of": count_of,
+        "count_of": format_count,
         "count": lambda value: f"{value:,}",
         "duration": format_duration,
         "hours": _format_hours,

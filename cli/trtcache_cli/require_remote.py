@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
+from trtcache.config.units import format_count
 from trtcache.errors import ReadOnlyError, RemoteError, SettingsError
 from trtcache.store.events import read_sums, since
-from trtcache_cli.output import complain, count_of
+from trtcache_cli.output import complain
 
 if TYPE_CHECKING:
     from trtcache.config.environment import Config
@@ -98,10 +99,10 @@ def report_failures(
     parts = []
     for failure, count in failures.most_common():
         what, _, reason = failure.partition(": ")
-        parts.append(f"{count_of(count, what, f'{what}s')} failed ({reason})")
+        parts.append(f"{format_count(count, what)} failed ({reason})")
     if waiting:
         verb = "is" if len(waiting) == 1 else "are"
-        parts.append(f"{count_of(len(waiting), 'upload', 'uploads')} {verb} still in the outbox")
+        parts.append(f"{format_count(len(waiting), 'upload')} {verb} still in the outbox")
     if not parts:
         return 0
     complain(f"trtcache: --require-remote: {', '.join(parts)}")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from trtcache.config.units import format_duration
+from trtcache.config.units import format_count, format_duration
 from trtcache.errors import SettingsError
 from trtcache_cli.matrix import Cell, Matrix, read_matrix
-from trtcache_cli.output import complain, count_of, note, on_terminal, print_json, print_table, print_tsv, printable
+from trtcache_cli.output import complain, note, on_terminal, print_json, print_table, print_tsv, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.warm_emit import FORMATS, emit, parse_ranges
 from trtcache_cli.warm_plan import HIT as PLANNED_HIT
@@ -186,7 +186,7 @@ def _run_here(session: Session, planned: Sequence[PlannedCell], image: str, jobs
     left = [each.cell for each in planned if each.is_left]
     others = [cell for cell in left if cell.image not in ("", image)]
     if others:
-        count = count_of(len(others), "cell", "cells")
+        count = format_count(len(others), "cell")
         note(f"not built here, {count} of other images: --emit, or --image IMAGE there")
     cells = [cell for cell in left if cell.image in ("", image)]
     environ = claiming_environ(os.environ)
@@ -218,7 +218,7 @@ def _check_remote(planner: Planner, outcomes: Sequence[Outcome], others: Sequenc
 
     code = check_remote(planner.cache, {key for outcome in outcomes for key in outcome.keys if key})
     if others:
-        count = count_of(len(others), "cell", "cells")
+        count = format_count(len(others), "cell")
         complain(f"trtcache: --require-remote: {count} of other images not built here: --image IMAGE there")
     return code or (EXIT_REMOTE_FAILED if others else 0)
 

@@ -204,9 +204,9 @@ def _split(text: str, name: str, example: str) -> tuple[float, str]:
     return number, match[2]
 
 
-def format_count(count: int, noun: str) -> str:
+def format_count(count: int, noun: str, plural: str = "") -> str:
     """Format a number of things: ``1 operator``, ``1,200 operators``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def format_size(size_bytes: float) -> str:
