@@ -199,23 +199,9 @@ class Commands(CommandGroup):
                 formatter.write_dl([(name.ljust(width), COMMANDS[name][1]) for name in names])
 
 
-def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        from importlib import metadata
-
-        click.echo(f"{PROGRAM} {metadata.version(PROGRAM)}")
-        ctx.exit()
-
-
 @click.command(cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "-V",
-    "--version",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_print_version,
-    help="Print the version.",
+@click.version_option(
+    None, "-V", "--version", package_name=PROGRAM, message=f"{PROGRAM} %(version)s", help="Print the version."
 )
 def cli() -> None:
     """Inspect and maintain the cache of compiled inference engines."""
