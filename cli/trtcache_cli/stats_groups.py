@@ -78,9 +78,10 @@ def groups_as_json(groups: dict[str, Group]) -> dict[str, dict[str, object]]:
 def print_groups(what: str, groups: dict[str, Group]) -> None:
     """Print a row for each group; in a pipe with plain numbers."""
     if not on_terminal():
-        fields = ((group.entries, group.file_bytes, group.hits, group.misses) for group in groups.values())
-        saved = (f"{group.saved_s:.3f}" for group in groups.values())
-        print_tsv((name, *row, saved_s) for name, row, saved_s in zip(groups, fields, saved, strict=True))
+        print_tsv(
+            (name, group.entries, group.file_bytes, group.hits, group.misses, f"{group.saved_s:.3f}")
+            for name, group in groups.items()
+        )
         return
     rows = [
         (
