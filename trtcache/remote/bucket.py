@@ -92,7 +92,10 @@ def open_bucket(url: RemoteUrl, settings: RemoteSettings, *, patient: bool = Fal
 
 
 class Bucket:
-    """One remote. ``patient`` is for uploads and commands, which may take longer than a look-up."""
+    """One remote. ``patient`` is for uploads and commands, which may take longer than a look-up.
+
+    Each method raises RemoteError if a request fails.
+    """
 
     def __init__(self, url: RemoteUrl, settings: RemoteSettings, *, patient: bool = False) -> None:
         """Prepare requests; nothing is sent.
@@ -190,11 +193,7 @@ class Bucket:
         return True
 
     def head(self, name: str) -> RemoteObject | None:
-        """Return the size and the time of an object, None if there is none.
-
-        Raises:
-            RemoteError: the request failed.
-        """
+        """Return the size and the time of an object, None if there is none."""
         try:
             with _translate_errors(self.url):
                 return self._object(self._api.head(self._store, self._path(name)))
@@ -218,11 +217,7 @@ class Bucket:
             yield from map(self._object, batch)
 
     def delete(self, name: str) -> None:
-        """Delete an object, if there is one.
-
-        Raises:
-            RemoteError: the request failed.
-        """
+        """Delete an object, if there is one."""
         try:
             with _translate_errors(self.url):
                 self._api.delete(self._store, self._path(name))

@@ -46,6 +46,7 @@ class RemoteEntries:
     """The entries below one URL, with requests that may take longer than a look-up.
 
     It is a source or a target of ``trtcache.store.sync``. As in a shared store, signatures are required by default.
+    Each method raises RemoteError if a request fails, or if the server cannot list.
     """
 
     shared = True
@@ -125,20 +126,12 @@ class RemoteEntries:
         return made
 
     def scan(self) -> Iterator[EntryStat]:
-        """Yield the size and the time of the upload of each entry, by a listing.
-
-        Raises:
-            RemoteError: a request failed, or the server cannot list.
-        """
+        """Yield the size and the time of the upload of each entry, by a listing."""
         for found in self._list("entries/v1", _ENTRY, [f"{number:02x}" for number in range(256)]):
             yield EntryStat(Path(found.name).stem, found.size_bytes, found.modified_ns, 0)
 
     def pins(self) -> frozenset[str]:
-        """Return the digests of pinned entries.
-
-        Raises:
-            RemoteError: as for ``scan``.
-        """
+        """Return the digests of pinned entries."""
         return frozenset(Path(found.name).name for found in self._list("pins", _PIN))
 
     def _list(self, folder: str, wanted: re.Pattern[str], below: Collection[str] = ()) -> list[RemoteObject]:
@@ -281,9 +274,6 @@ class RemoteEntries:
 
         Return them, who signed each, and the reasons of those of which the header cannot be read. Without ``headers``,
         records have no kind and no name, and the time of the upload is the only one.
-
-        Raises:
-            RemoteError: a request failed, or the server cannot list.
         """
         stats = sorted(self.scan(), key=lambda stored: (-stored.used_ns, stored.digest))
         pins = self.pins()
@@ -305,9 +295,6 @@ class RemoteEntries:
         """Return why look-ups would not use entries, as ``Layers.why_missed`` does; empty for one that they would use.
 
         Only headers are read, many at once.
-
-        Raises:
-            RemoteError: a request failed.
         """
         reasons = {}
         for digest, found in map_in_threads(self._try_header, digests, REMOTE_THREADS):
@@ -332,11 +319,7 @@ class RemoteEntries:
             return ARCHIVED
 
     def remove(self, digests: Collection[str]) -> frozenset[str]:
-        """Delete entries that are not pinned, many at once, and return which.
-
-        Raises:
-            RemoteError: a request failed; some are deleted.
-        """
+        """Delete entries that are not pinned, many at once, and return which. If a request fails, some are deleted."""
         unpinned = set(digests) - self.pins()
         removed = map_in_threads(lambda digest: self._bucket.delete(object_name(digest)), unpinned, REMOTE_THREADS)
         return frozenset(digest for digest, _ in removed)
