@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.backends import registry
+from trtcache.backends.fitness import distribution_version, driver_cuda, gpu_here
 from trtcache.backends.protocol import ENGINE
 from trtcache.cache import Cache
+from trtcache.config.environment import installed_version
 from trtcache.config.units import format_duration, format_size
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildForbiddenError, FixedWeightsError, NoDeviceError
 from trtcache.store.disk import DiskStore
-from trtcache_cli.selftest_environment import environment, lacks_gpu
+from trtcache.target import capability_words
+from trtcache_cli import probes
 
 if TYPE_CHECKING:
     from trtcache.runtime import CompiledModule
@@ -45,8 +49,40 @@ def require_device(subject: Subject) -> None:
     Raises:
         NotRunError: torch sees no GPU.
     """
-    if lacks_gpu(subject):
+    if _lacks_gpu(subject):
         raise NotRunError("needs a GPU: the device is cuda, and torch sees none here")
+
+
+def _lacks_gpu(subject: Subject) -> bool:
+    """Return whether the model needs a GPU that is not available."""
+    return subject.device == "cuda" and not torch.cuda.is_available()
+
+
+def environment(subject: Subject) -> tuple[str, dict[str, str]]:
+    """Return a summary of the machine, and all facts: versions and devices, without paths, hosts or users."""
+    target, backend = "none", registry.load_backend(subject.backend)
+    if not _lacks_gpu(subject):
+        backend = registry.find(subject.backend, subject.device)
+        target = backend.target(subject.target, torch.device(subject.device)).label
+    gpu, cuda = gpu_here(), driver_cuda()
+    facts = {
+        "trtcache": installed_version(),
+        "platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "Python": platform.python_version(),
+        "torch": f"{torch.__version__}, CUDA {torch.version.cuda or 'none'}",
+        "GPU": "none",
+        "driver": "none" if cuda is None else f"{probes.driver_version() or 'unknown version'}, for CUDA {cuda}",
+        "model on": subject.device,
+        "target": target,
+    }
+    if gpu is not None:
+        words = capability_words(gpu.capability)
+        facts["GPU"] = f"{gpu.product} ({words}, {gpu.multiprocessors} multiprocessors, {gpu.memory_gib} GiB)"
+    facts |= {name: found for name in ("onnx", "onnxscript", "triton") if (found := distribution_version((name,)))}
+    toolchain = {name: str(version) for name, version in backend.toolchain(subject.device).items()}
+    facts = {**toolchain, **facts, **backend.selftest().facts()}
+    library = next(iter(toolchain), "torch")
+    return f"{library} {toolchain.get(library, torch.__version__)}; GPU: {facts['GPU']}", facts
 
 
 def build(subject: Subject) -> str:
