@@ -11,6 +11,7 @@ from contextlib import nullcontext
 import click
 
 from trtcache.config.environment import (
+    LISTS,
     VARIABLES,
     Config,
     format_value,
@@ -39,7 +40,6 @@ _VALUE = 40
 _LEAST_MEANING = 30
 """Least width of the column MEANING; a narrower terminal gets a table without it."""
 
-_LISTS = ("TRTCACHE_REMOTE", "TRTCACHE_TRUSTED_KEYS")
 _DIRECTORIES = ("TRTCACHE_DIR", "TRTCACHE_PATH")
 
 
@@ -130,7 +130,7 @@ def set_setting(session: Session, variable: str, values: tuple[str, ...]) -> Non
     """
     _refuse_path(variable)
     name, path = setting_name(variable), settings_path(os.environ)
-    if len(values) > 1 and variable not in _LISTS:
+    if len(values) > 1 and variable not in LISTS:
         raise click.UsageError(f"{name} takes one value, not {len(values)}")
     value = _parse_value(variable, " ".join(values), read_settings(path))
     with lock_settings(path):
@@ -177,7 +177,7 @@ def _parse_value(variable: str, text: str, in_file: Mapping[str, str]) -> Value:
     if variable in _DIRECTORIES:  # the file may have one of them
         both = {name: value for name, value in in_file.items() if name in _DIRECTORIES} | given
         Config.parse({}, both)
-    if variable in _LISTS:
+    if variable in LISTS:
         return text.replace(",", " ").split() if variable == "TRTCACHE_TRUSTED_KEYS" else text.split()
     value = found.values()[variable]
     if variable in (*_DIRECTORIES, "TRTCACHE_SIGNING_KEY"):

@@ -14,7 +14,8 @@ from trtcache.store.events import BYTES, SAVED, Counters, Event, EventCount
 if TYPE_CHECKING:
     from trtcache.config.environment import Config
 
-_UNNAMED = "unknown"
+UNNAMED = "unknown"
+"""Reason of events without one."""
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ def sum_remotes(counts: Counters) -> dict[str, RemoteStats]:
     for (_, event, text, _), total in sorted(counts.items()):
         url, _, reason = text.partition(" ")
         remote = found.get(url) or RemoteStats()
-        if remote.add(event, reason or _UNNAMED, total):
+        if remote.add(event, reason or UNNAMED, total):
             found[url] = remote
     return found
 

@@ -10,9 +10,7 @@ from typing import Final
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.store.events import SAVED, Counters
-
-UNNAMED: Final = "unknown"
-"""The reason shown for a miss that was recorded without a reason."""
+from trtcache_cli.remote_stats import UNNAMED
 
 LONGEST_DAYS: Final = 371
 """The days that a history shows at most: a year, in whole weeks."""

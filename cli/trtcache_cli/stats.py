@@ -20,16 +20,21 @@ from trtcache_cli.kind_sums import Sums, sum_entries, sums_as_json
 from trtcache_cli.ls import rows_of
 from trtcache_cli.output import hits_and_misses, note, print_json, print_pairs
 from trtcache_cli.prometheus import exposition
-from trtcache_cli.remote_stats import RemoteStats, add_breakers, add_times, remote_document, remote_pairs, sum_remotes
+from trtcache_cli.remote_stats import (
+    UNNAMED,
+    RemoteStats,
+    add_breakers,
+    add_times,
+    remote_document,
+    remote_pairs,
+    sum_remotes,
+)
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.stats_groups import groups_as_json, groups_by, print_groups
 
 if TYPE_CHECKING:
     from trtcache.store.events import Counters
     from trtcache.store.record import Record
-
-UNNAMED = "unknown"
-"""Reason of events without one."""
 
 
 @frozen_dataclass

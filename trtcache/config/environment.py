@@ -71,7 +71,7 @@ _FLAGS = frozenset(
     f"{_PREFIX}{name}" for name in ("COPY_UP", "DISABLE", "READONLY", "RECACHE", "FORBID_BUILD", "NO_TORCH", "QUIET")
 )
 _SIGNATURES = "TRTCACHE_SIGNATURES"
-_LISTS = frozenset({REMOTE_VARIABLE, "TRTCACHE_TRUSTED_KEYS"})
+LISTS = frozenset({REMOTE_VARIABLE, "TRTCACHE_TRUSTED_KEYS"})
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
@@ -307,7 +307,7 @@ def _text_of(value: object, variable: str, where: str) -> str:
         SettingsError: the setting does not take this type; the message starts with ``where``.
     """
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        if variable not in _LISTS:
+        if variable not in LISTS:
             raise SettingsError(where, f"{value!r} is a list, and this setting takes one value")
         return " ".join(value)
     if isinstance(value, bool):
