@@ -24,7 +24,7 @@ from trtcache.errors import (
 )
 from trtcache.remote.bucket import ARCHIVED
 from trtcache.remote.connection import Download, connect
-from trtcache.store.contract import REMOTE, Entry, Miss, entry_of, is_companion
+from trtcache.store.contract import REMOTE, Entry, Miss, entry_of, is_companion, miss_reason
 from trtcache.store.signatures import Admission
 from trtcache.store.single_flight import BuildProcess, WaitReporter
 from trtcache.store.writer import IncomingFile
@@ -160,11 +160,8 @@ class RemoteTier:
                 return Miss(error.reason)
             missed = Miss(ARCHIVED)
             _logger.info("%s", error)
-        except UntrustedEntryError as error:
-            missed = Miss(f"untrusted:{error.reason}")
-            _logger.info("%s", error)
-        except FormatVersionError as error:
-            missed = Miss("format")
+        except (UntrustedEntryError, FormatVersionError) as error:
+            missed = Miss(miss_reason(error))
             _logger.info("%s", error)
         except CorruptBlobError as error:
             # Three in a row: a proxy that answers everything with a page of its own, or a damaged path.
@@ -172,7 +169,7 @@ class RemoteTier:
             self.connection.note_failure(RemoteError(self.url.text, "corrupt", error.why))
             # The error of a damaged member names the temporary file.
             _logger.warning("%s; it will be built", CorruptBlobError(where, error.reason, error.why))
-            return Miss(f"corrupt:{error.reason}")
+            return Miss(miss_reason(error))
         except (OSError, StoreError, SettingsError) as error:
             _logger.warning("%s was not stored: %s", where, error)
             return Miss("unstored")
