@@ -15,7 +15,7 @@ from trtcache.config.units import format_size
 from trtcache.integrations.foreign_caches.adoption import TOOLS, Adopted, AdoptionPlan, plan_adoption
 from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import bytes_bar, note, on_terminal, print_json, print_table, print_tsv
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 from trtcache_cli.sync import NOT_ARRIVED
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ _REFUSED = ("damaged", "unsafe", "changed")
 @click.option("--pin", is_flag=True, help="Pin the imported entries.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only list the directory.")
 @session_options
-@pass_session
 def adopt(session: Session, tool: str, directory: Path, pin: bool, dry_run: bool) -> int | None:
     """List another tool's engine cache, and import its engines. Nothing is unpickled or run.
 

@@ -11,7 +11,7 @@ from trtcache.config import backend_settings
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import BackendUnavailableError
 from trtcache_cli.output import on_terminal, print_json, print_table, print_tsv
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 
 @frozen_dataclass
@@ -42,7 +42,6 @@ class Description:
 
 @click.command(epilog=examples("trtcache backends", "trtcache backends --json"))
 @session_options
-@pass_session
 def backends(session: Session) -> None:
     """List the backends that are installed, what they run on, why one cannot be used, and their settings.
 

@@ -15,7 +15,7 @@ from trtcache_cli.backend_name import backend_option
 from trtcache_cli.output import print_json, print_pairs, working
 from trtcache_cli.output_file import check_output
 from trtcache_cli.require_remote import report_failures, require_usable_remote, summed_logs
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import shape_option
 from trtcache_cli.subjects import program_name, require_file
@@ -48,7 +48,6 @@ DOCUMENT: Final = "trtcache.build"
 @click.option("--end-with-input", is_flag=True, help="End when standard input is closed, as by the end of the parent.")
 @shape_option
 @session_options
-@pass_session
 def build(
     session: Session,
     file: Path,

@@ -11,7 +11,7 @@ from trtcache.store.catalog import Eviction, PrunePlan, load_records, remove
 from trtcache.store.root import is_store
 from trtcache_cli.output import entries_text, note, print_json
 from trtcache_cli.removal import confirm, execute_plan
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 
 @click.command(epilog=examples("trtcache clean --dry-run", "trtcache clean -y"))
@@ -19,7 +19,6 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 @click.option("-n", "--dry-run", is_flag=True, help="Print the plan and remove nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @session_options
-@pass_session
 def clean(session: Session, everything: bool, dry_run: bool, yes: bool) -> None:
     """Remove all entries except pinned ones, all quarantined files, and files of killed writers.
 

@@ -29,7 +29,7 @@ from trtcache.errors import SettingsError, did_you_mean
 from trtcache_cli.command_group import CommandGroup
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, printable, shorten_middle
 from trtcache_cli.presentation import presentation
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 _NAMES = {setting_name(variable): variable for variable in VARIABLES if variable != "TRTCACHE_CONFIG"}
 """Name in the settings file -> variable."""
@@ -65,7 +65,6 @@ class Setting:
     ),
 )
 @session_options
-@pass_session
 @click.pass_context
 def config(ctx: click.Context, session: Session) -> None:
     """Show each TRTCACHE variable, its value and where the value comes from.
@@ -100,7 +99,6 @@ def _variable(key: str) -> str:
 @config.command(name="get", epilog=examples("trtcache config get max-size", "trtcache config get TRTCACHE_DIR --json"))
 @_key_argument
 @session_options
-@pass_session
 def get_setting(session: Session, variable: str) -> None:
     """Print one setting.
 
@@ -121,7 +119,6 @@ def get_setting(session: Session, variable: str) -> None:
 @_key_argument
 @click.argument("values", metavar="VALUE...", nargs=-1, required=True)
 @session_options
-@pass_session
 def set_setting(session: Session, variable: str, values: tuple[str, ...]) -> None:
     """Write one setting to the settings file.
 
@@ -141,7 +138,6 @@ def set_setting(session: Session, variable: str, values: tuple[str, ...]) -> Non
 @config.command(name="unset", epilog=examples("trtcache config unset max-size"))
 @_key_argument
 @session_options
-@pass_session
 def unset_setting(session: Session, variable: str) -> None:
     """Remove one setting from the settings file.
 

@@ -20,7 +20,7 @@ from trtcache.store.disk import DiskStore
 from trtcache_cli.demo_result import HEADER, StepResult, problems, rows
 from trtcache_cli.output import complain, note, print_json, print_table, working
 from trtcache_cli.probes import describe_death
-from trtcache_cli.session import Session, environment_of_child, examples, pass_session, session_options
+from trtcache_cli.session import Session, environment_of_child, examples, session_options
 
 _STEPS = {
     "build": "first process: exports all-MiniLM-L6-v2 and builds its engine",
@@ -53,7 +53,6 @@ def _check_device(_ctx: click.Context, _param: click.Parameter, value: str) -> s
 )
 @click.option("--keep", is_flag=True, help="Keep the new cache directory, and print its path.")
 @session_options
-@pass_session
 def demo(session: Session, device: str, keep: bool) -> int:
     """Compile a sentence embedder twice, the second time from the cache, and then refit other weights.
 

@@ -8,14 +8,13 @@ from trtcache.keys.explain import explain, stored_graph
 from trtcache_cli.differences import print_differences
 from trtcache_cli.keys import KeyType
 from trtcache_cli.output import note, print_json
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 
 @click.command(epilog=examples("trtcache diff 3fa9 b771", "trtcache diff --json 3fa9 b771 | jq -r .differences[].text"))
 @click.argument("first", type=KeyType(), metavar="KEY")
 @click.argument("second", type=KeyType(), metavar="KEY")
 @session_options
-@pass_session
 def diff(session: Session, first: str, second: str) -> None:
     """Explain how the second entry differs from the first: causes first, without their consequences."""
     layers = session.layers()

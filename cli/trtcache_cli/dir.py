@@ -5,12 +5,11 @@ from __future__ import annotations
 import click
 
 from trtcache_cli.output import print_json
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 
 @click.command("dir", epilog=examples('du -sh "$(trtcache dir)"'))
 @session_options
-@pass_session
 def print_dir(session: Session) -> None:
     """Print the cache directory, even if it does not exist."""
     config = session.config()

@@ -13,7 +13,7 @@ from trtcache.backends.fitness import Check, distribution_version
 from trtcache_cli import probes
 from trtcache_cli.directory_checks import examine_directory
 from trtcache_cli.output import note, on_terminal, print_json, print_tsv
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 if TYPE_CHECKING:
     from trtcache.config.environment import Config
@@ -25,7 +25,6 @@ _COLOURS = {"ok": "green", "note": "yellow", "missing": "yellow", "bad": "red"}
 @click.argument("path", type=click.Path(path_type=Path, file_okay=False), required=False)
 @click.option("--quick", is_flag=True, help="Skip builds and exports in child processes, which take about 30 s.")
 @session_options
-@pass_session
 def doctor(session: Session, path: Path | None, quick: bool) -> int:
     """Check what is installed, what each backend can do here, and whether the cache directory is usable.
 

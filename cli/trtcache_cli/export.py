@@ -11,7 +11,7 @@ from trtcache.config.units import format_duration, format_size
 from trtcache_cli.backend_name import backend_option
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.output_file import check_output
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import script_shape_option
 from trtcache_cli.subjects import program_name
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 @setting_option
 @script_shape_option
 @session_options
-@pass_session
 def export(
     session: Session,
     file: Path,

@@ -15,7 +15,7 @@ from trtcache.config.units import format_duration, percentile
 from trtcache.errors import InputError
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.output_file import check_output, open_output
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 _PERCENTILES = (50, 90, 99)
 
@@ -51,7 +51,6 @@ _BFLOAT16_IN_NPY = "V2"
 )
 @click.option("--trust", help="local-file if you trust the file itself, or public keys as NAME:HEX.")
 @session_options
-@pass_session
 def infer(
     session: Session,
     file: Path,

@@ -11,7 +11,7 @@ from trtcache.config.remotes import RemoteUrl
 from trtcache_cli.lifecycle import how_to_apply, lifecycle_rules
 from trtcache_cli.output import note, print_json
 from trtcache_cli.places import PlaceType, open_remote, refuse_options
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 
 @click.command(
@@ -25,7 +25,6 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 @click.option("--shared", is_flag=True, help="Allow the members of a group to write to it, regardless of their umask.")
 @click.option("--group", help="The group of a shared store, by name or number.")
 @session_options
-@pass_session
 def init(session: Session, path: Path | RemoteUrl | None, shared: bool, group: str | None) -> None:
     """Create a store in a missing or empty directory; by default in the one printed by 'trtcache dir'.
 

@@ -10,7 +10,7 @@ import click
 from trtcache.errors import did_you_mean
 from trtcache_cli.backend_name import backend_option
 from trtcache_cli.output import note, print_json, printable_lines
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 from trtcache_cli.shapes import script_shape_option
 from trtcache_cli.subjects import program_name
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 @click.option("--show", metavar="PASS", help="Print the diff and the time of this pass; 'all' for every pass.")
 @script_shape_option
 @session_options
-@pass_session
 def lower(session: Session, file: Path, backend: str, show: str | None, shapes: tuple[str, ...]) -> None:
     """Show the lowered graph of a program: a line for each node, in the order of the key.
 

@@ -19,7 +19,7 @@ from trtcache_cli.kind_sums import counts_in_words, sum_entries, sums_as_json
 from trtcache_cli.output import entries_text, note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.places import UrlType, refuse_options
 from trtcache_cli.remote_ls import list_remote
-from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
+from trtcache_cli.session import Session, examples, filter_option, session_options
 
 if TYPE_CHECKING:
     from typing import Any
@@ -65,7 +65,6 @@ SORTS: dict[str, Callable[[Record], Any]] = {
 @click.option("-q", "--quiet", is_flag=True, help="Print full keys only.")
 @click.option("--building", is_flag=True, help="List running builds with their builders and waiters instead.")
 @session_options
-@pass_session
 def ls(
     session: Session,
     url: RemoteUrl | None,

@@ -12,7 +12,7 @@ from trtcache.config.units import format_count
 from trtcache_cli.backend_name import backend_option
 from trtcache_cli.output import note, print_json, printable
 from trtcache_cli.output_file import check_output, open_output
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import script_shape_option
 from trtcache_cli.subjects import program_name
@@ -38,7 +38,6 @@ _SHOWN = 8
 @click.option("--nodes", is_flag=True, help="List every node of each partition.")
 @script_shape_option
 @session_options
-@pass_session
 def partition(
     session: Session,
     file: Path,

@@ -9,7 +9,7 @@ import click
 from trtcache.errors import UnknownKeyError
 from trtcache_cli.keys import KeyType, LowerKeyError, resolve_upper
 from trtcache_cli.output import print_json, print_tsv
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 if TYPE_CHECKING:
     from trtcache.store.disk import DiskStore
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 @click.command(epilog=examples("trtcache ls -q -f name~bert | xargs -r trtcache pin"))
 @click.argument("keys", nargs=-1, required=True, type=KeyType(), metavar="KEY...")
 @session_options
-@pass_session
 def pin(session: Session, keys: tuple[str, ...]) -> None:
     """Protect entries: prune never removes them, and clean and rm only if asked to."""
     _set_pins(session, keys, pinned=True)
@@ -27,7 +26,6 @@ def pin(session: Session, keys: tuple[str, ...]) -> None:
 @click.command(epilog=examples("trtcache ls -q -f pinned=yes | xargs -r trtcache unpin"))
 @click.argument("keys", nargs=-1, required=True, type=KeyType(), metavar="KEY...")
 @session_options
-@pass_session
 def unpin(session: Session, keys: tuple[str, ...]) -> None:
     """Allow pruning of entries again."""
     _set_pins(session, keys, pinned=False)

@@ -15,7 +15,7 @@ from trtcache.store.record import Record, parse_filters
 from trtcache_cli.output import entries_text, note, spinner
 from trtcache_cli.places import UrlType, open_remote, refuse_options
 from trtcache_cli.removal import execute_plan
-from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
+from trtcache_cli.session import Session, examples, filter_option, session_options
 
 if TYPE_CHECKING:
     from trtcache.config.remotes import RemoteUrl
@@ -44,7 +44,6 @@ _RECENT_NS = 3600 * 10**9
 @click.option("-n", "--dry-run", is_flag=True, help="Print the plan and remove nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @session_options
-@pass_session
 def prune(
     session: Session,
     url: RemoteUrl | None,

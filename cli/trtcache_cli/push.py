@@ -9,7 +9,7 @@ import click
 
 from trtcache.errors import RemoteError, SettingsError, UnknownKeyError
 from trtcache_cli.output import bytes_bar, note, print_json, print_pairs
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 if TYPE_CHECKING:
     from trtcache.store.disk import DiskStore
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 @click.command(epilog=examples("trtcache push", "trtcache push --json"))
 @session_options
-@pass_session
 def push(session: Session) -> int:
     """Upload the builds that wait in the store's outbox to the remote that is written to.
 

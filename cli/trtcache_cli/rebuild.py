@@ -13,7 +13,7 @@ from trtcache.store.catalog import load_records
 from trtcache.store.record import Record, parse_filters
 from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv, working
-from trtcache_cli.session import Session, examples, filter_option, pass_session, require_entry, session_options
+from trtcache_cli.session import Session, examples, filter_option, require_entry, session_options
 from trtcache_cli.termination import raise_terminated
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ _PROGRAM = "program"
 @filter_option
 @click.option("-n", "--dry-run", is_flag=True, help="Only list the kept programs.")
 @session_options
-@pass_session
 def rebuild(session: Session, filters: tuple[str, ...], dry_run: bool) -> int:
     """Build the engines of kept programs for the installed versions: after an upgrade, in CI.
 

@@ -13,7 +13,7 @@ from trtcache.store.contract import Miss
 from trtcache_cli.keys import KeyType
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.output_file import check_output, refuse_input
-from trtcache_cli.session import Session, examples, pass_session, require_entry, session_options
+from trtcache_cli.session import Session, examples, require_entry, session_options
 
 if TYPE_CHECKING:
     from trtcache.keys.key import KeyAlias
@@ -45,7 +45,6 @@ _MAX_NAMES = 6
     help="Write the refitted program or plan here.",
 )
 @session_options
-@pass_session
 def refit(session: Session, subject: str, weights: Path, output: Path | None) -> None:
     """Check that weights fit a program or an entry; with -o, write the refitted one. Nothing is exported or built.
 

@@ -19,7 +19,7 @@ from trtcache_cli.output import entries_text, note, on_terminal, print_json, pri
 from trtcache_cli.places import PlaceType
 from trtcache_cli.report_figures import Figures, read_remote, read_store, report_document
 from trtcache_cli.report_matrix import read_heat_map
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 if TYPE_CHECKING:
     from trtcache_cli.kind_sums import Sums
@@ -44,7 +44,6 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--outcomes", type=_FILE, metavar="FILE", help="What 'trtcache warm MATRIX --json' printed: cells that failed."
 )
 @session_options
-@pass_session
 def report(
     session: Session, place: Path | RemoteUrl | None, html: Path | None, matrix: Path | None, outcomes: Path | None
 ) -> None:

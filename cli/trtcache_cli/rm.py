@@ -11,7 +11,7 @@ from trtcache.store.catalog import Eviction, load_records, remove
 from trtcache_cli.keys import SHORT_DIGITS, KeyType, resolve_upper
 from trtcache_cli.output import entries_text, note, on_terminal, print_json, print_table, print_tsv
 from trtcache_cli.removal import confirm
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 
 @click.command(epilog=examples("trtcache rm 3fa9 b771", "trtcache ls -q -f 'unused>30d' | xargs -r trtcache rm"))
@@ -20,7 +20,6 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--force", is_flag=True, help="Remove pinned entries too.")
 @session_options
-@pass_session
 def rm(session: Session, keys: tuple[str, ...], force: bool, dry_run: bool, yes: bool) -> None:
     """Remove entries by key. All keys are resolved before anything is removed.
 

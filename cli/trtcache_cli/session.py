@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import click
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from trtcache.store.disk import DiskStore
     from trtcache.store.layers import Layers
 
-F = TypeVar("F", bound="Callable[..., Any]")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -102,7 +103,6 @@ cache_dir_option = partial(
     type=click.Path(path_type=Path, file_okay=False),
     help="Use this cache directory instead of TRTCACHE_DIR or the default.",
 )
-pass_session = click.make_pass_decorator(Session, ensure=True)
 
 
 def environment_of_child(folder: Path) -> dict[str, str]:
@@ -125,12 +125,13 @@ def examples(*lines: str) -> str:
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
 
 
-def session_options(function: F) -> F:
-    """Add ``--json`` and ``--cache-dir`` to a command."""
+def session_options(function: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
+    """Add ``--json`` and ``--cache-dir`` to a command, and pass it the session that has them."""
     as_json = click.option(
         "--json", is_flag=True, expose_value=False, callback=_set_as_json, help="Print JSON on standard output."
     )
-    return as_json(cache_dir_option(expose_value=False, is_eager=True, callback=_set_cache_dir)(function))
+    cache_dir = cache_dir_option(expose_value=False, is_eager=True, callback=_set_cache_dir)
+    return as_json(cache_dir(click.make_pass_decorator(Session, ensure=True)(function)))
 
 
 def _set_as_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None:

@@ -13,7 +13,7 @@ import click
 from trtcache.config.units import format_duration, format_size
 from trtcache_cli.keys import KeyType
 from trtcache_cli.output import print_json, print_pairs
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 if TYPE_CHECKING:
     from trtcache.store.format import EntryHeader
@@ -24,7 +24,6 @@ _LINE = 100
 @click.command(epilog=examples("trtcache show 3fa9", "trtcache show --json 3fa9 | jq .document"))
 @click.argument("key", type=KeyType())
 @session_options
-@pass_session
 def show(session: Session, key: str) -> None:
     """Show one entry. KEY is any unambiguous prefix of its key."""
     store, digest = session.layers().resolve(key)

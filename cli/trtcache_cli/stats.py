@@ -29,7 +29,7 @@ from trtcache_cli.remote_stats import (
     remote_pairs,
     sum_remotes,
 )
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 from trtcache_cli.stats_groups import groups_as_json, groups_by, print_groups
 
 if TYPE_CHECKING:
@@ -148,7 +148,6 @@ def _time(t_ns: int) -> str:
 @click.option("--zero", is_flag=True, help="Set the counters back to zero; entries and logs are not changed.")
 @click.option("--prometheus", is_flag=True, help="Print the text format of Prometheus.")
 @session_options
-@pass_session
 def stats(session: Session, since: str | None, by: str | None, zero: bool, prometheus: bool) -> None:
     """Show hits, misses by reason, sizes, compression, waits and the build time that was saved.
 

@@ -17,7 +17,7 @@ from trtcache.store.root import is_store
 from trtcache_cli.keys import SHORT_DIGITS
 from trtcache_cli.output import bytes_bar, entries_text, note, on_terminal, print_json, print_table, print_tsv, spinner
 from trtcache_cli.places import PlaceType, open_remote
-from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
+from trtcache_cli.session import Session, examples, filter_option, session_options
 
 if TYPE_CHECKING:
     from trtcache.config.environment import Config
@@ -42,7 +42,6 @@ _TERMINAL_ROWS = 40
 @click.option("--pins", is_flag=True, help="Pin in DST the entries pinned in SRC.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only list what would be copied.")
 @session_options
-@pass_session
 def sync(
     session: Session, places: tuple[Path | RemoteUrl, ...], filters: tuple[str, ...], pins: bool, dry_run: bool
 ) -> int | None:

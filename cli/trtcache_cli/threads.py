@@ -9,7 +9,7 @@ import click
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache_cli.output import on_terminal, print_json, print_table, print_tsv
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 
 @frozen_dataclass
@@ -24,7 +24,6 @@ class Line:
 
 @click.command(epilog=examples("trtcache threads", "OMP_NUM_THREADS=1 trtcache threads --json"))
 @session_options
-@pass_session
 def threads(session: Session) -> None:
     """Show how many threads a call uses in this environment, and where each number comes from.
 

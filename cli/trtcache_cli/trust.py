@@ -22,7 +22,7 @@ from trtcache.config.signing_keys import PublicKey, SecretKey, parse_keys
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache_cli.command_group import CommandGroup
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 _KEYS, _SIGNING_KEY = "TRTCACHE_TRUSTED_KEYS", "TRTCACHE_SIGNING_KEY"
 
@@ -45,7 +45,6 @@ def trust() -> None:
     "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Only write the secret key to this file."
 )
 @session_options
-@pass_session
 def keygen(session: Session, name: str, output: Path | None) -> None:
     """Create a key, and print its public half for others to trust.
 
@@ -79,7 +78,6 @@ def keygen(session: Session, name: str, output: Path | None) -> None:
 @click.argument("key", metavar="NAME:HEX")
 @click.option("--until", metavar="DATE", help="Trust it until the end of this day (UTC).")
 @session_options
-@pass_session
 def add(session: Session, key: str, until: str | None) -> None:
     """Trust a public key."""
     added = PublicKey.parse(key if until is None else f"{key}:{until}")
@@ -93,7 +91,6 @@ def add(session: Session, key: str, until: str | None) -> None:
 @trust.command(epilog=examples("trtcache trust rm ci-pr"))
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @session_options
-@pass_session
 def rm(session: Session, names: tuple[str, ...]) -> None:
     """Stop trusting keys. Nothing is deleted: where signatures are required, their entries are misses, and are rebuilt.
 
@@ -116,7 +113,6 @@ def rm(session: Session, names: tuple[str, ...]) -> None:
 
 @trust.command(epilog=examples("trtcache trust ls", "trtcache trust ls --json"))
 @session_options
-@pass_session
 def ls(session: Session) -> None:
     """List the trusted keys, and the one that signs new entries."""
     config = session.config()

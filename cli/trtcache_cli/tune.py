@@ -15,7 +15,7 @@ from trtcache.settings import FROZEN, PACKED, REFITTABLE, WEIGHTS
 from trtcache_cli.backend_name import backend_option
 from trtcache_cli.output import console, note, on_terminal, print_json, print_table, print_tsv, shows_progress, working
 from trtcache_cli.output_file import check_output, open_output
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 from trtcache_cli.setting_option import parse_settings, setting_option
 from trtcache_cli.shapes import read_examples, script_shape_option
 
@@ -93,7 +93,6 @@ class WeightsType(click.ParamType[tuple[str, ...]]):
 @click.option("--weights", "ways", type=WeightsType(), default=(), help="Compare engines with these settings.weights.")
 @script_shape_option
 @session_options
-@pass_session
 def tune(
     session: Session,
     file: Path,

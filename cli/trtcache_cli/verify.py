@@ -19,7 +19,7 @@ from trtcache.store.layers import Layers
 from trtcache_cli.keys import KeyType
 from trtcache_cli.output import bytes_bar, entries_text, note, print_json, print_tsv, spinner
 from trtcache_cli.places import is_url, open_remote, refuse_options
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 
 if TYPE_CHECKING:
     from trtcache.remote.entries import RemoteEntries
@@ -46,7 +46,6 @@ class Finding:
 @click.argument("keys", nargs=-1, type=KeyType(), metavar="[URL] [KEY]...")
 @click.option("--repair", is_flag=True, help="Quarantine damaged entries, and rebuild the index.")
 @session_options
-@pass_session
 def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
     """Verify every byte of all entries, or of those named, and their signatures.
 

@@ -15,7 +15,7 @@ from trtcache.config.units import format_count, format_duration
 from trtcache.errors import SettingsError
 from trtcache_cli.matrix import Cell, Matrix, read_matrix
 from trtcache_cli.output import complain, note, on_terminal, print_json, print_table, print_tsv, printable
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 from trtcache_cli.warm_emit import FORMATS, emit, parse_ranges
 from trtcache_cli.warm_plan import HIT as PLANNED_HIT
 from trtcache_cli.warm_plan import IMPOSSIBLE, STATES, PlannedCell, Planner, total_s
@@ -83,7 +83,6 @@ class NumbersType(click.ParamType[list[int]]):
     "--require-remote", is_flag=True, help="Exit with 4 if an entry is missing in the remote, or not trusted there."
 )
 @session_options
-@pass_session
 def warm(
     session: Session,
     file: Path,

@@ -13,7 +13,7 @@ from trtcache_cli.backend_name import backend_option
 from trtcache_cli.differences import print_differences
 from trtcache_cli.keys import SHORT_DIGITS, KeyType
 from trtcache_cli.output import note, print_json, printable
-from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.session import Session, examples, session_options
 from trtcache_cli.shapes import shape_option
 from trtcache_cli.subjects import is_program, program_name, require_file
 
@@ -37,7 +37,6 @@ _EXAMPLES = (
 @click.option("--direct", is_flag=True, help="For a NAME: why direct mode missed the last time.")
 @shape_option
 @session_options
-@pass_session
 def why(
     session: Session, subject: str, backend: str, target: str | None, direct: bool, shapes: tuple[str, ...]
 ) -> None:
