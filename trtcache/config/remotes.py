@@ -133,7 +133,7 @@ class RemoteUrl:
         return self.text[:400]
 
     def renewal_ns(self, now_ns: int) -> int:
-        """Return the time before which objects that are used were uploaded too long ago; 0 if their age is no limit."""
+        """Return a time: objects in use that were uploaded before it are uploaded again. 0 if none are."""
         return now_ns - int(self.lifetime_s / 2 * 1e9) if self.lifetime_s else 0
 
     @property
