@@ -13,7 +13,7 @@ import click
 
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.config.units import format_duration, format_size, parse_since
-from trtcache.store.catalog import counters, counters_from_zero, load_records, refold, set_zero
+from trtcache.store.catalog import counters, counters_from_zero, load_records, set_zero
 from trtcache.store.contract import is_companion
 from trtcache.store.layers import BELOW
 from trtcache_cli.kind_sums import Sums, sum_entries, sums_as_json
@@ -168,8 +168,6 @@ def stats(session: Session, since: str | None, by: str | None, zero: bool, prome
     since_ns = None if since is None else parse_since(since, now_ns=time.time_ns(), name="--since")
     store, config = session.store(), session.config()
     records = load_records(store)
-    if store.writable:
-        refold(store, records)
     counts, zero_ns = (counters(store), None) if prometheus else counters_from_zero(store, since_ns)
     found = replace(
         summarise(records, counts),

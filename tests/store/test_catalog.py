@@ -13,7 +13,7 @@ import pytest
 
 from trtcache.cache import Cache
 from trtcache.digests import CacheKey
-from trtcache.store.catalog import counters, load_records, rebuild, refold
+from trtcache.store.catalog import counters, load_records, rebuild
 from trtcache.store.disk import DiskStore
 from trtcache.store.index import engine_for
 from trtcache.store.record import INDEX_NAME, IndexState, index_state, read_rows
@@ -149,15 +149,6 @@ def test_use_is_taken_from_the_file_and_comes_first(store: DiskStore) -> None:
         (first, 2 * 10**18),
         (second, 10**18),
     ]
-
-
-def test_times_of_use_are_folded_in(store: DiskStore) -> None:
-    """On request the index gets them."""
-    digest = put(store, 1)
-    load_records(store)
-    os.utime(store.path(digest), ns=(10**18, 10**18))
-    refold(store, load_records(store))
-    assert (read_rows(store.root / INDEX_NAME) or {})[digest][6] == 10**18
 
 
 def test_a_file_with_a_damaged_header_is_quarantined_and_counted(

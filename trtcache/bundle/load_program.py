@@ -72,7 +72,7 @@ def load_program(archive: ProgramArchive, cache: Cache | None, outputs: str | No
     Args:
         archive: the file.
         cache: a cache to store its engine in, and to look up a referenced one.
-        outputs: the library of outputs; None: that of the inputs.
+        outputs: the library whose arrays calls return, such as NumPy; None: that of the inputs.
 
     Raises:
         TorchNeeded: only torch can load it.
@@ -216,7 +216,7 @@ def _read_constants(content: bytes, written: Mapping[str, tuple[str, str]]) -> d
 
 
 class _Renewal:
-    """Makes an engine with other weights for each refit."""
+    """The ``renew`` of ``ProgramWeights``: makes the engine with other weights that a refit switches to."""
 
     def __init__(
         self, interface: Interface, known: frozenset[str], sources: Mapping[str, Content], library: LibTorch
@@ -233,7 +233,11 @@ class _Renewal:
         return Renewed(engine.refit(weights), weights, changed, kept)
 
     def _read(self, given: Any) -> dict[str, HostArray]:
-        """Return weights as arrays by name, after comparing those that are constants of the program."""
+        """Return given weights as arrays by name.
+
+        Raises:
+            RefitError: one cannot be read, or the program has the tensor as a constant with another value.
+        """
         values: Mapping[str, Any]
         torch = sys.modules.get("torch")
         if isinstance(given, (str, os.PathLike)):

@@ -13,45 +13,51 @@ default: then a module is exported in each call, and the key alias of its progra
 What to read next, after ``compile_source`` and the functions that it calls (``alias_lookup.py``, the docstring of
 ``Source`` in ``frontends/source.py``, and ``Cache.get_or_build_key`` in ``cache.py`` answer most questions):
 
-- A direct hit: ``try_fast_path`` calls ``AliasLookup.of`` (``alias_lookup.py``), which calls ``fingerprint`` of
-  ``ModuleSource`` (``frontends/exported.py``). Manifests are stored under a direct key, which has what a program
-  depends on beside its operations, such as the arguments and the layouts of weights. ``DirectMode.find``
-  (``frontends/direct/mode.py``) reads those of this key, runs the model without values
-  (``frontends/direct/replay.py``), and compares each operation with theirs. If all are equal, the fingerprint is the
-  digest of the program in that manifest, and ``AliasLookup.load`` goes through the key alias to the engine. If no
-  manifest fits, or the run fails, the fingerprint is None, and the module is exported.
+- A direct hit: ``api.compile`` reads ``TRTCACHE_DIRECT``, and ``ModuleSource`` (``frontends/exported.py``) creates a
+  ``DirectMode``. ``try_fast_path`` calls ``AliasLookup.of`` (``alias_lookup.py``), which calls
+  ``ModuleSource.fingerprint``, which calls ``DirectMode.find`` (``frontends/direct/mode.py``). Manifests are stored
+  under a direct key, which has what a program depends on beside its operations and code, such as the arguments and the
+  layouts of weights. ``find`` reads those of this key and runs the model on fake tensors (``replay.py`` beside it; with
+  dynamic sizes ``program_trace.py``). A manifest fits if it has the operations of this run, in order, and the digests
+  of the user's functions that ran (``executed_code.py``). Then the fingerprint is the digest of its program, and
+  ``AliasLookup.load`` goes through the key alias to the engine, which gets the module's weights (``fit``, see below).
+  If none fits, or the run fails, the fingerprint is None, and the module is exported.
 - A miss: ``Compilation.prepare`` calls ``Source.request`` (``frontends/source.py``), which lowers the source,
   partitions it and makes the keys with the functions of ``frontends/request.py``. Then ``build_and_load`` in
   ``entries.py`` gets each engine's entry from ``Cache.get_or_build_key``, which looks in the stores, takes the build
   lock, looks again and in the remotes, and last builds with ``Request.build`` and stores the entry. ``build_and_load``
   loads the engine with the weights from ``Request.engine_weights``; if a stored engine cannot be loaded, it is built
-  again (``Cache.replacing``). If only the alias is missing, the engine is a hit in ``fetch``. Before ``fetch``, an
-  entry with another key may be used: one for a similar GPU, or one with the same weights frozen in it. No alias leads
-  to such an entry, nor to the engines of a program in partitions, because the backend supports only parts of it or
-  settings such as ``torch_executed_ops`` divide it. Such a program is exported (a file: loaded) and lowered in each
-  call, and its engines are hits.
+  again (``Cache.replacing``). If only the alias is missing, ``Cache.get_or_build_key`` finds the stored engine. Before
+  it, ``entries.py`` may use an entry with another key: one for a similar GPU, or one with the same weights frozen in
+  it. No alias leads to such an entry. A program in partitions has no alias either: the backend supports only parts of
+  it, or settings such as ``torch_executed_ops`` divide it. It is exported (a file: loaded) and lowered in each call,
+  and its engines are hits.
 - Other weights: values of weights are in no key, unless an engine is frozen. On a hit the engine gets the weights of
   the given model: ``fit`` in ``weights/slots.py`` computes an engine's weights from a model's, by their slots.
   ``CompiledModule.refit`` does so later, with ``runtime/refit.py``; the weights come from a ``WeightSource``.
-- An ONNX file: all its bytes are hashed in each process, external data and weights too, and its alias has their digest.
-  Its plan's key has the canonical graph, and the weights that are embedded in the plan. These are the weights that are
-  not float16, bfloat16 or float32; with ``settings={"tensorrt": {"refit": False}}`` they are all. A file that was
-  retrained misses its alias, is parsed, and finds the plan, unless an embedded weight has changed. ``OnnxSource`` in
+- An ONNX file: all its bytes are hashed in each process, external data and weights too; the digests are its
+  fingerprint. Its plan's key has the canonical graph, and the weights that are embedded in the plan: those that
+  TensorRT cannot refit, such as int64 ones; with ``settings={"tensorrt": {"refit": False}}``, the default of
+  TensorRT-RTX, all of them. A file that was retrained misses its alias, is parsed, and finds the plan, unless an
+  embedded weight has changed; with TensorRT-RTX it is a miss. ``OnnxSource`` in
   ``frontends/onnx/source.py`` overrides ``request``, which parses the file in place of lowering a program; the rest is
   as above.
 - A new kind of source: derive a class from ``Source`` in ``frontends/source.py``, and add a case to
-  ``frontends/resolve.py``; the commands recognize a file by its suffix (``is_program`` in
-  ``cli/trtcache_cli/subjects.py``). If torch cannot run it, it also needs a subclass of ``Request``
-  (``frontends/request.py``) with ``partitions``, ``build``, ``members``, ``graph`` and ``engine_weights``. Backends
+  ``frontends/resolve.py``. Commands tell a file that does not exist from a key by ``PROGRAM_SUFFIXES``
+  (``config/paths.py``); ``build``, ``refit`` and ``programs.py`` in ``cli/trtcache_cli`` also compare a suffix with
+  ``.onnx``. If torch cannot run it, it also needs a subclass of ``Request`` (``frontends/request.py``) with
+  ``partitions``, ``build``, ``members``, ``graph`` and ``engine_weights``, and a ``program`` like ``OnnxProgram``
+  (``frontends/onnx/source.py``). Backends
   then need a name for its form in ``Capabilities.accepts`` and a method that builds it, like ``build_onnx``
   (``backends/protocol.py``), and ``backends/registry.py`` an order of backends for ``auto`` and a function that finds
   one, like ``find_for_onnx``. Nothing in this file depends on the kind.
 - A new kind of store that is only read, a lower layer: derive a class from ``Store`` in ``store/contract.py``, and put
   an instance into ``cache.layers``, as that file shows; ``Layers.of`` (``store/layers.py``) opens only the directories
   that settings name. The store that is written to is always a ``DiskStore``. What is written to and shared by hosts, as
-  Redis would be, is a remote, which ``Cache`` asks after its stores: its URL is parsed in ``config/remotes.py``, which
-  so far refuses passwords, and ports of other schemes than ``http``. ``open_bucket`` (``remote/bucket.py``) returns
-  what sends its requests, an object with the methods of ``Bucket``, the only class so far.
+  Redis would be, is a remote, which ``Cache`` asks after its stores. Add its scheme to ``PARAMETERS`` in
+  ``config/remotes.py``, whose ``RemoteUrl.parse`` so far refuses passwords, and ports except with ``http`` and
+  ``https``. Return its client from ``open_bucket`` (``remote/bucket.py``): an object with the attribute ``url`` and the
+  methods of ``Bucket``, the only class so far.
 
 What only a miss needs is imported on a miss: a hit must not take longer to import than to load its engine.
 """

@@ -256,9 +256,9 @@ class ModuleSource(Source):
         """Find a manifest of direct mode, and return the digest of its program; None if there is none.
 
         The direct key has the dtypes and layouts of arguments and weights, and torch's settings. Its entry has a few
-        manifests, each with a trace: a list of operations. The model is run without values (``replay`` in
-        ``frontends/direct/replay.py``); the manifest whose trace has exactly its operations is the one.
-        ``specs`` and ``forward`` are set from it.
+        manifests, each with a trace: a list of operations. The model is run on fake tensors (``replay`` in
+        ``frontends/direct/replay.py``). The manifest fits that has exactly its operations, and the digests of all
+        functions that ran (``ExecutedCode``). Sets ``specs`` and ``forward``.
 
         Raises:
             ValueError: the manifest cannot be used here.

@@ -73,11 +73,11 @@ class Source(ABC):
     ``specs`` or ``specs_of`` returns them. A build in the background uses ``path`` or ``program``, and ``compile``
     reads ``automatic_sizes`` afterwards. Methods and properties are used in this order. On a hit:
 
-    1. to find the alias: ``require_weights``, ``fingerprint``, ``find_backend``, ``device``, ``option_parts``,
-       ``content_digest``, ``toolchain``;
-    2. with the alias: ``specs_of``, ``expect_content``;
-    3. with the entry: ``interface_on_device``, ``weights``, ``engine_weights``, ``input_names``, ``weight_file``,
-       ``check_content``, ``parameters``, ``report_direct``.
+    1. to find the alias (``AliasLookup.of``): ``require_weights``, ``fingerprint``, ``find_backend``, ``device``,
+       ``option_parts`` with ``toolchain``, ``content_digest``;
+    2. with the alias (``AliasLookup.find``): ``specs_of``, ``expect_content``;
+    3. with the entry (``AliasLookup.load``): ``interface_on_device``, ``weights``, ``engine_weights``, ``input_names``,
+       ``weight_file``, ``parameters``, ``check_content``, ``report_direct``.
 
     On a miss:
 

@@ -91,7 +91,7 @@ def graph_differences(a: StoredGraph, b: StoredGraph) -> list[KeyDifference]:
 
 
 _WRITTEN = frozenset({"weight", "input"})
-"""Kinds of results that are new contents."""
+"""Kinds of results that are the new value of a mutated weight or input."""
 
 
 class _GraphComparison:
@@ -136,7 +136,10 @@ class _GraphComparison:
         return found
 
     def _compare_calls(self, x: StoredNode, y: StoredNode) -> list[KeyDifference]:
-        """Return changed arguments except sizes that follow from changed shapes, then all replaced operands as one."""
+        """Return the differences of two matched calls: changed arguments, then all replaced operands as one.
+
+        Leave out an argument that is the size of an operand or of the result, if those sizes have changed.
+        """
         if x.operator != y.operator:
             return [KeyDifference(f"graph: node {x.name} operator", x.operator, y.operator)]
         found: list[KeyDifference] = []
@@ -207,7 +210,7 @@ class _GraphComparison:
             yield KeyDifference(f"{where}{'s' if len(changed) > 1 else ''} {names}".rstrip(), before, after)
 
     def _is_insertion(self, one: int, other: int) -> bool:
-        """Return whether an operand differs because of inserted or removed calls; record those calls."""
+        """Record calls that were inserted or removed before an operand; return whether they explain its difference."""
         gone, new = _chain(one, self.a, self.matched), _chain(other, self.b, self.theirs)
         if not gone and not new:
             return False
@@ -233,7 +236,7 @@ class _GraphComparison:
 
 
 def _chain(place: int, graph: StoredGraph, matched: dict[int, int]) -> set[int]:
-    """Return the calls from ``place`` on that the other graph does not have."""
+    """Return the unmatched calls that the result of ``place`` depends on, up to the first matched ones."""
     found: set[int] = set()
     stack = [place]
     while stack:

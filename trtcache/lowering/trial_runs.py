@@ -14,13 +14,13 @@ have no value for an empty tensor (``max``) are run on real tensors.
 In the program, ``reshape`` and ``contiguous`` copy; when they run with a size of 1, they may return the tensor itself.
 A later write to one of the two is then visible in both, so such sizes are excluded as well.
 
-The graph is run with inputs in other layouts as well. ``reshape``, ``contiguous`` and their like return the memory of
-their input or a copy, depending on its layout, and a later write to one of the two is visible in both, or not. In the
-program this is as the example's layout had it, and an input in another layout is copied into that one, so the program
-could change a tensor that eager torch leaves as it is. Such inputs are accepted in the example's layout only. Nothing
-is run if no write comes after such an operator.
+The graph is run with inputs in other layouts as well. ``reshape``, ``contiguous`` and their like return a view or a
+copy, depending on the layout of their input, and an in-place write to a view also changes the input. The program does
+what the example's layout led to: an input in another layout is first copied into that layout. So the program could
+change a tensor that eager torch leaves unchanged, or the reverse. Such inputs are accepted in the example's layout
+only. Nothing is run if no write comes after such an operator.
 
-Decisions in Python, such as ``if not x.is_contiguous()``, are not in the graph.
+A decision in Python, such as ``if not x.is_contiguous()``, is not in the graph, and no run notices it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def small_size_guards(
     hints = example_sizes(program)
     if not hints:
         return []
-    writes = None  # those of the example's sizes
+    writes = None  # of the run with the example's sizes
     if any(map(is_mutating, program.graph.nodes)):
         run = TrialRun(program, hints)
         writes = run.writes if succeeds(run) else None
@@ -151,7 +151,7 @@ class TrialRun(fx.Interpreter):
     Attributes:
         writes: for each node that writes, the names of the nodes that share the written memory: inputs and weights, and
             results that are used afterwards.
-        differs: whether a write has changed others than expected.
+        differs: whether a write changed other nodes' memory than ``writes`` of the program says.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class TrialRun(fx.Interpreter):
         self.differs = False
         self._sizes, self._expected_writes, self._strides = sizes, writes, strides or {}
         self._inputs = program.graph.find_nodes(op="placeholder")
-        # The results in each memory, and earlier ones.
+        # Storage -> the nodes whose results are, or were, in it.
         self._sharing: defaultdict[int, list[fx.Node]] = defaultdict(list)
         self._empty: set[str] = set()
 
@@ -354,12 +354,14 @@ def layout_dependent_inputs(program: ExportedProgram) -> frozenset[int]:
     leaves = {node.name: leaf for leaf, node in inputs if _is_strided(node.meta.get("val"))}
 
     def differs(names: Iterable[str], layout: int) -> bool | None:
-        """Return whether a write changes others than in the program; None if another operator fails before."""
+        """Return whether a write changes other tensors than in the program; None if the run fails in another way."""
         run = TrialRun(program, sizes, example.writes, dict.fromkeys(names, functools.partial(_strides, layout)))
         return False if succeeds(run) else run.differs or None
 
     found: set[str] = set()
     for layout in (_GAPPED, *range(max(2, min(_MOST_ORDERS, _MOST_RUNS // max(1, len(leaves)))))):
+        # Try all inputs together. If a write differs or the run fails, try each alone. If none differs alone, take all
+        # if they differ together.
         rest = [name for name in leaves if name not in found]
         together = differs(rest, layout)
         if together is not False:  # ``view`` fails for some layouts; it does in eager torch, too

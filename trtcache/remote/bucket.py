@@ -83,7 +83,9 @@ class RemoteObject:
 
 
 def open_bucket(url: RemoteUrl, settings: RemoteSettings, *, patient: bool = False) -> Bucket:
-    """Return what sends requests to a remote, by the kind of its URL. The arguments are those of ``Bucket``.
+    """Return the client of a remote: a ``Bucket`` for every scheme so far. A new kind of remote gets its case here.
+
+    The arguments are those of ``Bucket``.
 
     Raises:
         RemoteError: obstore is not installed, or refuses the configuration.

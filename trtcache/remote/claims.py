@@ -3,7 +3,7 @@
 A claim is a small object, created before a build only if there is none, and renewed (uploaded again) every 15 s until
 the entry is uploaded. Hosts that find one wait for the entry. Results never depend on claims: hosts build equivalent
 entries, so a lost, late or ignored claim only costs another build. A claim that was not renewed for a minute is from a
-builder that died. The next builder creates ``claims/DIGEST.1``, then ``.2``: the number is the claim's generation.
+builder that died. The first claim is ``claims/DIGEST.0``; the next builder creates ``.1``, then ``.2``: its generation.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Claims:
         for _ in range(_ATTEMPTS):
             names = [f"claims/{digest}.{number}" for number in range(generation + 1)]
             if self._create(names[-1], content, token):
-                with ExitStack() as stack:
+                with ExitStack() as stack:  # deletes the claim unless it is returned: ``push`` does not enter it
                     stack.push(claim := Claim(self._connection, names, content))
                     # Another host may have uploaded it and deleted its claim since this one missed it.
                     if (found := look_up()) is None:
@@ -187,7 +187,7 @@ class Claims:
         return self._request(lambda bucket: _read(bucket, name))
 
     def _age_s(self, modified_ns: int) -> float:
-        """Return how long ago an object was put, by the server's clock."""
+        """Return how long ago an object was put, by the server's clock. The first call uploads an object to read it."""
         if self._server_offset_ns is None:
             name = f"claims/clock-{os.urandom(16).hex()}"
             self._server_offset_ns = self._request(lambda bucket: _server_ns(bucket, name)) - _clock_ns()

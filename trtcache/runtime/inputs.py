@@ -128,7 +128,7 @@ def to_layout(result: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
 
 
 def with_strides(result: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
-    """Return a result of this layout with its strides, which ``has_layout`` ignores in dimensions of size 1."""
+    """Return a result for which ``has_layout`` is true with the exact strides, also in dimensions of size 1."""
     strides = dense_strides(tuple(result.shape), order)
     return result if result.stride() == strides else result.as_strided(result.shape, strides)
 
@@ -174,7 +174,7 @@ class InputCheck(CallCheck):
             for number, (smallest, largest) in enumerate(self._ranges)
             if (smallest or 0) > 0 or largest is not None
         )
-        self._conjugates = any(fast[1].is_complex for fast in self._fast)
+        self._conjugates = any(dtype.is_complex for _, dtype, *_ in self._fast)  # these can have the conjugate bit
 
     def __call__(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
         """Return the engine's inputs: the caller's own tensors if their layout is right, else copies.
@@ -193,7 +193,7 @@ class InputCheck(CallCheck):
         return tensors
 
     def check_tensors(self, leaves: Sequence[Any]) -> None:
-        """Check that there is a tensor for each input, whatever it is like.
+        """Check that each input is a tensor, of any dtype, device, shape and layout.
 
         Raises:
             InputError: one is something else.
@@ -207,7 +207,7 @@ class InputCheck(CallCheck):
         return self.no_tensor(spec, given, hint)
 
     def _with_carriers(self, leaves: Sequence[Any]) -> list[Any]:
-        """Return the leaves with an empty tensor of shape (int, 0), its carrier, in place of each dynamic int."""
+        """Replace each dynamic int by its carrier, an empty tensor of shape (int, 0): engines take tensors only."""
         self.check_numbers(leaves)
         carried = list(leaves)
         for leaf, device in self._numbers:
@@ -320,6 +320,7 @@ class InputCheck(CallCheck):
             raise self.wrong(spec.leaf, "a tensor with memory", fault)
 
     def _apply_layout(self, spec: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> torch.Tensor:
+        """Return the tensor in the engine's layout: detached, a view with the engine's strides, or a copy."""
         evaluated = [evaluate(step, sizes) for step in spec.stride]
         stride = tuple(step for step in evaluated if step is not None)
         if len(stride) != len(evaluated):  # a stride has a symbol that is no size of an input

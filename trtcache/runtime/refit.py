@@ -1,9 +1,9 @@
 """Refit: install checked weights in a new engine object, or overwrite the memory of the old ones.
 
-Weights that the engine reads from the model's memory cost nothing. Others, copied or computed by recipes, need memory.
-New ones next to the old need it twice until the last call on the old engine returns; so if that is more than the
-model's largest weight, they overwrite the old ones one by one while calls wait. If running calls do not end in time,
-the new weights are allocated after all. So are those of which tensors were handed out, as by ``state_dict``.
+Weights that the engine reads from the model's memory need none of their own. Others, copied or computed by recipes, do:
+old and new ones exist together until the last call on the old engine returns. If the new ones need more than
+``BESIDE_BYTES`` and more than the largest weight, overwrite the old ones one by one while calls wait. Allocate new
+memory all the same if running calls do not end in time, and for weights that ``state_dict`` or the like has handed out.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def refit(
 
     Raises:
         IncompatibleEngineError: the engine cannot be loaded again; nothing changed.
-        RefitStoppedError: raised by later calls if memory ran out or a GPU failed while weights were overwritten.
+        Exception: memory ran out or a GPU failed while weights were overwritten. Later calls raise RefitStoppedError.
     """
-    if swap.engine.shares_weights and _is_much(swap.weights, weights, sources):
+    if swap.engine.shares_weights and _needs_much_memory(swap.weights, weights, sources):
         refitted = _in_place(swap, weights, sources, device)
         if refitted is not None:
             return refitted
@@ -71,9 +71,10 @@ def refit(
 def replace_engine(
     swap: EngineSwap, engine: Engine, weights: EngineWeights, kept: Iterable[str], *, device: torch.device
 ) -> None:
-    """Route calls to a new engine, which takes over the state that calls modify from the current one.
+    """Copy the state that calls modify into a new engine, and route calls to it.
 
-    Calls wait for that, and it for running ones, so that no change is lost, unless one takes too long.
+    New calls wait meanwhile, and the copy waits for running calls. If one runs longer than ``_WAIT_S``, nothing waits
+    any more, and a change that a call makes during the copy can be lost.
 
     Args:
         swap: routes the calls.
@@ -122,7 +123,7 @@ def make_new_weights(
     return RefitResult(EngineWeights(made, own, sources.source_weights(weights)), tuple(changed))
 
 
-def _is_much(current: EngineWeights, weights: Iterable[EngineWeight], sources: SlotWeights) -> bool:
+def _needs_much_memory(current: EngineWeights, weights: Iterable[EngineWeight], sources: SlotWeights) -> bool:
     sizes = [(weight, current[weight.name].nbytes) for weight in weights]
     fixed = sources.kept | current.lent
     needed = sum(size for weight, size in sizes if weight.name not in fixed and sources.shared_tensor(weight) is None)
@@ -132,9 +133,10 @@ def _is_much(current: EngineWeights, weights: Iterable[EngineWeight], sources: S
 def _in_place(
     swap: EngineSwap, weights: Sequence[EngineWeight], sources: SlotWeights, device: torch.device
 ) -> RefitResult | None:
-    """Overwrite the old weights; None, with nothing done, if running calls do not end in time.
+    """Overwrite the old weights.
 
-    Or if a new weight is computed from one that would be overwritten, such as one of this module's state_dict.
+    Return None, with nothing written, if running calls do not end in time, or if a new weight is computed from memory
+    that would be overwritten, such as a tensor of this module's own ``state_dict``.
     """
     current = swap.weights
     chosen: dict[str, torch.Tensor] = {}
@@ -147,7 +149,8 @@ def _in_place(
         if stays or (is_writable and sources.shared_tensor(weight) is None):
             chosen[name] = before
             own.add(name)
-            writes.extend(() if stays else (weight,))
+            if not stays:
+                writes.append(weight)
             continue
         chosen[name] = sources.make(weight)
         if not is_unchanged(chosen[name], before):
@@ -328,7 +331,7 @@ class _Paused:
             raise RefitStoppedError(why="this process was forked while its parent overwrote the weights")
         inside = self._swap._inside
         try:
-            inside.pop()  # a call that waits here is not running
+            inside.pop()  # a call that waits here is not running; ``finally`` restores the item that ``_run`` will pop
             self.opened.wait()
             return self._swap.run(inputs)
         finally:

@@ -3,8 +3,9 @@
 The directory is authoritative; the index saves opening file headers. A file without a row is read and gets one, a row
 without a file is removed, and the row of a replaced file is rewritten. Losing the index costs one slow listing.
 
-Logs and sums are never reset: other hosts append to them, and a report shows their history. The zero point is a file
-with the counters at a time, which are subtracted from later ones. So it stays exact when a log is reduced to sums.
+``trtcache stats --zero`` resets no log and no sum: other hosts append to them, and a report shows their history. It
+writes the counters at that time, the zero point, to a file, and they are subtracted from later ones. The difference
+stays exact when a log is reduced to sums.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ def plan_prune(
 ) -> PrunePlan:
     """Select which of ``records`` to evict.
 
-    ``where`` limits which entries may be evicted; given alone it selects all of those. Entries of ``stale`` (a reason
+    Only entries that ``where`` accepts may be evicted; without a limit, all of them are. Entries of ``stale`` (a reason
     for each digest), those built longer ago than ``older_than_s`` and those not used for ``unused_for_s`` are evicted
     first; then, while the rest is larger than ``max_size_bytes`` or more than ``max_entries``, the entry with the
     lowest :func:`worth`, or with ``oldest_first`` the one that was used first. ``max_entries`` does not count what
@@ -304,7 +305,7 @@ def load_records(store: DiskStore) -> list[Record]:
     ]
     fileless = [digest for digest in known if digest not in files]
     gone = {*fileless, *(stored.digest for stored in unread)}
-    records = [
+    records = [  # a row has the fields of a record in order, but for the target; the last use is the file's
         Record(*row[:6], files[digest].used_ns, *row[8:], pinned=digest in pins, target=row[7])
         for digest, row in known.items()
         if digest not in gone
@@ -354,11 +355,6 @@ def add(store: DiskStore, digest: str) -> None:
 
     record = Record.of(store.header(digest), store.stat(digest), pinned=digest in store.pins())
     write_rows(store.index_root, put=[record])
-
-
-def refold(store: DiskStore, records: Iterable[Record]) -> None:
-    """Write the last-use times of ``records`` into the index; they then survive a copy of the files."""
-    _mend(store, records, ())
 
 
 def rebuild(store: DiskStore) -> list[Record]:

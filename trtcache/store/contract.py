@@ -7,9 +7,9 @@ Labels are validated before a build: a header that cannot be written would waste
 
     cache.layers = dataclasses.replace(cache.layers, lower=(*cache.layers.lower, store))
 
-Layers use ``location``, ``contains``, ``get`` and ``copy_to`` of a lower store, and nothing else. The other methods
-are called by the contract's tests, which put entries and look at them; outside of these only a ``DiskStore``'s are
-called. The upper layer, which is written to, is a ``DiskStore``, and so is each store that is listed, pruned or
+Look-ups call ``contains``, ``get`` and ``copy_to`` of such a store, and nothing else. The other methods are called by
+the contract's tests, which put entries and look at them; outside of these only a ``DiskStore``'s are called. The upper
+layer, which is written to, is a ``DiskStore``, and so is each store that is listed, pruned or
 searched for the reason of a miss (``Layers.disks``). Settings name directories only, so builds in other processes, as
 in the background, do not look in another kind of store.
 

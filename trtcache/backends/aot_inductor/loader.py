@@ -63,8 +63,8 @@ _OF_A_GPU = {".cubin", ".fatbin", ".hsaco", ".ptx", ".spv"}
 _OPENING = threading.Lock()
 _SEEN: set[MappedLibrary] = set()
 _IDLE: dict[int, dict[bytes, list[tuple[Any, Aliases]]]] = {}
-"""Idle loaders of packages that were released, for the next package of the same bytes: by their number, so that other
-packages need not be hashed, and by their digest."""
+"""Idle loaders of released packages, for the next package with the same content: by its length in bytes, then by its
+digest. A package of another length need not be hashed."""
 _ATTEMPTS = 3
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _ENTERED = threading.local()  # for each thread, the GPUs that it has used
@@ -82,7 +82,7 @@ class Assumptions:
     """The guards on sizes that Inductor assumed while it compiled a package, checked at every call."""
 
     def __init__(self, inputs: Sequence[Sequence[Json]], guards: Sequence[Json]) -> None:
-        """Store the guards, and the first input dimension that defines each symbol."""
+        """Store the guards, and for each symbol an input dimension that is the symbol, or else ``a * symbol + b``."""
         self._guards = tuple(guards)
         try:
             self._hold = compile_guards(self._guards)
@@ -112,7 +112,7 @@ class Assumptions:
         return cls(document["inputs"], document["guards"]) if document["guards"] else None
 
     def refused_sizes(self, sizes: Mapping[int, int]) -> frozenset[int]:
-        """Return the numbers of all guards' symbols if a guard with known sizes is false; otherwise none."""
+        """Return the symbols of all guards, by number, if a guard is false for these sizes; an empty set if none is."""
         numbers = {number for guard in self._guards for number in symbols_in(guard)}
         checked = [guard for guard in self._guards if sizes.keys() >= set(symbols_in(guard))]
         return frozenset(numbers & sizes.keys()) if failed_guard(checked, sizes) is not None else frozenset()
@@ -250,10 +250,10 @@ class Package:
         return PackageLibrary(self._content)
 
     def take_loader(self) -> tuple[Any, Aliases]:
-        """Return a loader that runs no calls, and the aliases that its package has, which are empty.
+        """Return a loader that runs no calls, and the empty aliases that its package holds.
 
-        An idle one if there is any: libraries stay mapped until the process ends, so with a new loader for each refit
-        or load the process grew by 0.3 MB and 6 mappings, of which Linux allows 65530.
+        Take an idle one if there is any. A library stays mapped until the process ends: with a new loader, each refit
+        or load added 0.3 MB and 6 mappings to the process, and Linux allows 65530 mappings.
 
         Raises:
             IncompatibleEngineError: torch cannot load the package.
@@ -312,7 +312,11 @@ def _share_idle(content: bytes | memoryview, idle: list[tuple[Any, Aliases]]) ->
 
 
 def _open_new(path: str, device: torch.device) -> Any:
-    """Return a loader whose library this process has not loaded before."""
+    """Return a loader whose library this process has not loaded before.
+
+    Load again if no new library was mapped, or if another thread may have mapped it. If the kernel lists no engine
+    library at all, return the first loader unchecked.
+    """
     with _OPENING:  # so that a new mapping belongs to this load
         for _ in range(_ATTEMPTS):
             loader = open_loader(path, device)
@@ -435,7 +439,7 @@ def _empty_tensor(layout: torch.layout, is_inference: bool) -> torch.Tensor:
 
 
 class GivenTensors:
-    """The tensors that a package was given, and where their memory was: it notices that a package has others to read.
+    """The tensors that a package was given, and the addresses of their storages at that time.
 
     A package reads its constants at the addresses that they had when they were set (``ConstantHandle`` in
     ``aoti_runtime``). ``share_memory_``, which a queue of processes calls as well, and ``resize_`` move the memory of a
@@ -493,7 +497,7 @@ class _Loaded:
             IncompatibleEngineError: torch cannot load the package, or it needs other constants.
         """
         self._loader, self._aliases = package.take_loader()
-        # A call holds this object while it runs, so this comes after the last one.
+        # A running call refers to this object: the loader is returned only after the last call.
         weakref.finalize(self, package.return_loader, self._loader, self._aliases).atexit = False
         metadata = self._loader.get_metadata()
         self.frozen = FROZEN_MARK in metadata
@@ -544,8 +548,8 @@ class PackageEngine:
         self._loaded = _Loaded(package, self._shared)
         self.frozen = self._loaded.frozen
         self.shares_weights = not (self.frozen or self._loaded.given.are_packed)
-        self._enters = package.device.type == "cuda"
-        if self._enters:  # calls return before their kernels, which may still read this engine's weights
+        self._is_on_gpu = package.device.type == "cuda"
+        if self._is_on_gpu:  # calls return before their kernels, which may still read this engine's weights
             weakref.finalize(self, _wait, package.device).atexit = False
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> PackageEngine:
@@ -564,7 +568,7 @@ class PackageEngine:
         Raises:
             IncompatibleEngineError: the package runs only in torch's loader, one call at a time.
         """
-        if self._enters:
+        if self._is_on_gpu:
             raise IncompatibleEngineError("package", "on a GPU calls are enqueued by torch's loader, one at a time")
         return ParallelEngine(self._package, self._constants, self._shared, calls)
 
@@ -583,7 +587,7 @@ class PackageEngine:
             RunError: it failed, or the memory of a weight was freed.
         """
         self._package.check_sizes(inputs)
-        if self._enters:
+        if self._is_on_gpu:
             import torch
 
             # Initialise the CUDA context of a thread that has not used the GPU yet. A package loads its kernels in its
@@ -596,7 +600,7 @@ class PackageEngine:
         loaded = self._loaded
         if not loaded.given.are_current():
             require_memory(self._shared.values())
-            if self._enters:
+            if self._is_on_gpu:
                 _wait(self._package.device)
             # The package may be running in other threads: they go on with the old weights.
             loaded = self._loaded = _Loaded(self._package, self._shared)

@@ -23,7 +23,7 @@ from torch._functorch import predispatch
 from trtcache.config.frozen import frozen_dataclass
 from trtcache.errors import ExportError, InputError
 from trtcache.lowering.interface import evaluate
-from trtcache.lowering.rewriting import example_of, is_contiguous, is_static
+from trtcache.lowering.rewriting import example_of, is_contiguous, is_static, storage_id
 from trtcache.lowering.symbols import Symbols
 from trtcache.weights.arrays import can_overlap_itself, contiguous
 from trtcache.weights.slots import is_plain
@@ -47,7 +47,7 @@ class Arguments:
         weights: the engine's weights, with readable names.
         sizes: numbers that are an input's size: the input's index and the dimension.
         numbers: other numbers; an engine is specialised on their values.
-        fractions: tensors that represent Python floats; the graph reads each with ``item``.
+        fractions: Python floats, which Dynamo passes as 0-d float64 tensors; the graph reads each with ``item``.
         symbols: the index of each symbol's value.
     """
 
@@ -61,16 +61,16 @@ class Arguments:
 
 @frozen_dataclass
 class _OwnTensor:
-    """Where Dynamo found a tensor that it put into a graph, in place of torch's ``Source``."""
+    """A stand-in for torch's ``Source`` of a placeholder that ``lift_tensors`` adds; ``name`` is its expression."""
 
     name: str
 
 
 def lift_tensors(graph_module: fx.GraphModule) -> tuple[fx.GraphModule, tuple[torch.Tensor, ...]]:
-    """Return a graph that takes its own tensors as further arguments, and these tensors.
+    """Return a graph with a placeholder for each parameter and buffer of its own (``get_attr``), and these tensors.
 
     Dynamo puts weights into the graph with ``freezing``, ``prepare_freezing``, ``install_free_tensors`` or
-    ``mark_static_address``. Calls change them, and so does the program. Dynamo's graph is not modified.
+    ``mark_static_address``. Calls and the user's program can modify them. Dynamo's graph is not modified.
     """
     own = {**dict(graph_module.named_buffers(recurse=False)), **dict(graph_module.named_parameters(recurse=False))}
     nodes = [node for node in graph_module.graph.find_nodes(op="get_attr") if node.target in own]
@@ -171,8 +171,8 @@ def source_name(node: fx.Node) -> str:
 
 def _is_weight(node: fx.Node, example: torch.Tensor) -> bool:
     value = value_of(node)
-    # Dynamo traced a write, even one that lowering removes. Weights that share memory look the same (torch 2.13 creates
-    # the second fake tensor by a write), and become inputs.
+    # ``_version > 0``: Dynamo traced an in-place write, even one that lowering removes. Weights that share memory have
+    # it, too (torch 2.13 creates the second fake tensor by a write): they also become inputs.
     if value.layout != torch.strided or value.is_inference() or value._version > 0:
         return False
     fixed = all(type(size) is int for size in (*value.shape, *value.stride()))
@@ -236,8 +236,8 @@ def _leave_levels(depth: int) -> None:
 def enter_autocast(device: str, dtype: torch.dtype | None, enabled: bool, cache_enabled: bool | None) -> torch.autocast:
     """Enter a region, in effect and in the program that ``torch.export`` records.
 
-    torch's own function is only recorded: a region was traced in the precision around it, so that the dtypes that
-    ``torch.export`` wrote down were not those of its results.
+    ``torch.export`` only records torch's own function, and does not call it: the operators of the region were traced
+    as if it had not been entered, and their fake tensors had other dtypes than the program computes.
     """
     region = torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
     region.__enter__()  # type: ignore[no-untyped-call]  # torch's
@@ -378,7 +378,7 @@ class Results:
     Attributes:
         makers: one for each result.
         computed: the nodes that the engine computes.
-        layouts: the required strides of these, by index; of one with dynamic sizes that is contiguous they are empty.
+        layouts: the strides that each of these needs, by its index; an empty tuple: contiguous, with dynamic sizes.
         symbols: the argument index of each symbol's value, by number.
         are_computed: whether the results are the engine's outputs, in their order.
     """
@@ -415,8 +415,10 @@ class Results:
     def make(self, args: Sequence[Any], computed: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         """Return the results of a call whose strides were checked.
 
-        Code after the graph was traced with their strides, and with memory of their own. An engine returns one memory
-        for two copies of an input that eager torch copies because of its layout: the engine's input is a copy of it.
+        Dynamo traced the code after the graph for results with certain strides, each with a storage of its own. Copy an
+        output of the engine with other strides, and one that shares the storage of an earlier output. That happens to
+        two results that eager torch makes by copying an input because of its layout: the engine's input is a copy
+        already, and the engine returns it twice.
         """
         bases, memories = list(computed), set[int]()
         for index, base in enumerate(computed):
@@ -474,12 +476,12 @@ class _Reader:
         self._bases: dict[int, fx.Node] = {}
         for node in self._graph.nodes:
             if _has_memory(value_of(node)):
-                self._bases.setdefault(memory_of(value_of(node)), node)
+                self._bases.setdefault(storage_id(value_of(node)), node)
 
     def read(self) -> Results:
         outputs: Any = self._graph.output_node().args[0]
         values = [value_of(node) for node in dict.fromkeys(outputs) if isinstance(node, fx.Node)]
-        memories = [memory_of(value) for value in values if _has_memory(value)]
+        memories = [storage_id(value) for value in values if _has_memory(value)]
         shared = {memory for memory in memories if memories.count(memory) > 1}
         makers = tuple(self._maker(one, shared) for one in outputs)
         are_computed = makers == tuple(map(Computed, range(len(makers))))
@@ -494,17 +496,21 @@ class _Reader:
         if not _has_memory(value):
             what = f"has layout {value.layout}" if isinstance(value, torch.Tensor) else f"is a {type(value).__name__}"
             raise ExportError("the graph", f"its result {output.name} {what}")
-        base = self._bases[memory_of(value)]
+        base = self._bases[storage_id(value)]
         if base.op == "placeholder":
+            # An argument, or a view of one.
             same = [place for place, one in enumerate(self._placeholders) if value is value_of(one)]
             return Argument(same[0]) if same else self._view(output, base, Argument(self._placeholders.index(base)))
-        if value is value_of(base) or (memory_of(value) not in shared and _is_dense(value)):
+        # The engine computes the node that made the storage, and a dense result that shares it with no other result.
+        if value is value_of(base) or (storage_id(value) not in shared and _is_dense(value)):
             return self._compute(base if value is value_of(base) else output)
+        # Otherwise it computes the node that made the storage, and the result is a view of that. If this view cannot be
+        # described, it computes the result, unless another result shares the storage.
         count = len(self._computed)
         try:
             return self._view(output, base, self._compute(base))
         except ExportError:
-            if memory_of(value) in shared:
+            if storage_id(value) in shared:
                 raise
             if len(self._computed) > count:
                 del self._computed[base]
@@ -553,16 +559,10 @@ def _has_memory(value: Any) -> bool:
 
 
 def _is_dense(value: torch.Tensor) -> bool:
-    """Return whether a fake tensor has neither gaps nor elements that are one in memory, at the example's sizes."""
+    """Return whether a fake tensor is non-overlapping and dense, in torch's sense, at the example's sizes."""
     sizes, strides = ([example_of(one, 2) for one in many] for many in (value.shape, value.stride()))
     reach = sum((size - 1) * step for size, step in zip(sizes, strides, strict=True))
     return 0 in sizes or (reach + 1 == math.prod(sizes) and not can_overlap_itself(sizes, strides))
-
-
-def memory_of(value: torch.Tensor) -> int:
-    """Return the identity of a tensor's storage."""
-    address: int = value.untyped_storage()._cdata
-    return address
 
 
 def _evaluate(written: Sequence[Json], sizes: Mapping[int, int]) -> tuple[int, ...]:

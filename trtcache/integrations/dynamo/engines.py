@@ -33,13 +33,13 @@ from trtcache.integrations.dynamo.calls import (
     Arguments,
     dynamic_shapes,
     flat_module,
-    memory_of,
     number,
     read_arguments,
     read_results,
     regions,
     value_of,
 )
+from trtcache.lowering.rewriting import storage_id
 from trtcache.runtime.inputs import find_overlap
 from trtcache.weights.fingerprints import Snapshot
 
@@ -302,8 +302,8 @@ def _prepare(compiler: GraphCompiler, call: Sequence[Any]) -> tuple[Arguments, C
             compilation = compiler.prepare(arguments, call)
         # If calls modify weights, start again: those and all weights that share their memory become inputs.
         names = {name for slot in compilation.prepare().slots if slot.mutated for name in slot.names}
-        memories = {memory_of(call[place]) for place, name in arguments.weights.items() if name in names}
-        if changed := [place for place in arguments.weights if memory_of(call[place]) in memories]:
+        memories = {storage_id(call[place]) for place, name in arguments.weights.items() if name in names}
+        if changed := [place for place in arguments.weights if storage_id(call[place]) in memories]:
             fixed = set(arguments.numbers) & {place for place, one in enumerate(call) if isinstance(one, torch.Tensor)}
             arguments = read_arguments(compiler.placeholders, call, changed=changed, fixed=fixed)
             compilation = compiler.prepare(arguments, call)

@@ -230,7 +230,7 @@ class Adapter:
 
 
 class _NotKeptError(Exception):
-    """The result has no stored form; raised through ``fetch`` like a build error, which releases its lock."""
+    """The result has no stored form: raised in ``build`` like a build error, so ``get_or_build_key`` ends its lock."""
 
 
 @contextmanager
