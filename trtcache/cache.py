@@ -116,12 +116,14 @@ class Cache:
         ``lower``, which are never written to: in place, or with ``copy_up`` as a copy in ``root``.
 
         ``remote`` lists the URLs of buckets and web folders that are asked after all directories, in place of those of
-        ``TRTCACHE_REMOTE``; hits are verified and stored in ``root``. The first with ``?mode=write`` gets the builds.
+        ``TRTCACHE_REMOTE``. Hits are verified, and stored in ``root`` if it is writable and signatures are not off. The
+        first with ``?mode=write`` gets the builds that took ``TRTCACHE_REMOTE_MIN_BUILD`` (1 s) or longer.
 
         ``on_busy`` is what to do while another process builds the same entry: ``wait`` for it, ``build`` it too, or
         ``eager``: continue without an engine, which ``compile`` does in torch and ``get_or_build`` by raising
-        ``BusyError``. Each waits for ``busy_timeout_s`` first; after that, ``wait`` builds too. Both override
-        ``config``.
+        ``BusyError``. Each waits for ``busy_timeout_s`` first; after that, ``wait`` builds too. If no time is set,
+        ``wait`` waits for as long as the other process lives, but a rank of ``torchrun`` for 480 s, and the others do
+        not wait. Both override ``config``.
 
         Raises:
             SettingsError: ``root`` or an element of ``lower`` is not a path, an element of ``remote`` is not the URL of

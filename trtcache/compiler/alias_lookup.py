@@ -1,8 +1,8 @@
 """The fast path: from a source's fingerprint through a key alias to a stored engine, without export or lowering.
 
-The slow path is taken if there is no alias, if the engine's entry was evicted, or if a weight of the file cannot be
-mapped. It stores an alias for the next time. The reason is logged if the source has no fingerprint or a stored alias is
-unusable.
+The slow path is taken if there is no alias, if a custom operator has changed, if the engine's entry was evicted or
+cannot be loaded, or if a weight does not fit. It stores an alias for the next time. The reason is logged if the alias's
+key cannot be made, or if a stored alias does not lead to a module.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class AliasLookup:
         """Make the key of the alias of a source with this fingerprint.
 
         The key has the fingerprint, settings, target and backend with its versions, torch's version and global state,
-        the installed passes, and the digest of trtcache's own code. Values of weights are in it only where they may be
-        embedded in the engine.
+        the installed passes, and the digest of trtcache's own code. Values of weights are in it only if they are in the
+        fingerprint, as an ONNX file's are, or if the backend may embed a file's weights in the engine.
 
         Raises:
             BackendUnavailableError: the backend is unknown or cannot run here.

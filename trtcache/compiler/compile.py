@@ -13,17 +13,20 @@ default: then a module is exported in each call, and the key alias of its progra
 What to read next, after ``compile_source`` and the functions that it calls (``alias_lookup.py``, the docstring of
 ``Source`` in ``frontends/source.py``, and ``Cache.get_or_build_key`` in ``cache.py`` answer most questions):
 
-- A direct hit: ``api.compile`` reads ``TRTCACHE_DIRECT``, and ``ModuleSource`` (``frontends/exported.py``) creates a
-  ``DirectMode``. ``try_fast_path`` calls ``AliasLookup.of`` (``alias_lookup.py``), which calls
-  ``ModuleSource.fingerprint``, which calls ``DirectMode.find`` (``frontends/direct/mode.py``). Manifests are stored
-  under a direct key, which has what a program depends on beside its operations and code, such as the arguments and the
-  layouts of weights. ``find`` reads those of this key and runs the model on fake tensors (``replay.py`` beside it; with
-  dynamic sizes ``program_trace.py``). A manifest fits if it has the operations of this run, in order, and the digests
-  of the user's functions that ran (``executed_code.py``). Then the fingerprint is the digest of its program, and
-  ``AliasLookup.load`` goes through the key alias to the engine, which gets the module's weights (``fit``, see below).
-  If none fits, or the run fails, the fingerprint is None, and the module is exported.
+- A direct hit: ``api.compile`` takes ``direct=``, or else ``TRTCACHE_DIRECT`` as it was when the cache was opened, and
+  ``ModuleSource`` (``frontends/exported.py``) creates a ``DirectMode``. ``try_fast_path`` calls ``AliasLookup.of``
+  (``alias_lookup.py``), which calls ``ModuleSource.fingerprint``, which calls ``DirectMode.find``
+  (``frontends/direct/mode.py``). Manifests are stored under a direct key, which has what a program depends on beside
+  its operations and code, such as the arguments and the layouts of weights. ``find`` reads those of this key. If there
+  are any, it runs the model on fake tensors (``replay.py`` beside it; with dynamic sizes, or sizes that depend on
+  values, ``program_trace.py``), under the locks of an export. A manifest fits if it has the operations of this run, in
+  order, and the digests of the functions that ran: the user's, and torch's that they call (``executed_code.py``).
+  Then the fingerprint is the digest of its program, and ``AliasLookup.load`` goes through the key alias to the engine,
+  which gets the module's weights (``fit``, see below). If none fits, or the run fails, the fingerprint is None, and the
+  module is exported.
 - A miss: ``Compilation.prepare`` calls ``Source.request`` (``frontends/source.py``), which lowers the source,
-  partitions it and makes the keys with the functions of ``frontends/request.py``. Then ``build_and_load`` in
+  partitions it, and makes the key if it is one engine, with the functions of ``frontends/request.py``. For several
+  partitions, ``Request.partitions`` makes a key for each. Then ``build_and_load`` in
   ``entries.py`` gets each engine's entry from ``Cache.get_or_build_key``, which looks in the stores, takes the build
   lock, looks again and in the remotes, and last builds with ``Request.build`` and stores the entry. ``build_and_load``
   loads the engine with the weights from ``Request.engine_weights``; if a stored engine cannot be loaded, it is built
@@ -32,22 +35,23 @@ What to read next, after ``compile_source`` and the functions that it calls (``a
   it. No alias leads to such an entry. A program in partitions has no alias either: the backend supports only parts of
   it, or settings such as ``torch_executed_ops`` divide it. It is exported (a file: loaded) and lowered in each call,
   and its engines are hits.
-- Other weights: values of weights are in no key, unless an engine is frozen. On a hit the engine gets the weights of
-  the given model: ``fit`` in ``weights/slots.py`` computes an engine's weights from a model's, by their slots.
+- Other weights: values of weights are in no engine's key, unless the engine has them in it. On a hit the engine gets
+  the weights of the given model: ``fit`` in ``weights/slots.py`` computes an engine's weights from a model's, by their
+  slots.
   ``CompiledModule.refit`` does so later, with ``runtime/refit.py``; the weights come from a ``WeightSource``.
 - An ONNX file: all its bytes are hashed in each process, external data and weights too; the digests are its
   fingerprint. Its plan's key has the canonical graph, and the weights that are embedded in the plan: those that
   TensorRT cannot refit, such as int64 ones; with ``settings={"tensorrt": {"refit": False}}``, the default of
   TensorRT-RTX, all of them. A file that was retrained misses its alias, is parsed, and finds the plan, unless an
-  embedded weight has changed; with TensorRT-RTX it is a miss. ``OnnxSource`` in
+  embedded weight has changed; with the default of TensorRT-RTX it is a miss. ``OnnxSource`` in
   ``frontends/onnx/source.py`` overrides ``request``, which parses the file in place of lowering a program; the rest is
   as above.
 - A new kind of source: derive a class from ``Source`` in ``frontends/source.py``, and add a case to
   ``frontends/resolve.py``. Commands tell a file that does not exist from a key by ``PROGRAM_SUFFIXES``
-  (``config/paths.py``); ``build``, ``refit`` and ``programs.py`` in ``cli/trtcache_cli`` also compare a suffix with
-  ``.onnx``. If torch cannot run it, it also needs a subclass of ``Request`` (``frontends/request.py``) with
-  ``partitions``, ``build``, ``members``, ``graph`` and ``engine_weights``, and a ``program`` like ``OnnxProgram``
-  (``frontends/onnx/source.py``). Backends
+  (``config/paths.py``); ``build``, ``refit``, ``tune`` and ``programs.py`` in ``cli/trtcache_cli`` also compare a
+  suffix with ``.onnx``. If torch cannot run it, it also needs a subclass of ``Request`` (``frontends/request.py``) with
+  ``is_torch = False``, ``partitions``, ``build``, ``members``, ``graph``, ``engine_weights`` and ``weight_file``, and a
+  ``program`` like ``OnnxProgram`` (``frontends/onnx/source.py``). Backends
   then need a name for its form in ``Capabilities.accepts`` and a method that builds it, like ``build_onnx``
   (``backends/protocol.py``), and ``backends/registry.py`` an order of backends for ``auto`` and a function that finds
   one, like ``find_for_onnx``. Nothing in this file depends on the kind.
@@ -94,7 +98,10 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
         SettingsError: a setting or the target is unknown.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
-        BusyError: another process is building the engine, ``on_busy`` is ``eager``, and torch cannot run the program.
+        BusyError: another process is building the engine, ``on_busy`` is ``eager``, and torch cannot run the program
+            or ``require_full_compilation`` is set.
+        PartitionError: the settings require one engine, and an operator would stay in torch.
+        PassError: a lowering pass broke its contract.
     """
     # 1 and 2. Look the source up; without a hit, export it and look its program up.
     compilation = find_or_export(source, options, cache)
@@ -118,10 +125,11 @@ def find_or_export(source: Source, options: CompileOptions, cache: Cache) -> Com
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown.
     """
-    # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported or lowered, and an ONNX file is parsed only
-    #    for the weights of a refittable plan. The fingerprint of a ``.pt2`` or ``.onnx`` file is made from its bytes.
-    #    That of a module is known only with direct mode: if the module performs the operations of a stored manifest, it
-    #    is the digest in that manifest. A direct hit returns here.
+    # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported or lowered. An ONNX file is parsed only for
+    #    the weights of a refittable plan, or if its bytes do not show where its external data is. The fingerprint of a
+    #    ``.pt2`` or ``.onnx`` file is made from its bytes. That of a module is known only with direct mode: if the
+    #    module performs the operations of a stored manifest, it is the digest in that manifest. A direct hit returns
+    #    here.
     compilation = try_fast_path(source, options, cache)
     if compilation.module is not None:
         return compilation
@@ -166,7 +174,7 @@ class Compilation:
     def prepare(self) -> Interface:
         """Lower the program unless the fast path found its engine, and return its interface; nothing is built.
 
-        ``torch.compile`` and background builds call it before ``finish``.
+        The integration with ``torch.compile`` calls it before ``finish``.
         """
         if self.module is not None:
             return self.module.interface
@@ -203,7 +211,7 @@ class Compilation:
 
 def try_fast_path(source: Source, options: CompileOptions, cache: Cache) -> Compilation:
     """Return a compilation whose ``module`` is set if the source's key alias led to an engine."""
-    source.require_weights()  # raises ExportError for weights on the meta device
+    source.require_weights()  # raises ExportError for an exported program with fake weights
     with paused_collector():
         # Asks the source for its fingerprint: direct mode replays a module here.
         lookup = AliasLookup.of(source, options, cache)

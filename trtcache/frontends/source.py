@@ -67,14 +67,16 @@ class Source(ABC):
     """A model in any form that can be compiled, as ``trtcache.frontends.resolve`` returns it.
 
     To add a kind of source, derive a class, set ``fingerprint_name`` and ``name``, implement ``device``,
-    ``fingerprint``, ``weights`` and ``program``, and add it to ``resolve``. If torch cannot run it, set ``is_torch =
-    False``, override ``find_backend`` and ``request``, which returns an instance of a new subclass of ``Request``, and
-    let ``program`` raise ExportError. The pytree specs come from the alias if ``content_digest`` is set; otherwise
+    ``fingerprint``, ``weights`` and ``program``, and add it to ``resolve``. If torch can run it, let ``export`` return
+    an ``ExportedSource``, or override ``custom_operators`` and ``check_alias`` as that class does: without them a hit
+    ignores changes of custom operators. If torch cannot run it, set ``is_torch = False`` here and in a new subclass of
+    ``Request``, override ``find_backend``, ``weight_file`` and ``request``, which returns an instance of that subclass,
+    and let ``program`` raise ExportError. The pytree specs come from the alias if ``content_digest`` is set; otherwise
     ``specs`` or ``specs_of`` returns them. A build in the background uses ``path`` or ``program``, and ``compile``
     reads ``automatic_sizes`` afterwards. Methods and properties are used in this order. On a hit:
 
-    1. to find the alias (``AliasLookup.of``): ``require_weights``, ``fingerprint``, ``find_backend``, ``device``,
-       ``option_parts`` with ``toolchain``, ``content_digest``;
+    1. to find the alias (``try_fast_path``, ``AliasLookup.of``): ``require_weights``, ``fingerprint``,
+       ``find_backend``, ``device``, ``option_parts`` with ``toolchain``, ``content_digest``;
     2. with the alias (``AliasLookup.find``): ``specs_of``, ``expect_content``;
     3. with the entry (``AliasLookup.load``): ``interface_on_device``, ``weights``, ``engine_weights``, ``input_names``,
        ``weight_file``, ``parameters``, ``check_content``, ``report_direct``.
@@ -157,8 +159,9 @@ class Source(ABC):
         """Return the fingerprint of the program, such as ``{self.fingerprint_name: digest}``.
 
         It MUST NOT export or lower anything.
-        Programs with different cache keys MUST have different fingerprints. The values of weights are not part of it,
-        except in an ONNX file's. A module's is that of the exported program which the manifest of direct mode names.
+        Programs with different cache keys MUST have different fingerprints, but for what the options and
+        ``custom_operators`` tell apart. The values of weights are not part of it, except in an ONNX file's. A module's
+        is that of the exported program which the manifest of direct mode names.
 
         Returns:
             Parts of an alias's key; None if the program is unknown until it is exported.
@@ -271,10 +274,12 @@ class Source(ABC):
     # The slow path.
 
     def require_weights(self) -> None:
-        """Check that its weights have values, before anything else.
+        """Check that its weights have values, before the fingerprint is computed; by default nothing is checked.
+
+        A module is checked once it is exported.
 
         Raises:
-            ExportError: they have none, as weights on the meta device.
+            ExportError: one is fake, as after a construction under ``FakeTensorMode``.
         """
 
     def export(self, options: CompileOptions) -> Source:

@@ -2,11 +2,11 @@
 
 Bazel calls an alias an action-cache entry and ccache a manifest. It is stored as an ordinary entry, of kind ``alias``.
 Its own key covers everything that the cache key depends on and that is known without lowering: the program's
-fingerprint (with the values of weights only where they may be embedded in the engine), settings, target, backend and
-toolchain, torch, the code of our lowering, the passes of other distributions, and the state of torch in this process.
-An alias contains the cache key with its whole document, which is compared with the entry's own as on every hit, and
-what artifacts do not contain: how arguments are nested (for a program in a file) and the program's names for its
-weights.
+fingerprint (with the values of weights of an ONNX file, and of files whose weights the backend may embed in the
+engine), settings, target, backend and toolchain, torch, the code of our lowering, the passes of other distributions,
+and the state of torch in this process. An alias contains the cache key with its whole document, which is compared with
+the entry's own as on every hit, and what artifacts do not contain: how arguments are nested (for a program in a file)
+and the program's names for its weights.
 """
 
 from __future__ import annotations
